@@ -1,0 +1,105 @@
+"""Beholder judges images with evidence: AI restyles, image edits, and what an assistant said about an image.
+
+    import beholder
+    from beholder import Case
+
+    case = Case("p12", images={"original": "photo.jpg", "restyled": "out.png"}, fields={"style": "Anime"})
+    verdict = beholder.judge("restyle", case, "openai:gpt-5-mini")
+
+Names are imported when they are first used, so that `import beholder` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from beholder.cases import Case
+    from beholder.errors import (
+        AnswerError,
+        BeholderError,
+        CaseError,
+        ImageError,
+        RubricError,
+        SetupError,
+        Unreachable,
+        UsageError,
+    )
+    from beholder.judges.model import judge_from
+    from beholder.judges.protocol import Answer, Finish, Judge, Turn, Usage
+    from beholder.judges.scripted import ScriptedJudge
+    from beholder.rubrics.brief import Brief
+    from beholder.rubrics.model import Rubric
+    from beholder.runs.once import judge, judge_all, judge_all_async, judge_async
+    from beholder.verdicts.model import Correction, Flag, Outcome, Verdict
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Case": "cases",
+    "AnswerError": "errors",
+    "BeholderError": "errors",
+    "CaseError": "errors",
+    "ImageError": "errors",
+    "RubricError": "errors",
+    "SetupError": "errors",
+    "Unreachable": "errors",
+    "UsageError": "errors",
+    "judge_from": "judges.model",
+    "Answer": "judges.protocol",
+    "Finish": "judges.protocol",
+    "Judge": "judges.protocol",
+    "Turn": "judges.protocol",
+    "Usage": "judges.protocol",
+    "ScriptedJudge": "judges.scripted",
+    "Brief": "rubrics.brief",
+    "Rubric": "rubrics.model",
+    "judge": "runs.once",
+    "judge_all": "runs.once",
+    "judge_all_async": "runs.once",
+    "judge_async": "runs.once",
+    "Correction": "verdicts.model",
+    "Flag": "verdicts.model",
+    "Outcome": "verdicts.model",
+    "Verdict": "verdicts.model",
+}
+
+__all__ = [
+    "Answer",
+    "AnswerError",
+    "BeholderError",
+    "Brief",
+    "Case",
+    "CaseError",
+    "Correction",
+    "Finish",
+    "Flag",
+    "ImageError",
+    "Judge",
+    "Outcome",
+    "Rubric",
+    "RubricError",
+    "ScriptedJudge",
+    "SetupError",
+    "Turn",
+    "Unreachable",
+    "Usage",
+    "UsageError",
+    "Verdict",
+    "judge",
+    "judge_all",
+    "judge_all_async",
+    "judge_async",
+    "judge_from",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'beholder' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"beholder.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,31 @@
+"""The command line: one module per command; what is heavy is imported inside the command that needs it.
+
+Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 something has no score.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from beholder.errors import BeholderError
+
+MISSED, WRONG_USE, UNSCORED = 1, 2, 3
+
+
+def main() -> None:
+    """The entry point: an error of the user's is one plain sentence, never a traceback."""
+    from beholder.cli.app import app
+
+    try:
+        app(prog_name="beholder")
+    except BeholderError as error:
+        from beholder.reports.terminal import printable
+
+        print(f"beholder: {printable(str(error), lines=True)}", file=sys.stderr)
+        sys.exit(WRONG_USE)
+    except KeyboardInterrupt:
+        print("beholder: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # `beholder … | head` is no mistake
+        sys.stderr.close()
+        sys.exit(0)

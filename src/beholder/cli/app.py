@@ -1,0 +1,29 @@
+"""The commands, gathered."""
+
+from __future__ import annotations
+
+import typer
+
+from beholder.cli import judge, rubrics, score, styles
+
+app = typer.Typer(
+    name="beholder",
+    help="Judges images with evidence: AI restyles, image edits, and what an assistant said about an image.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("judge")(judge.judge)
+app.command("score")(score.score)
+app.add_typer(rubrics.app, name="rubrics")
+app.add_typer(styles.app, name="styles")
+
+
+@app.callback(invoke_without_command=True)
+def _beholder(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    if version:
+        from beholder import __version__
+
+        typer.echo(f"beholder {__version__}")
+        raise typer.Exit

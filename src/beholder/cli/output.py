@@ -1,0 +1,116 @@
+"""How verdicts and briefs are printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+
+import typer
+
+from beholder.cli import MISSED, UNSCORED
+from beholder.errors import UsageError
+from beholder.reports.terminal import printable
+from beholder.rubrics.brief import Brief, Text
+from beholder.rubrics.model import Rubric
+from beholder.verdicts.model import Verdict
+
+
+class Format(StrEnum):
+    """What a verdict is printed as."""
+
+    CARD = "card"
+    JSON = "json"
+    SEED = "seed"
+
+    @classmethod
+    def of(cls, name: str) -> Format:
+        try:
+            return cls(name)
+        except ValueError:
+            raise UsageError(f"--format is one of {', '.join(cls)}, not {name!r}.") from None
+
+
+def show(verdicts: Sequence[Verdict], rubrics: Sequence[Rubric], form: Format, *, full: bool = False) -> None:
+    """Prints verdicts; `rubrics` are those they were given by, style and setting in place."""
+    for verdict, rubric in zip(verdicts, rubrics, strict=True):
+        if form is Format.JSON:
+            typer.echo(json.dumps(verdict.to_dict(), ensure_ascii=False))
+        elif form is Format.SEED:
+            show_seed(verdict, rubric)
+        else:
+            show_card(verdict, full=full)
+
+
+def show_seed(verdict: Verdict, rubric: Rubric) -> None:
+    """The published JSON on one line; an unscored verdict has none, which is said on stderr."""
+    from beholder.verdicts.seed import seed_format
+
+    if verdict.scored:
+        typer.echo(json.dumps(seed_format(verdict, rubric), ensure_ascii=False))
+    else:
+        why = printable(verdict.detail)
+        print(f"beholder: {verdict.case!r} is {verdict.outcome} and has no seed format: {why}", file=sys.stderr)
+
+
+def show_card(verdict: Verdict, *, full: bool = False) -> None:
+    from rich.console import Console
+
+    from beholder.reports.card import card
+
+    Console(highlight=False).print(card(verdict, full=full))
+
+
+def exit_code(verdicts: Sequence[Verdict], fail_under: float | None = None) -> int:
+    """1 when a score is below `fail_under`, else 3 when something has no score, else 0."""
+    if fail_under is not None and any(one.score is not None and one.score * 100 < fail_under for one in verdicts):
+        return MISSED
+    return 0 if all(one.scored for one in verdicts) else UNSCORED
+
+
+def brief_dict(brief: Brief) -> dict[str, object]:
+    """A brief as JSON values; of an image, everything but its bytes."""
+    content = [
+        {"text": part.text}
+        if isinstance(part, Text)
+        else {
+            "role": part.role,
+            "label": part.label,
+            "media_type": part.image.media_type,
+            "width": part.image.width,
+            "height": part.image.height,
+            "bytes": len(part.image.data),
+            "digest": part.image.digest,
+            "scaled": part.image.scaled,
+            "notes": list(part.image.notes),
+        }
+        for part in brief.content
+    ]
+    return {
+        "rubric": brief.rubric,
+        "rubric_version": brief.rubric_version,
+        "setting": brief.setting,
+        "brief_digest": brief.digest,
+        "label": brief.label,
+        "system": brief.system,
+        "content": content,
+        "schema": brief.schema,
+    }
+
+
+def show_brief(brief: Brief) -> None:
+    """The brief as a judge would get it."""
+    typer.echo(f"── brief {brief.digest[:12]} · {brief.rubric} {brief.rubric_version} ── system\n")
+    typer.echo(printable(brief.system, lines=True))
+    typer.echo("── user\n")
+    for part in brief.content:
+        if isinstance(part, Text):
+            typer.echo(printable(part.text, lines=True))
+        else:
+            image = part.image
+            notes = "".join(f", {note}" for note in image.notes)
+            size = f"{image.media_type}, {image.width}×{image.height}, {len(image.data):,} bytes{notes}"
+            typer.echo(f"{part.label}\n[{part.role}: {size}, sha256 {image.digest[:12]}]\n")
+    typer.echo("\n── schema of the answer\n")
+    typer.echo(json.dumps(brief.schema, indent=1) if brief.schema else "none: the prompt says itself what it wants")

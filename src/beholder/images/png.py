@@ -1,0 +1,128 @@
+"""PNG at the level of its chunks: what draws the picture is kept, everything else is dropped.
+
+What the walk catches: a file cut off anywhere, a chunk whose checksum is wrong (0.3 ms a megabyte, against 12 for
+inflating it), missing or misplaced critical chunks. What it cannot catch: a well-sealed chunk of nonsense.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from beholder.errors import ImageError
+from beholder.images.exif import orientation
+from beholder.images.headers import Header
+from beholder.images.icc import SRGB_PRIMARIES, is_srgb, matrix_profile
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_KEPT = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
+_NOTED = {b"eXIf", b"iCCP", b"sRGB", b"gAMA", b"cHRM", b"cICP", b"acTL"}
+_DEPTHS = {0: {1, 2, 4, 8, 16}, 2: {8, 16}, 3: {1, 2, 4, 8}, 4: {8, 16}, 6: {8, 16}}  # by colour type
+
+_MOST_CHUNKS = 100_000
+_LARGEST_PROFILE = 8 * 1024 * 1024
+_SRGB_GAMMA = 45455
+_CICP_SRGB = bytes([1, 13, 0, 1])
+
+
+def header(data: bytes) -> Header:
+    """Raises `ImageError` where the structure is broken."""
+    essence, noted, has_transparency = _walk(data)
+    width, height, bits, colour_type = _ihdr(essence[1])
+    profile, notes = _colours(noted)
+    return Header(
+        format="png",
+        width=width,
+        height=height,
+        orientation=orientation(noted.get(b"eXIf", b"")),
+        bits=bits,
+        channels=1 if colour_type in (0, 4) else 3,
+        lossless=True,
+        alpha=colour_type in (4, 6) or has_transparency,
+        animated=b"acTL" in noted,
+        sendable=bits <= 8,
+        profile=profile,
+        essence=tuple(essence),
+        notes=notes,
+    )
+
+
+def _walk(data: bytes) -> tuple[list[bytes | memoryview], dict[bytes, bytes], bool]:
+    view = memoryview(data)
+    essence: list[bytes | memoryview] = [view[:8]]
+    noted: dict[bytes, bytes] = {}
+    seen: set[bytes] = set()
+    at = len(_SIGNATURE)
+    for _ in range(_MOST_CHUNKS):
+        if at + 12 > len(data):
+            raise ImageError("is cut off: the PNG data ends before its end chunk")
+        length, kind = struct.unpack_from(">I4s", data, at)
+        end = at + 12 + length
+        if end > len(data):
+            raise ImageError(f"is cut off: the PNG data ends inside a chunk ({len(data)} of at least {end} bytes)")
+        if not seen and (kind != b"IHDR" or length != 13):
+            raise ImageError("is damaged: a PNG that does not begin with its header")
+        if kind in _KEPT:
+            if zlib.crc32(view[at + 4 : end - 4]) != int.from_bytes(view[end - 4 : end], "big"):
+                raise ImageError("is damaged: a PNG chunk does not match its checksum")
+            if kind == b"IHDR" and seen:
+                raise ImageError("is damaged: a PNG with two headers")
+            essence.append(view[at:end])
+        elif kind in _NOTED:
+            noted.setdefault(kind, data[at + 8 : end - 4])
+        elif not kind[0] & 0x20:
+            raise ImageError("is damaged or not a standard PNG: it has a critical chunk that no standard knows")
+        seen.add(kind)
+        if kind == b"IEND":
+            break
+        at = end
+    else:
+        raise ImageError("is damaged: a PNG with too many chunks")
+    if b"IDAT" not in seen:
+        raise ImageError("is damaged: a PNG without a picture in it")
+    return essence, noted, b"tRNS" in seen
+
+
+def _ihdr(chunk: bytes | memoryview) -> tuple[int, int, int, int]:
+    width, height, bits, colour_type = struct.unpack_from(">IIBB", chunk, 8)
+    if bits not in _DEPTHS.get(colour_type, ()):
+        raise ImageError(f"is damaged: a PNG with {bits} bits of colour type {colour_type}")
+    return width, height, bits, colour_type
+
+
+def _colours(noted: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ...]]:
+    """The profile to convert from, by the precedence of the PNG standard: cICP, iCCP, sRGB, gAMA and cHRM."""
+    if (cicp := noted.get(b"cICP")) is not None:
+        return None, () if cicp == _CICP_SRGB else ("colour_profile_ignored",)
+    if (iccp := noted.get(b"iCCP")) is not None:
+        profile = _inflated_profile(iccp)
+        if profile is None:
+            return None, ("colour_profile_ignored",)
+        return None if is_srgb(profile) else profile, ()
+    if b"sRGB" in noted:
+        return None, ()
+    return _measured_profile(noted.get(b"gAMA"), noted.get(b"cHRM")), ()
+
+
+def _inflated_profile(iccp: bytes) -> bytes | None:
+    _, _, packed = iccp.partition(b"\0")
+    try:
+        return zlib.decompressobj().decompress(packed[1:], _LARGEST_PROFILE)
+    except zlib.error:
+        return None
+
+
+def _measured_profile(gama: bytes | None, chrm: bytes | None) -> bytes | None:
+    gamma: float | None = None
+    if gama is not None and len(gama) == 4:
+        value = int.from_bytes(gama, "big")
+        if value and abs(value - _SRGB_GAMMA) > 500:
+            gamma = 100_000 / value
+    primaries = SRGB_PRIMARIES
+    if chrm is not None and len(chrm) == 32:
+        measured = tuple(value / 100_000 for value in struct.unpack(">8I", chrm))
+        if any(abs(a - b) > 0.002 for a, b in zip(measured, SRGB_PRIMARIES, strict=True)):
+            primaries = measured
+    if gamma is None and primaries is SRGB_PRIMARIES:
+        return None
+    return matrix_profile(primaries, gamma)

@@ -1,0 +1,292 @@
+"""A vision-language model as judge: one request per answer, sent again where that can help."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random as randomness
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from importlib.metadata import entry_points
+from urllib.parse import urlsplit
+
+from beholder.errors import SetupError
+from beholder.images.model import Sizing
+from beholder.judges.prices import cost
+from beholder.judges.protocol import Answer, Finish, Judge, Turn
+from beholder.judges.wires import Malformed, Reply, Request, Wire
+from beholder.judges.wires.faults import Again, Asked, Blocked, NoStructure, complaint_in, meaning, redact, shorten
+from beholder.judges.wires.patience import Patience, retry_after
+from beholder.judges.wires.transport import Response, Transport
+from beholder.rubrics.brief import Brief
+
+GROUP = "beholder.judges"
+STRUCTURED_OUTPUT_UNAVAILABLE = "structured_output_unavailable"
+# Other tiers have other prices.
+_TIERS = frozenset({"service_tier", "serviceTier", "speed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person may set about a judge. `params` are model parameters, and `detail` and `max_side` for pictures.
+
+    `retries` counts requests after the first; `sleep` and `random` are there so that tests need not wait.
+    """
+
+    base_url: str | None = None
+    params: Mapping[str, object] = field(default_factory=dict)
+    key_variable: str | None = None
+    timeout_s: float = 120.0
+    connect_timeout_s: float = 10.0
+    retries: int = 5
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    random: Callable[[], float] = randomness.random
+
+
+class ModelJudge:
+    """A model behind a wire. Raises `SetupError` at once for a key, base URL or parameter that cannot work."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        model: str,
+        *,
+        base_url: str | None = None,
+        key: str | None = None,
+        key_variable: str | None = None,
+        params: Mapping[str, object] | Iterable[tuple[str, object]] = (),
+        timeout_s: float = 120.0,
+        connect_timeout_s: float = 10.0,
+        retries: int = 5,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Callable[[], float] = randomness.random,
+    ) -> None:
+        self.wire = wire
+        self.model = model
+        self.base_url = checked_url(base_url) if base_url else wire.base_url
+        self.params, self._sizing = split_params(dict(params), wire.sizing, wire.details, wire.name)
+        if key is None:
+            key, source = find_key(wire, key_variable, needed=not (wire.keyless and self.base_url != wire.base_url))
+        else:
+            source = "the program"
+        self._key = key
+        self._asked = Asked(self.name, model, self.base_url, source, wire.key_variables, tuple(self.params))
+        self._retries, self._sleep, self._random = retries, sleep, random
+        self._transport = Transport(self.base_url, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
+        self._structured = True
+
+    def __repr__(self) -> str:
+        return f"ModelJudge({self.name!r}, base_url={self.base_url!r})"
+
+    @property
+    def name(self) -> str:
+        return f"{self.wire.name}:{self.model}"
+
+    @property
+    def sizing(self) -> Sizing:
+        return self._sizing
+
+    async def answer(
+        self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
+    ) -> Answer:
+        """Asks once, and again as long as that can help. `latency_s` is that of the request that was answered.
+
+        A server that cannot hold answers to a schema is told the schema in words from then on, and its answers carry
+        the flag `structured_output_unavailable`. A `seed` among the parameters counts up with the sample.
+        """
+        patience = Patience(self._retries, self._sleep, self._random)
+
+        async def ask(structured: bool) -> Answer:
+            request = self.wire.request(
+                brief,
+                model=self.model,
+                base_url=self.base_url,
+                key=self._key,
+                params=seeded(self.params, sample),
+                earlier=earlier,
+                max_tokens=max_tokens,
+                structured=structured,
+                detail=self._sizing.detail,
+            )
+            return await patience.persist(lambda: self._once(request, structured))
+
+        answer, able = await answered(ask, patience, brief, self._structured)
+        self._structured = self._structured and able
+        return answer
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+    async def _once(self, request: Request, structured: bool) -> Answer:
+        started = time.perf_counter()
+        response = await self._transport.post(request)
+        latency_s = time.perf_counter() - started
+        if not 200 <= response.status < 300:
+            raise self._fault(response, structured)
+        try:
+            reply = self.wire.read(response.body)
+        except Malformed as malformed:
+            said = shorten(redact(str(malformed), self._key))
+            raise Again(f"{self.name} sent a reply that is not of its form ({said}).") from None
+        return Answer(
+            text=reply.text,
+            finish=reply.finish,
+            model=reply.model,
+            usage=reply.usage,
+            cost_usd=self._cost(reply),
+            latency_s=latency_s,
+            detail=redact(reply.detail, self._key),
+        )
+
+    def _fault(self, response: Response, structured: bool) -> Exception:
+        if 300 <= response.status < 400:
+            target = urlsplit(response.headers.get("location", ""))
+            # Only the host: the rest of a redirect may hold what must not be shown.
+            where = f"to {target.scheme}://{target.hostname}" if target.hostname else "elsewhere on the same server"
+            return SetupError(
+                f"{self.base_url} redirects {where}; redirects are not followed: set the base URL to the right place."
+            )
+        return meaning(
+            response.status,
+            complaint_in(response.body),
+            self._asked,
+            structured=structured,
+            after=retry_after(response.headers),
+            key=self._key,
+        )
+
+    def _cost(self, reply: Reply) -> Decimal | None:
+        if self.base_url != self.wire.base_url or _TIERS & self.params.keys():
+            return None
+        models = [model for model in (reply.model, self.model) if model]
+        prices = (cost(self.wire.name, model, reply.usage, cache_writes=reply.cache_writes) for model in models)
+        return next((price for price in prices if price is not None), None)
+
+
+async def answered(
+    ask: Callable[[bool], Awaitable[Answer]], patience: Patience, brief: Brief, able: bool
+) -> tuple[Answer, bool]:
+    """Asks with structured output as long as the judge is able to, then without; also whether it still is."""
+    try:
+        try:
+            answer = await ask(able and brief.schema is not None)
+        except NoStructure:
+            able = False
+            answer = await ask(False)
+    except Blocked as blocked:
+        answer = Answer("", finish=Finish.FILTERED, detail=str(blocked))
+    flags = (STRUCTURED_OUTPUT_UNAVAILABLE,) if brief.schema is not None and not able else ()
+    return replace(answer, attempts=patience.attempts, flags=flags), able
+
+
+def judge_from(
+    spec: str,
+    *,
+    base_url: str | None = None,
+    params: Mapping[str, object] | None = None,
+    key_variable: str | None = None,
+    timeout_s: float = 120.0,
+    connect_timeout_s: float = 10.0,
+    retries: int = 5,
+) -> Judge:
+    """The judge that a person names: `openai:gpt-5-mini`, an entry of the group `beholder.judges`, or a provider that
+    pydantic-ai knows."""
+    provider, colon, model = spec.partition(":")
+    if not colon or not provider.strip():
+        raise SetupError(f"'{spec}' names no judge; write PROVIDER:MODEL, for example openai:gpt-5-mini.")
+    if not model.strip():
+        raise SetupError(f"'{spec}' names no model; write one after the colon, for example {provider}:NAME.")
+    options = Options(base_url, params or {}, key_variable, timeout_s, connect_timeout_s, retries)
+    found = [entry for entry in entry_points(group=GROUP) if entry.name == provider]
+    if not found:
+        from beholder.judges.others import other_judge
+
+        return other_judge(provider, model, options)
+    made = found[0].load()
+    if not isinstance(made, Wire):
+        judge: Judge = made(model, options)
+        return judge
+    return ModelJudge(
+        made,
+        model,
+        base_url=base_url,
+        key_variable=key_variable,
+        params=options.params,
+        timeout_s=timeout_s,
+        connect_timeout_s=connect_timeout_s,
+        retries=retries,
+    )
+
+
+def parse_param(text: str) -> tuple[str, object]:
+    """`NAME=VALUE` as a parameter; the value is read as JSON where it is JSON (`0.2`, `true`, `[…]`), else as text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise SetupError(f"'{text}' is no parameter; write NAME=VALUE, for example temperature=0.")
+    try:
+        return name.strip(), json.loads(value, parse_constant=_no_number)
+    except ValueError:
+        return name.strip(), value
+
+
+def split_params(
+    params: Mapping[str, object], sizing: Sizing, details: tuple[str, ...], wire: str
+) -> tuple[dict[str, object], Sizing]:
+    """The model's parameters, and the sizing with `detail` and `max_side`, which belong to the pictures."""
+    rest = dict(params)
+    detail, max_side = rest.pop("detail", None), rest.pop("max_side", None)
+    if detail is not None:
+        if detail not in details:
+            known = f"it knows {', '.join(details)}" if details else "set max_side instead"
+            raise SetupError(f"{wire} knows no picture detail '{detail}'; {known}.")
+        sizing = replace(sizing, detail=str(detail))
+    if max_side is not None:
+        if not isinstance(max_side, int) or isinstance(max_side, bool) or max_side < 1:
+            raise SetupError(f"max_side is '{max_side}'; it must be a whole number of pixels, for example 1024.")
+        sizing = replace(sizing, max_side=max_side)
+    return rest, sizing
+
+
+def seeded(params: Mapping[str, object], sample: int) -> Mapping[str, object]:
+    """The parameters for one sample. One seed for all would make every sample the same answer."""
+    seed = params.get("seed")
+    return {**params, "seed": seed + sample} if sample and isinstance(seed, int) else params
+
+
+def find_key(wire: Wire, variable: str | None, *, needed: bool) -> tuple[str | None, str]:
+    """The key and the variable that held it; no key where none is set and none is needed."""
+    names = (variable,) if variable else wire.key_variables
+    for name in names:
+        key = os.environ.get(name, "").strip()
+        if not key:
+            continue
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise SetupError(f"{name} holds characters that no key has; copy the key again, without spaces or breaks.")
+        return key, name
+    if needed or variable:
+        wanted = " or ".join(names)
+        raise SetupError(f"{wire.name} needs a key and {wanted} is not set; set it: export {names[0]}=YOUR_KEY")
+    return None, ""
+
+
+def checked_url(url: str) -> str:
+    """The base URL without a slash at its end."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise SetupError(f"'{url}' is no base URL; write one such as http://localhost:8000/v1.")
+    if "@" in parts.netloc:
+        raise SetupError(f"The base URL for {parts.hostname} holds a password; put the key into a variable instead.")
+    if parts.query or parts.fragment:
+        raise SetupError(f"The base URL for {parts.hostname} has a '?' or '#' in it; leave that part out.")
+    return url.rstrip("/")
+
+
+def _no_number(text: str) -> object:
+    raise ValueError(text)

@@ -1,0 +1,135 @@
+"""Answers that exist already, scored again: one JSON object a line, `{"case", "answer", "fields", "judge"}`.
+
+`answer` is the text as it came, or its JSON. `fields` are the case's texts (a style is needed, the rest is not);
+`judge` says who answered, `setting` in which setting. Fields that the rubric does not know are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from beholder.cases import Case, FieldValue
+from beholder.errors import AnswerError, CaseError, UsageError
+from beholder.rubrics.composing import Composer
+from beholder.rubrics.model import Rubric
+from beholder.verdicts.judging import Head, judge_answer
+from beholder.verdicts.model import Outcome, Verdict
+from beholder.verdicts.parsing import Document, parse, parse_exactly
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One recorded answer. `broken` says why its JSON can be no answer (a key that stands twice, NaN)."""
+
+    case: str
+    answer: str | Document
+    fields: Mapping[str, FieldValue]
+    judge: str = "recorded"
+    setting: str = ""
+    broken: str = ""
+
+
+def read_recorded(path: Path) -> Iterator[Recorded]:
+    """The answers of a file, one after the other. Raises `UsageError` at the first line that is none."""
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8", "replace").strip()
+                if text:
+                    yield _recorded(text, f"{path}, line {number}")
+    except OSError as error:
+        raise UsageError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
+
+
+class Rescorer:
+    """Scores recorded answers to one rubric. `setting` is that of all of them; without it each answer tells."""
+
+    def __init__(self, rubric: Rubric, *, setting: str = "", style_folders: Sequence[Path] = ()) -> None:
+        self._rubric = rubric
+        self._setting = setting
+        self._style_folders = style_folders
+        self._composers: dict[str, Composer] = {}
+
+    def verdict(self, recorded: Recorded) -> tuple[Verdict, Rubric]:
+        """The verdict, and the rubric it was given by. Raises `CaseError` when a style is needed and not there."""
+        document = _document(recorded.answer)
+        setting = self._setting or recorded.setting or _setting(self._rubric, document)
+        rubric = self._composer(setting).rubric_for(Case(recorded.case, fields=self._fields(recorded, document)))
+        head = Head(recorded.case, rubric, recorded.judge)
+        if recorded.broken:
+            return head.verdict(Outcome.INVALID, recorded.broken), rubric
+        return judge_answer(head, recorded.answer), rubric
+
+    def _composer(self, setting: str) -> Composer:
+        if setting not in self._composers:
+            self._composers[setting] = Composer(self._rubric, setting=setting, style_folders=self._style_folders)
+        return self._composers[setting]
+
+    def _fields(self, recorded: Recorded, document: Document) -> dict[str, FieldValue]:
+        """The fields that scoring needs: a style, from the answer itself if need be. Asking would need all."""
+        fields: dict[str, FieldValue] = {field.name: "" for field in self._rubric.fields if field.required}
+        if self._rubric.styles:
+            style = recorded.fields.get("style") or document.get("style")
+            if not isinstance(style, str):
+                raise CaseError(f"The recorded case {recorded.case!r} lacks the field 'style' that is needed.")
+            fields["style"] = style
+        return fields
+
+
+def _recorded(text: str, place: str) -> Recorded:
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{place}: this is no JSON ({error}).") from None
+    if not isinstance(plain, dict) or not isinstance(plain.get("case"), str | int) or "answer" not in plain:
+        raise UsageError(
+            f'{place}: a line is {{"case": …, "answer": …}}, with "fields" and "judge" where there are any.'
+        )
+    answer, broken = plain["answer"], ""
+    if isinstance(answer, dict):
+        try:
+            answer = parse_exactly(text)["answer"]
+        except AnswerError as error:
+            broken = str(error)
+    elif not isinstance(answer, str):
+        broken = "the answer is neither a text nor a JSON object"
+    return Recorded(
+        case=str(plain["case"]),
+        answer=answer if isinstance(answer, str | dict) else "",
+        fields=_fields(plain.get("fields") or {}, place),
+        judge=str(plain.get("judge") or "recorded"),
+        setting=str(plain.get("setting") or ""),
+        broken=broken,
+    )
+
+
+def _fields(values: object, place: str) -> dict[str, FieldValue]:
+    if not isinstance(values, dict):
+        raise UsageError(f'{place}: "fields" should be an object of texts.')
+    fields: dict[str, FieldValue] = {}
+    for name, value in values.items():
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            fields[name] = tuple(value)
+        elif isinstance(value, str | int | float):
+            fields[name] = str(value)
+        elif value is not None:
+            raise UsageError(f"{place}: the field {name!r} should be a text or a list of texts.")
+    return fields
+
+
+def _document(answer: str | Document) -> Document:
+    """The answer's JSON for a first look; empty where there is none (checking says so later)."""
+    if isinstance(answer, dict):
+        return answer
+    try:
+        return parse(answer)[0]
+    except AnswerError:
+        return {}
+
+
+def _setting(rubric: Rubric, document: Document) -> str:
+    """The first setting whose results the answer holds."""
+    return next((name for name, setting in rubric.settings.items() if setting.results in document), "")

@@ -1,0 +1,146 @@
+"""Wires: how a brief becomes one HTTP request in a provider's form, and the reply an answer.
+
+`openai`, `anthropic` and `google` are pure functions; only `transport` touches the network.
+
+Plugins: an entry point of the group `beholder.judges` is named after the prefix that users write (`openai` in
+`openai:gpt-5-mini`) and loads either
+
+- a `Wire`: `ModelJudge` does the rest (keys, retries, timeouts, prices); our own three are such entries; or
+- a callable `(model: str, options: beholder.judges.model.Options) -> Judge` for anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pybase64
+
+from beholder.errors import SetupError
+from beholder.images.model import Sizing
+from beholder.judges.protocol import Finish, Turn, Usage
+from beholder.rubrics.brief import Brief
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to POST. Headers hold the key, so neither they nor the pictures show in a repr."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A provider's reply, read. `cache_writes` are input tokens billed as written to a prompt cache."""
+
+    text: str
+    finish: Finish = Finish.COMPLETE
+    model: str | None = None
+    usage: Usage = field(default=Usage())
+    detail: str = ""
+    cache_writes: int = 0
+
+
+class Malformed(Exception):
+    """A body that is not the provider's form, such as a gateway's HTML with status 200. Never leaves `judges`."""
+
+
+class BuildRequest(Protocol):
+    def __call__(
+        self,
+        brief: Brief,
+        *,
+        model: str,
+        base_url: str,
+        key: str | None,
+        params: Mapping[str, object],
+        earlier: Sequence[Turn],
+        max_tokens: int | None,
+        structured: bool,
+        detail: str | None = None,
+    ) -> Request:
+        """`base_url` has no slash at its end. `structured` asks for the provider's own constrained output; without it
+        the schema is told in words. `max_tokens` is room for the answer and goes before a limit in `params`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A provider's protocol. `details` are the picture details it knows; `keyless` whether another base URL may go
+    without a key, as local servers do."""
+
+    name: str
+    key_variables: tuple[str, ...]
+    base_url: str
+    sizing: Sizing
+    request: BuildRequest
+    read: Callable[[bytes], Reply]
+    details: tuple[str, ...] = ()
+    keyless: bool = False
+
+
+class Splicer:
+    """Stands in for pictures while a body is dumped as JSON, then puts their base64 in its place.
+
+    The base64 never becomes a Python string and is never escaped: that is where the SDKs' milliseconds go.
+    """
+
+    def __init__(self) -> None:
+        self._mark = secrets.token_hex(16)
+        self._pictures: list[bytes] = []
+
+    def stand_in(self, data: bytes) -> str:
+        self._pictures.append(data)
+        return self._mark
+
+    def dump(self, body: Mapping[str, object]) -> bytes:
+        # "replace" turns half a surrogate pair, which no provider reads, into a question mark.
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+        chunks = text.split(self._mark.encode())
+        parts = [chunks[0]]
+        for data, chunk in zip(self._pictures, chunks[1:], strict=True):
+            parts += (pybase64.b64encode(data), chunk)
+        return b"".join(parts)
+
+
+def system_text(brief: Brief, structured: bool) -> str:
+    """The system message; where the provider cannot hold an answer to the schema, with the schema in words."""
+    if brief.schema is None or structured:
+        return brief.system
+    schema = json.dumps(brief.schema, ensure_ascii=False, default=dict)
+    words = f"Answer with one JSON object of this JSON Schema, and nothing else:\n{schema}"
+    return f"{brief.system}\n\n{words}" if brief.system.strip() else words
+
+
+def conversation(earlier: Sequence[Turn]) -> list[tuple[str, str]]:
+    """Earlier turns as (assistant, user) texts. Anthropic refuses a message without text, so an empty one is named."""
+    return [(turn.answer if turn.answer.strip() else "(empty answer)", turn.reply) for turn in earlier]
+
+
+def place(
+    params: Mapping[str, object], names: Mapping[str, str | None], *, wire: str, reserved: frozenset[str]
+) -> dict[str, object]:
+    """The parameters as the provider nests them: common names translated by `names`, dotted names nested.
+
+    A name that `names` maps to `None` does not exist at this provider; a reserved one is Beholder's own to set.
+    """
+    fields: dict[str, object] = {}
+    for given, value in params.items():
+        native = names.get(given, given)
+        if native is None:
+            raise SetupError(f"{wire} has no parameter '{given}'; leave it out.")
+        *path, last = native.split(".")
+        if (path or [last])[0] in reserved:
+            raise SetupError(f"The parameter '{given}' is set by Beholder itself; leave it out.")
+        node = fields
+        for step in path:
+            child = node.setdefault(step, {})
+            if not isinstance(child, dict):
+                raise SetupError(f"The parameter '{given}' lies inside '{step}', which another parameter set already.")
+            node = child
+        node[last] = value
+    return fields

@@ -1,0 +1,177 @@
+"""What a provider's refusal means, in one place for every judge: ask again, never, or tell the person.
+
+The exceptions here never leave `judges`: `Again` and `Never` become `Unreachable`, `Blocked` an answer, `NoStructure`
+a second request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import msgspec
+
+from beholder.errors import SetupError
+from beholder.judges.wires.reading import items, mapping, text
+
+SHORT = 300
+AGAIN = frozenset({408, 409, 425, 429, 529})
+MAY_LACK_STRUCTURE = frozenset({400, 422, 501})
+
+_STRUCTURE = re.compile(
+    r"response_?format|json_?schema|output_config|output_?format|response_?schema|response_?mime_?type|"
+    r"structured[ _-]?outputs?|guided[ _]?(json|decoding)|grammar|json mode|schema",
+    re.IGNORECASE,
+)
+_UNKNOWN_PARAMETER = re.compile(
+    r"unknown (parameter|name|field)|unrecognized (request argument|field)|unsupported (parameter|value)|"
+    r"unsupported_(parameter|value)|unknown_parameter|extra inputs are not permitted|extra_forbidden|"
+    r"does not support (the )?parameter",
+    re.IGNORECASE,
+)
+_BAD_KEY = re.compile(r"API_KEY_INVALID|api[ _-]?key (not valid|expired)|invalid (x-)?api[ _-]?key", re.IGNORECASE)
+_FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
+_NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+# Shapes of keys, whole or half masked as OpenAI echoes them: sk-…, AIza…, AQ.…, Bearer …, anything with ***.
+_KEY_SHAPES = re.compile(
+    r"\bsk-[\w*.-]{6,}|\bAIza[\w*-]{10,}|\bAQ\.[\w*-]{10,}|(?<=Bearer )[\w*.~+/=-]{6,}|[\w.~+/=-]*\*{3,}[\w*.~+/=-]*"
+)
+
+
+class Again(Exception):
+    """Worth another try. `after` is how long the provider asked to wait; `retries` caps how often to try."""
+
+    def __init__(self, sentence: str, *, after: float | None = None, retries: int | None = None) -> None:
+        self.after, self.retries = after, retries
+        super().__init__(sentence)
+
+
+class Never(Exception):
+    """This request will not be answered, however often it is sent."""
+
+
+class Blocked(Exception):
+    """A content filter refused the request itself."""
+
+
+class NoStructure(Exception):
+    """The server or the model cannot hold an answer to a schema, or not to this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """An error body, read whoever wrote it. `retry_after` is the wait that Google names in the body."""
+
+    message: str = ""
+    code: str = ""
+    parameter: str = ""
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who was asked, for sentences. `key_source` is the variable that held the key; empty when none was sent."""
+
+    name: str
+    model: str
+    url: str
+    key_source: str
+    key_variables: tuple[str, ...]
+    parameters: tuple[str, ...] = ()
+
+
+def redact(message: str, key: str | None = None) -> str:
+    """The message without the key and without anything shaped like one."""
+    if key:
+        message = message.replace(key, "[key]")
+    return _KEY_SHAPES.sub("[key]", message)
+
+
+def shorten(message: str) -> str:
+    """On one line, at most `SHORT` characters, without a full stop at its end."""
+    line = " ".join(message.split())
+    return (line if len(line) <= SHORT else line[: SHORT - 1] + "…").rstrip(". ")
+
+
+def complaint_in(payload: bytes) -> Complaint:
+    """The complaint in an error body; of a body that is no JSON, such as a gateway's page, its text."""
+    try:
+        return complaint_of(msgspec.json.decode(payload))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Complaint(
+            re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", payload.decode("utf-8", "replace"), flags=re.S)
+        )
+
+
+def complaint_of(body: object) -> Complaint:
+    """Reads `{"error": {…}}` (OpenAI, Anthropic, Google), `{"error": "…"}` (LM Studio), `{"message": …}` (vLLM),
+    `{"detail": …}` (FastAPI), and Google's list of one."""
+    if isinstance(body, list):
+        body = body[0] if body else {}
+    if not isinstance(body, Mapping):
+        return Complaint(str(body or ""))
+    error = body.get("error", body)
+    if not isinstance(error, Mapping):
+        return Complaint(str(error))
+    message = error.get("message") or error.get("detail") or ""
+    details = items(error.get("details"))
+    reasons = [text(detail.get("reason")) for detail in details]
+    delays = [_seconds(text(detail.get("retryDelay"))) for detail in details]
+    codes = (error.get("code"), error.get("type"), error.get("status"), mapping(error.get("innererror")).get("code"))
+    return Complaint(
+        message=message if isinstance(message, str) else msgspec.json.encode(message).decode(),
+        code=" ".join([*(code for code in codes if isinstance(code, str)), *filter(None, reasons)]),
+        parameter=text(error.get("param")),
+        retry_after=next((delay for delay in delays if delay is not None), None),
+    )
+
+
+def meaning(
+    status: int, complaint: Complaint, asked: Asked, *, structured: bool, after: float | None, key: str | None
+) -> Exception:
+    """The exception that an error status amounts to."""
+    said = shorten(redact(complaint.message, key))
+    everything = f"{complaint.message} {complaint.code} {complaint.parameter}"
+    sentence = f"{asked.name} answered {status}" + (f": {said}." if said else ".")
+    if structured and status in MAY_LACK_STRUCTURE and _STRUCTURE.search(everything):
+        return NoStructure(sentence)
+    if complaint.code and _FILTER_CODES & set(complaint.code.split()):
+        return Blocked(said)
+    if status in (401, 403) or (status == 400 and _BAD_KEY.search(everything)):
+        return SetupError(f"{sentence} {_about_the_key(asked)}")
+    if status in (404, 405):
+        return SetupError(
+            f"{sentence} There is no model '{asked.model}' at {asked.url}; check the model's name and the base URL."
+        )
+    if status in (400, 422) and _blames_a_parameter(complaint, everything, asked.parameters):
+        return SetupError(f"{sentence} Leave that parameter out, or give a value that '{asked.model}' takes.")
+    if set(complaint.code.split()) & _NO_MONEY:
+        return Never(sentence)
+    if status in AGAIN or status >= 500:
+        return Again(sentence, after=after if after is not None else complaint.retry_after)
+    return Never(sentence)
+
+
+def _about_the_key(asked: Asked) -> str:
+    if asked.key_source:
+        return f"The key came from {asked.key_source}; set it to one that {urlsplit(asked.url).hostname} accepts."
+    return f"No key was sent; set {' or '.join(asked.key_variables)}, or name another variable."
+
+
+def _blames_a_parameter(complaint: Complaint, everything: str, parameters: tuple[str, ...]) -> bool:
+    if _UNKNOWN_PARAMETER.search(everything):
+        return True
+    for name in {part for parameter in parameters for part in (parameter, parameter.rsplit(".")[-1])}:
+        if complaint.parameter == name or re.search(
+            rf"[`'\"]{re.escape(name)}[`'\"]|^{re.escape(name)}\b", complaint.message
+        ):
+            return True
+    return False
+
+
+def _seconds(duration: str) -> float | None:
+    """Google's `"36s"` or `"36.5s"`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)s", duration)
+    return float(match[1]) if match else None

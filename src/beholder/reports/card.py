@@ -1,0 +1,215 @@
+"""A verdict as a card that a person likes to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from beholder.reports.terminal import printable
+from beholder.verdicts.model import AssertionResult, CriterionResult, Jury, Verdict
+
+BAR = 10
+FLAGS_SHOWN = 8
+
+_MARKS = {"yes": ("✓", "green"), "no": ("✗", "red"), "not_applicable": ("–", "dim")}
+
+
+def card(verdict: Verdict, *, full: bool = False) -> Panel:
+    """The card. Passed assertions are counted and shown only when `full`; everything that went wrong is shown."""
+    title = Text.assemble((printable(verdict.case), "bold"), (f"  {verdict.rubric} {verdict.rubric_version}", "dim"))
+    if verdict.setting:
+        title.append(f" ({verdict.setting})", "dim")
+    body = list(_scored(verdict, full)) if verdict.scored else list(_unscored(verdict))
+    return Panel(
+        Group(*body),
+        title=title,
+        title_align="left",
+        subtitle=_foot(verdict),
+        subtitle_align="left",
+        box=box.ROUNDED,
+        border_style=_tone(verdict),
+        padding=(1, 2),
+    )
+
+
+def _scored(verdict: Verdict, full: bool) -> Iterator[RenderableType]:
+    yield _headline(verdict)
+    yield Text()
+    yield _criteria(verdict)
+    for key, result in verdict.criteria.items():
+        lines = list(_assertions(result, full))
+        if lines or result.reason:
+            yield Padding(Group(Text(_name(key), "bold"), *_paragraph(result.reason), *lines), (1, 0, 0, 0))
+    for key, items in verdict.findings.items():
+        if items:
+            yield Padding(Group(Text(_name(key), "bold"), *(_item("•", item) for item in items)), (1, 0, 0, 0))
+    if verdict.assessment:
+        yield Padding(Text(printable(verdict.assessment, lines=True), "italic"), (1, 0, 0, 0))
+    if verdict.jury:
+        yield Padding(_jury(verdict.jury), (1, 0, 0, 0))
+    yield from _notes(verdict)
+
+
+def _unscored(verdict: Verdict) -> Iterator[RenderableType]:
+    yield Text.assemble(("no score: ", "bold"), (str(verdict.outcome), "bold yellow"))
+    yield Text(printable(verdict.detail[:2000], lines=True))
+    if verdict.jury:
+        yield Padding(_jury(verdict.jury), (1, 0, 0, 0))
+    yield from _notes(verdict)
+
+
+def _headline(verdict: Verdict) -> Text:
+    line = Text()
+    if verdict.grade:
+        line.append(f" {verdict.grade} ", f"bold reverse {_tone(verdict)}")
+        line.append("  ")
+    if verdict.percentage is not None and verdict.total is not None and verdict.max_total is not None:
+        line.append(f"{verdict.percentage:.1f} %", "bold")
+        line.append(f"   {number(verdict.total)} of {number(verdict.max_total)}")
+    elif verdict.score is not None:
+        line.append(f"{verdict.score:.2f}", "bold")
+        line.append("  mean of the factors, 0 to 1 (derived)" if verdict.score_derived else "  of 1")
+    if verdict.partial:
+        line.append("   partial: rescaled to what applied", "yellow")
+    if verdict.passed is not None:
+        line.append("   passed" if verdict.passed else "   failed", "green" if verdict.passed else "red")
+    if verdict.style:
+        line.append(f"   {printable(verdict.style)}", "dim")
+    return line
+
+
+def _criteria(verdict: Verdict) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for key, result in verdict.criteria.items():
+        score = "–" if result.score is None else number(result.score)
+        cells: list[RenderableType] = [Text(_name(key)), _bar(result), Text(f"{score} / {number(result.scale[1])}")]
+        if len({one.weight for one in verdict.criteria.values()}) > 1:
+            cells.append(Text(f"× {number(result.weight)}", "dim"))
+        if result.assertions:
+            asked = result.yes + result.no
+            skipped = f", {result.not_applicable} n/a" if result.not_applicable else ""
+            cells.append(Text(f"{result.yes} of {asked} yes{skipped}", "dim"))
+        if result.reported is not None and result.reported != result.score:
+            cells.append(Text(f"said {number(result.reported)}", "yellow"))
+        table.add_row(*cells)
+    return table
+
+
+def _bar(result: CriterionResult) -> Text:
+    if result.score is None:
+        return Text("·" * BAR, "dim")
+    low, high = result.scale
+    filled = round(BAR * (result.score - low) / (high - low))
+    return Text.assemble(("█" * filled, _colour((result.score - low) / (high - low))), ("░" * (BAR - filled), "dim"))
+
+
+def _assertions(result: CriterionResult, full: bool) -> Iterator[RenderableType]:
+    for one in result.assertions:
+        if full or one.answer != "yes":
+            yield _assertion(one)
+
+
+def _assertion(one: AssertionResult) -> RenderableType:
+    mark, colour = _MARKS[one.answer]
+    text = Text.assemble((f"{printable(one.id)} ", "bold"), printable(one.question))
+    if one.confidence is not None:
+        text.append(f"  (confidence {number(one.confidence)})", "dim")
+    if one.evidence:
+        text.append(f"\n{printable(one.evidence)}", "dim")
+    return _item(mark, text, colour)
+
+
+def _jury(jury: Jury) -> Group:
+    lines = [Text(f"Jury: {jury.answered} answered, {jury.failed} without a score", "bold")]
+    spread = ", ".join(f"{_name(key)} {number(value)}" for key, value in jury.spread.items() if key != "score")
+    if spread:
+        lines.append(Text(f"  spread (highest − lowest): {spread}"))
+    if jury.agreement is not None:
+        lines.append(Text(f"  {jury.agreement:.0%} of the assertions answered alike by all"))
+    for juror in jury.jurors:
+        said = f"{juror.score:.2f}" if juror.score is not None else f"{juror.outcome}: {juror.detail[:120]}"
+        lines.append(Text(printable(f"  {juror.judge} #{juror.sample + 1}  {said}"), "dim"))
+    return Group(*lines)
+
+
+def _notes(verdict: Verdict) -> Iterator[RenderableType]:
+    if verdict.corrections:
+        rows = [
+            _item("±", f"{one.at}: said {_brief(one.said)}, stands {_brief(one.stands)} ({one.why})", "yellow")
+            for one in verdict.corrections
+        ]
+        yield Padding(Group(Text("Corrected by code", "bold"), *rows), (1, 0, 0, 0))
+    if verdict.flags:
+        rows = [
+            _item(
+                "⚑", " ".join(part for part in (one.flag, one.at, f"({one.why})" if one.why else "") if part), "yellow"
+            )
+            for one in verdict.flags[:FLAGS_SHOWN]
+        ]
+        if len(verdict.flags) > FLAGS_SHOWN:
+            rows.append(_item(" ", f"and {len(verdict.flags) - FLAGS_SHOWN} more (--json shows all)"))
+        yield Padding(Group(Text("Flags", "bold"), *rows), (1, 0, 0, 0))
+    if verdict.images:
+        rows = [
+            _item(
+                "▣",
+                f"{one.role} {one.width}×{one.height}, {one.bytes / 1000:.0f} kB, {one.digest[:8]}"
+                + (f", scaled from {one.source_width}×{one.source_height}" if one.scaled else ""),
+                "dim",
+            )
+            for one in verdict.images
+        ]
+        yield Padding(Group(Text("Sent", "bold"), *rows), (1, 0, 0, 0))
+
+
+def _foot(verdict: Verdict) -> Text:
+    parts = [printable(verdict.judge)]
+    if verdict.model and verdict.model not in verdict.judge:
+        parts.append(printable(verdict.model))
+    tokens = [verdict.usage.get("input_tokens"), verdict.usage.get("output_tokens")]
+    if None not in tokens and tokens:
+        parts.append(f"{tokens[0]:,} + {tokens[1]:,} tokens")
+    if verdict.attempts:
+        parts.append("cost unknown" if verdict.cost_usd is None else f"${verdict.cost_usd:.4f}")
+    if verdict.latency_s:
+        parts.append(f"{verdict.latency_s:.1f} s")
+    return Text(" · ".join(parts), "dim")
+
+
+def _item(mark: str, text: str | Text, colour: str = "") -> Table:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(Text(f"  {mark}", colour), text if isinstance(text, Text) else Text(printable(text)))
+    return grid
+
+
+def _paragraph(text: str) -> list[RenderableType]:
+    return [Padding(Text(printable(text)), (0, 0, 0, 2))] if text else []
+
+
+def _tone(verdict: Verdict) -> str:
+    if not verdict.scored or verdict.score is None:
+        return "yellow"
+    return _colour(verdict.score) if verdict.passed is None else ("green" if verdict.passed else "red")
+
+
+def _colour(share: float) -> str:
+    return "green" if share >= 0.7 else "yellow" if share >= 0.5 else "red"
+
+
+def _brief(value: object) -> str:
+    return "nothing" if value is None else number(value) if isinstance(value, int | float) else str(value)
+
+
+def _name(key: str) -> str:
+    return key.replace("_", " ").capitalize()
+
+
+def number(value: float) -> str:
+    """At most two decimals, none where there are none."""
+    return str(value) if isinstance(value, bool) else f"{value:.2f}".rstrip("0").rstrip(".")

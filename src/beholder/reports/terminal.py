@@ -1,0 +1,16 @@
+"""Text from models, cases and file names, made safe for a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """`text` without control characters: no escape sequence, and no line break unless `lines`.
+
+    Direction overrides go too: they make a terminal show another text than the one that is there.
+    """
+    return "".join(
+        letter if (letter == "\n" and lines) or not unicodedata.category(letter).startswith("C") else " "
+        for letter in text
+    )

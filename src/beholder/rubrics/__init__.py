@@ -1,0 +1,6 @@
+"""What is asked: rubrics, styles, and the briefs made from them."""
+
+from pathlib import Path
+
+builtin_folder = Path(__file__).parent / "builtin"
+styles_folder = Path(__file__).parent / "styles"

@@ -1,0 +1,174 @@
+"""What makes a rubric or a style sound, beyond its shape."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+
+from beholder.errors import Problem
+from beholder.rubrics.model import Criterion, NotApplicable, Rubric, ScoringKind, Style
+
+_KEY = re.compile(r"[a-z][a-z0-9_]*\Z")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
+
+
+def rubric_problems(rubric: Rubric) -> list[Problem]:
+    """Everything that is wrong with a rubric, each problem at its key."""
+    return [
+        *_names(rubric),
+        *_criteria(rubric),
+        *_assertions(rubric),
+        *_settings(rubric),
+        *_scoring(rubric),
+    ]
+
+
+def style_problems(style: Style) -> list[Problem]:
+    """Everything that is wrong with a style."""
+    problems = [
+        Problem("must not be empty", key) for key in ("style", "description") if not getattr(style, key).strip()
+    ]
+    if not any(style.assertions.values()):
+        problems.append(Problem("has no assertion at all", "assertions"))
+    for key, assertions in style.assertions.items():
+        for index, assertion in enumerate(assertions):
+            place = f"assertions.{key}[{index}]"
+            if not assertion.text.strip():
+                problems.append(Problem("has no text", place))
+            if assertion.id:
+                problems.append(Problem("an id is given by position; remove it", f"{place}.id"))
+    return problems
+
+
+def _names(rubric: Rubric) -> Iterator[Problem]:
+    if not _NAME.match(rubric.rubric):
+        yield Problem(f"{rubric.rubric!r} should be lower-case letters, digits and hyphens", "rubric")
+    named = [
+        ("criteria", "key", [criterion.key for criterion in rubric.criteria]),
+        ("images", "role", [image.role for image in rubric.images]),
+        ("fields", "name", [field.name for field in rubric.fields]),
+        ("findings", "key", [finding.key for finding in rubric.findings]),
+    ]
+    for list_, attribute, keys in named:
+        for index, key in enumerate(keys):
+            place = f"{list_}[{index}].{attribute}"
+            if not _KEY.match(key):
+                yield Problem(f"{key!r} should be lower-case letters, digits and underscores", place)
+            if key in keys[:index]:
+                yield Problem(f"{key!r} stands here twice", place)
+    if not rubric.images:
+        yield Problem("a rubric needs at least one image", "images")
+    if rubric.reason.words and not 0 < rubric.reason.words[0] <= rubric.reason.words[1]:
+        yield Problem("should be the least and the most words, such as [15, 30]", "reason.words")
+
+
+def _criteria(rubric: Rubric) -> Iterator[Problem]:
+    if not rubric.criteria:
+        yield Problem("a rubric needs at least one criterion", "criteria")
+    for index, criterion in enumerate(rubric.criteria):
+        place = f"criteria[{index}]"
+        low, high = criterion.scale
+        if not _finite((low, high)) or low >= high:
+            yield Problem(
+                f"[{low}, {high}] should be the lowest and the highest score, in this order", f"{place}.scale"
+            )
+        elif criterion.whole and (low != int(low) or high != int(high)):
+            yield Problem(
+                f"[{low}, {high}] has no whole ends; say `whole: false` for scores with decimals", f"{place}.scale"
+            )
+        if not _finite((criterion.weight,)) or criterion.weight < 0:
+            yield Problem(f"{criterion.weight} should be 0 or more", f"{place}.weight")
+        for score in criterion.anchors:
+            if not _on_scale(score, criterion):
+                yield Problem(f"{score!r} is not on the scale {low}–{high}", f"{place}.anchors")
+    if rubric.criteria and not any(criterion.weight > 0 for criterion in rubric.criteria):
+        yield Problem("at least one weight must be above 0", "criteria")
+
+
+def _assertions(rubric: Rubric) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, criterion in enumerate(rubric.criteria):
+        for position, assertion in enumerate(criterion.numbered().assertions):
+            place = f"criteria[{index}].assertions[{position}]"
+            if not assertion.text.strip():
+                yield Problem("has no text", place)
+            if assertion.id in seen:
+                yield Problem(f"the id {assertion.id!r} stands here twice", f"{place}.id")
+            seen.add(assertion.id)
+    if rubric.styles:
+        letters = [criterion.letter for criterion in rubric.criteria]
+        if not all(letters) or len(set(letters)) < len(letters):
+            yield Problem("with `styles: true` each criterion needs a `letter` of its own", "criteria")
+        if "style" not in {field.name for field in rubric.fields}:
+            yield Problem("with `styles: true` the rubric needs the field `style`", "fields")
+
+
+def _settings(rubric: Rubric) -> Iterator[Problem]:
+    roles = {image.role for image in rubric.images}
+    for name, setting in rubric.settings.items():
+        for role in setting.images:
+            if role not in roles:
+                yield Problem(f"{role!r} is not among the images ({_list(roles)})", f"settings.{name}.images")
+
+
+def _scoring(rubric: Rubric) -> Iterator[Problem]:
+    scoring = rubric.scoring
+    asserted = rubric.styles or any(criterion.assertions for criterion in rubric.criteria)
+    for key in ("ceiling", "guidance"):
+        steps = getattr(scoring, key)
+        if steps and not asserted:
+            yield Problem("needs assertions: without them nothing can fail", f"scoring.{key}")
+        if list(steps) != sorted(steps, reverse=True):
+            yield Problem("should not rise with the number of failures", f"scoring.{key}")
+    if scoring.criterion_score == "confidence" and not asserted:
+        yield Problem("`confidence` needs assertions", "scoring.criterion_score")
+    if scoring.not_applicable is NotApplicable.OFFER and not asserted:
+        yield Problem("`offer` needs assertions", "scoring.not_applicable")
+    if scoring.threshold is not None and not 0 <= scoring.threshold <= 1:
+        yield Problem(f"{scoring.threshold} should be between 0 and 1", "scoring.threshold")
+    yield from _gates(rubric)
+    yield from _grades(rubric)
+
+
+def _gates(rubric: Rubric) -> Iterator[Problem]:
+    findings = {finding.key for finding in rubric.findings}
+    criteria = {criterion.key for criterion in rubric.criteria}
+    for index, gate in enumerate(rubric.scoring.gates):
+        place = f"scoring.gates[{index}]"
+        if bool(gate.finding) == bool(gate.criterion):
+            yield Problem("names either a `finding` or a `criterion`", place)
+        elif gate.finding and gate.finding not in findings:
+            yield Problem(f"{gate.finding!r} is not a finding of this rubric ({_list(findings)})", f"{place}.finding")
+        elif gate.criterion and gate.criterion not in criteria:
+            yield Problem(f"{gate.criterion!r} is not a criterion ({_list(criteria)})", f"{place}.criterion")
+        elif gate.criterion and gate.least is None:
+            yield Problem("needs `least`, the lowest score that passes", place)
+
+
+def _grades(rubric: Rubric) -> Iterator[Problem]:
+    least = [grade.least for grade in rubric.scoring.grades]
+    top = 100 if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL else 1
+    if not least:
+        return
+    if least != sorted(least, reverse=True) or len(set(least)) < len(least):
+        yield Problem("should go from the best grade down, each with a lower `least`", "scoring.grades")
+    if least[-1] != 0:
+        yield Problem("the last grade needs `least: 0`, so that every score has a grade", "scoring.grades")
+    if least[0] > top:
+        yield Problem(f"{least[0]} is above the highest value, {top}", "scoring.grades[0].least")
+
+
+def _on_scale(score: str, criterion: Criterion) -> bool:
+    try:
+        return criterion.scale[0] <= float(score) <= criterion.scale[1]
+    except ValueError:
+        return False
+
+
+def _finite(numbers: Iterable[float]) -> bool:
+    return all(math.isfinite(number) for number in numbers)
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "there are none"

@@ -1,0 +1,185 @@
+"""Where rubrics and styles are found: our own folders, plugins' folders, and paths that a user names.
+
+A plugin adds a folder by an entry point in the group `beholder.rubrics` (each child a rubric) or `beholder.styles`
+(each `*.yaml` a style) whose value is the folder's path. Ours register the same way.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from beholder.errors import Problem, RubricError, UsageError
+from beholder.rubrics.checking import rubric_problems, style_problems
+from beholder.rubrics.files import read_yaml
+from beholder.rubrics.model import Assertion, Rubric, Style
+
+RUBRIC_FILE = "rubric.yaml"
+PROMPT_FILE = "prompt.md.j2"
+GENERIC = "generic"
+MAX_STYLE_NAME = 80
+
+
+class Family(Struct, frozen=True, forbid_unknown_fields=True):
+    """Several rubrics that one name asks, each as a brief of its own."""
+
+    family: str
+    summary: str
+    parts: tuple[str, ...]
+
+
+def load(name: str | os.PathLike[str]) -> Rubric:
+    """See `Rubric.load`."""
+    rubrics = load_all(name)
+    if len(rubrics) > 1:
+        parts = ", ".join(rubric.name for rubric in rubrics)
+        raise UsageError(f"{str(name)!r} stands for several rubrics ({parts}); load one of them, or use judge_all")
+    return rubrics[0]
+
+
+def load_all(name: str | os.PathLike[str]) -> tuple[Rubric, ...]:
+    """The rubrics that a name or path stands for: one, or the parts of a family such as `edit`."""
+    path = _find(name)
+    if path.name == "family.yaml":
+        family = read_yaml(path, Family, lambda _: [])
+        return tuple(load(part) for part in family.parts)
+    return (_read_rubric(path),)
+
+
+def known() -> dict[str, str]:
+    """The names that `load_all` knows, with one line about each."""
+    names: dict[str, str] = {}
+    for path in sorted(_known_paths().values()):
+        if path.name == "family.yaml":
+            family = read_yaml(path, Family, lambda _: [])
+            names[family.family] = family.summary
+        else:
+            rubric = _read_rubric(path)
+            names[rubric.name] = rubric.summary
+    return names
+
+
+def styles(folders: Sequence[Path] = ()) -> dict[str, Style]:
+    """Every style by its name; a user's folders come first and may replace ours."""
+    found: dict[str, Style] = {}
+    for path in _style_files(folders):
+        style = _read_style(path)
+        if path.stem != GENERIC:
+            found.setdefault(style.style, style)
+    return dict(sorted(found.items()))
+
+
+def find_style(name: str, folders: Sequence[Path] = ()) -> Style:
+    """The style of that name or alias, whatever its case and hyphens; else the generic set with the name put in."""
+    wanted = _plain(name)
+    for style in styles(folders).values():
+        if wanted in {_plain(known_as) for known_as in (style.style, *style.aliases)}:
+            return style
+    return _generic(_style_name(name), folders)
+
+
+def _find(name: str | os.PathLike[str]) -> Path:
+    text = os.fspath(name)
+    known_paths = _known_paths()
+    if isinstance(name, str) and text in known_paths:
+        return known_paths[text]
+    path = Path(text)
+    for candidate in (path / RUBRIC_FILE, path):
+        if candidate.is_file():
+            return candidate
+    close = difflib.get_close_matches(text, known_paths, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise UsageError(
+        f"There is no rubric {text!r}: it is neither a known name ({', '.join(sorted(known_paths))}) "
+        f"nor a folder with {RUBRIC_FILE} nor a YAML file.{hint}"
+    )
+
+
+def _read_rubric(path: Path) -> Rubric:
+    rubric = read_yaml(path, Rubric, rubric_problems, forbidden=("style", "setting"))
+    prompt = path.with_name(PROMPT_FILE)
+    if path.name == RUBRIC_FILE and prompt.is_file():
+        if rubric.prompt:
+            raise RubricError(str(path), [Problem(f"the prompt stands here and in {PROMPT_FILE}; keep one", "prompt")])
+        rubric = structs.replace(rubric, prompt=prompt.read_text("utf-8"))
+    rubric = structs.replace(rubric, criteria=tuple(criterion.numbered() for criterion in rubric.criteria))
+    from beholder.rubrics.rendering import prompt_problems
+
+    problems = prompt_problems(rubric)
+    if problems:
+        raise RubricError(str(prompt if prompt.is_file() else path), problems)
+    return rubric
+
+
+@cache
+def _known_paths() -> dict[str, Path]:
+    return {
+        child.name: next(file for file in (child / RUBRIC_FILE, child / "family.yaml") if file.is_file())
+        for folder in _plugin_folders("beholder.rubrics")
+        for child in folder.iterdir()
+        if (child / RUBRIC_FILE).is_file() or (child / "family.yaml").is_file()
+    }
+
+
+def _plugin_folders(group: str) -> list[Path]:
+    from importlib.metadata import entry_points
+
+    return [Path(str(point.load())) for point in entry_points(group=group)]
+
+
+def _style_files(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"There is no folder of styles at {str(folder)!r}.")
+    for folder in (*folders, *_plugin_folders("beholder.styles")):
+        yield from sorted(folder.glob("*.yaml"))
+
+
+@cache
+def _read_style(path: Path) -> Style:
+    return read_yaml(path, Style, style_problems)
+
+
+def _generic(name: str, folders: Sequence[Path]) -> Style:
+    path = next(file for file in _style_files(folders) if file.stem == GENERIC)
+    return _named(_read_style(path), name)
+
+
+def _named(style: Style, name: str) -> Style:
+    """The generic style with its name in place of `{style}`."""
+
+    def put(text: str) -> str:
+        return text.replace("{style}", name)
+
+    return Style(
+        style=name,
+        description=put(style.description),
+        expect=tuple(map(put, style.expect)),
+        acceptable=tuple(map(put, style.acceptable)),
+        goes_wrong=tuple(map(put, style.goes_wrong)),
+        assertions={
+            key: tuple(Assertion(text=put(assertion.text), applies=assertion.applies) for assertion in assertions)
+            for key, assertions in style.assertions.items()
+        },
+    )
+
+
+def _style_name(name: str) -> str:
+    """A style's name becomes part of the rubric's own text, so it may not be more than a name."""
+    name = name.strip()
+    if not name or len(name) > MAX_STYLE_NAME or not re.fullmatch(r"[\w \-'’&+/.,()]+", name):
+        raise UsageError(
+            f"{name[:60]!r} cannot be the name of a style: it is one line of 1 to {MAX_STYLE_NAME} letters, digits "
+            "and -'&+/.,(); say more in the field `style_description`."
+        )
+    return name
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).casefold()

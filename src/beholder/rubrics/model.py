@@ -1,0 +1,256 @@
+"""What a rubric is: frozen values, as `rubric.yaml` states them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Literal
+
+from msgspec import Struct, structs
+
+Number = int | float
+
+
+def exact(number: Number | Decimal | str) -> Fraction:
+    """The decimal number as it was written: `exact(0.7)` is 7/10, not the double next to it."""
+    return Fraction(str(number))
+
+
+class Image(Struct, frozen=True, forbid_unknown_fields=True):
+    """An image that the rubric asks for. `label` is what the judge reads right before it."""
+
+    role: str
+    label: str
+    about: str = ""
+
+
+class Field(Struct, frozen=True, forbid_unknown_fields=True):
+    """A text of the case. It is data: the judge gets it delimited, never as part of the rubric."""
+
+    name: str
+    about: str = ""
+    required: bool = True
+    absent: str = ""
+    """What the judge is told when an optional field is not given; empty: nothing."""
+
+
+class Assertion(Struct, frozen=True, forbid_unknown_fields=True):
+    """A question whose good answer is Yes. `applies` names what must be in the original for it to be asked."""
+
+    text: str
+    id: str = ""
+    applies: str = ""
+
+
+class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing that is scored. `scale` is its lowest and highest score; `whole` admits only integers."""
+
+    key: str
+    title: str = ""
+    letter: str = ""
+    question: str = ""
+    definition: str = ""
+    weight: Number = 1
+    scale: tuple[Number, Number] = (1, 5)
+    whole: bool = True
+    examine: tuple[str, ...] = ()
+    high: tuple[str, ...] = ()
+    low: tuple[str, ...] = ()
+    leave_out: tuple[str, ...] = ()
+    anchors: dict[str, str] = {}
+    assertions: tuple[Assertion, ...] = ()
+
+    def numbered(self) -> Criterion:
+        """The criterion with an id for every assertion: its letter, or its key, and the assertion's position."""
+        stem = self.letter or f"{self.key}_"
+        return structs.replace(
+            self,
+            assertions=tuple(
+                structs.replace(assertion, id=assertion.id or f"{stem}{position}")
+                for position, assertion in enumerate(self.assertions, start=1)
+            ),
+        )
+
+    @property
+    def name(self) -> str:
+        return self.title or self.key.replace("_", " ").capitalize()
+
+
+class Finding(Struct, frozen=True, forbid_unknown_fields=True):
+    """A list of observations that the judge gives besides its scores."""
+
+    key: str
+    about: str = ""
+
+
+class ScoringKind(StrEnum):
+    """How criteria become one number.
+
+    `weighted_total`: the sum of weight × score against its maximum, a percentage.
+    `weighted_mean`: the mean of the scores, each brought to 0–1 by its scale, by weight.
+    `factors`: criteria stand alone; their mean, brought to 0–1, is offered and marked as derived.
+    """
+
+    WEIGHTED_TOTAL = "weighted_total"
+    WEIGHTED_MEAN = "weighted_mean"
+    FACTORS = "factors"
+
+
+class NotApplicable(StrEnum):
+    """What happens when a judge answers N/A: it is flagged, was offered, or is an error."""
+
+    ACCEPT = "accept"
+    OFFER = "offer"
+    REFUSE = "refuse"
+
+
+class Grade(Struct, frozen=True, forbid_unknown_fields=True):
+    """A grade and the least percentage (`weighted_total`) or score 0–1 (otherwise) that earns it."""
+
+    grade: str
+    least: Number = 0
+    about: str = ""
+
+
+class Gate(Struct, frozen=True, forbid_unknown_fields=True):
+    """What fails a case whatever its score: a finding that is not empty, or a criterion below `least`."""
+
+    finding: str = ""
+    criterion: str = ""
+    least: Number | None = None
+
+
+class Scoring(Struct, frozen=True, forbid_unknown_fields=True):
+    """How answers are turned into numbers.
+
+    `ceiling[n]` is the highest score that n failed assertions allow (the last entry also for more); `guidance[n]`
+    the lowest that the rubric suggests, which never changes a score. `criterion_score: confidence` replaces the
+    judge's score by pass rate × mean confidence, at most the top of the scale.
+    """
+
+    kind: ScoringKind = ScoringKind.WEIGHTED_MEAN
+    criterion_score: Literal["given", "confidence"] = "given"
+    ceiling: tuple[Number, ...] = ()
+    guidance: tuple[Number, ...] = ()
+    not_applicable: NotApplicable = NotApplicable.ACCEPT
+    threshold: Number | None = None
+    gates: tuple[Gate, ...] = ()
+    grades: tuple[Grade, ...] = ()
+
+
+class Reason(Struct, frozen=True, forbid_unknown_fields=True):
+    """The sentence beside each score: what it is called, and how many words it should have."""
+
+    key: str = "reason"
+    words: tuple[int, int] | None = None
+
+
+class Setting(Struct, frozen=True, forbid_unknown_fields=True):
+    """One way of asking the same criteria: which images it takes, and the key of its results in an answer."""
+
+    images: tuple[str, ...]
+    results: str
+    about: str = ""
+
+
+class Style(Struct, frozen=True, forbid_unknown_fields=True):
+    """A style for `restyle`: what it is, and the assertions that test it, by criterion."""
+
+    style: str
+    description: str
+    assertions: dict[str, tuple[Assertion, ...]]
+    aliases: tuple[str, ...] = ()
+    expect: tuple[str, ...] = ()
+    acceptable: tuple[str, ...] = ()
+    goes_wrong: tuple[str, ...] = ()
+
+
+class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked. `Rubric.load("restyle")` for a built-in one, `Rubric.load("mine/")` for your own."""
+
+    rubric: str
+    criteria: tuple[Criterion, ...]
+    version: str = "1.0"
+    title: str = ""
+    summary: str = ""
+    images: tuple[Image, ...] = ()
+    settings: dict[str, Setting] = {}
+    fields: tuple[Field, ...] = ()
+    styles: bool = False
+    """Whether the assertions come from the style that the case's field `style` names."""
+    findings: tuple[Finding, ...] = ()
+    assessment: str = ""
+    """What the closing text of an answer is about; empty: none is asked for."""
+    reason: Reason = Reason()
+    echo: str = ""
+    """The key under which an answer repeats the case's label; empty: none."""
+    sisters: tuple[str, ...] = ()
+    """Criteria of sister rubrics: an answer may score them too; they are set aside and flagged."""
+    scoring: Scoring = Scoring()
+    format: Literal["", "acrue", "acrue_confidence", "description", "factors"] = ""
+    """The published JSON form that `--format seed` prints; empty: none."""
+    prompt: str = ""
+    style: Style | None = None
+    """The style that was applied; never in a file."""
+    setting: str = ""
+    """The setting that was chosen; never in a file."""
+
+    @classmethod
+    def load(cls, name: str | os.PathLike[str]) -> Rubric:
+        """A built-in or plugged-in rubric by name, or a user's by the path of its folder or YAML file.
+
+        Raises `RubricError` with every problem, its line and key; `UsageError` for a name that nobody knows.
+        """
+        from beholder.rubrics.library import load
+
+        return load(name)
+
+    @property
+    def name(self) -> str:
+        return self.rubric
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of the images that a case needs, in order."""
+        if self.settings:
+            return self.settings[self.setting or next(iter(self.settings))].images
+        return tuple(image.role for image in self.images)
+
+    @property
+    def results_key(self) -> str:
+        """The key that holds the results of this rubric's setting in a published answer; empty where there are none."""
+        return self.settings[self.setting or next(iter(self.settings))].results if self.settings else ""
+
+    def image(self, role: str) -> Image:
+        return next(image for image in self.images if image.role == role)
+
+    def criterion(self, key: str) -> Criterion:
+        return next(criterion for criterion in self.criteria if criterion.key == key)
+
+    def assertions(self) -> Iterator[Assertion]:
+        for criterion in self.criteria:
+            yield from criterion.assertions
+
+    def with_setting(self, setting: str) -> Rubric:
+        """The same criteria asked in another setting."""
+        return structs.replace(self, setting=setting)
+
+    def with_style(self, style: Style) -> Rubric:
+        """The rubric with the assertions of `style` in its criteria, ids A1… given by criterion and position."""
+        criteria = tuple(
+            structs.replace(criterion, assertions=style.assertions.get(criterion.key, ())).numbered()
+            for criterion in self.criteria
+        )
+        return structs.replace(self, criteria=criteria, style=style)
+
+    def with_scoring(self, **changes: object) -> Rubric:
+        """The rubric with some of its scoring changed, such as `threshold=0.8`."""
+        return structs.replace(self, scoring=structs.replace(self.scoring, **changes))
+
+
+def field_values(value: object) -> Mapping[str, object]:
+    """A frozen value as a plain mapping, for templates and digests."""
+    return structs.asdict(value)  # type: ignore[arg-type]  # msgspec has no public base type for "a Struct"

@@ -1,0 +1,16 @@
+"""For tests of code that asks judges: a real HTTP server on loopback that speaks the providers' protocols.
+
+    with JudgeServer() as server:
+        server.say({"score": 4}, Fault.status(429, retry_after=0), "not JSON")
+        judge = judge_from("openai:gpt-5-mini", base_url=server.openai_url, key_variable="MY_TEST_KEY")
+        ...
+        assert server.received[0].images == (picture,)
+
+It checks requests as the providers do (key, parameters, schema dialect, picture types), so a request that it accepts is
+one that they would.
+"""
+
+from beholder.testing.replies import Fault, Received, Reply
+from beholder.testing.server import JudgeServer
+
+__all__ = ["Fault", "JudgeServer", "Received", "Reply"]

@@ -1,0 +1,138 @@
+"""Anthropic's messages, from the server's side.
+
+Forms: https://platform.claude.com/docs/en/api/messages
+Errors: https://platform.claude.com/docs/en/api/errors
+Schemas: https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations
+Versions: https://platform.claude.com/docs/en/api/versioning
+Stop reasons: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from beholder.testing.dialects import Dialect, Rejection, mapping, objects, picture, schemas, strict_object, words
+from beholder.testing.replies import Fault, Kind, Received
+
+# The body parameters of "Create a Message".
+PARAMETERS = words(
+    """cache_control container diagnostics inference_geo max_tokens messages metadata model output_config service_tier
+    speed stop_sequences stream system temperature thinking tool_choice tools top_k top_p"""
+)
+VERSIONS = ("2023-06-01", "2026-10-21")
+# Removed in the second.
+SAMPLING = frozenset({"temperature", "top_p", "top_k"})
+# "JSON Schema limitations": numeric, string-length and array-length constraints are refused.
+UNSUPPORTED = words(
+    """minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems uniqueItems
+    propertyOrdering nullable"""
+)
+# `input_tokens` leaves out what was read from the cache and written to it: the total is their sum, 2310.
+USAGE = {
+    "input_tokens": 286,
+    "cache_creation_input_tokens": 500,
+    "cache_read_input_tokens": 1524,
+    "cache_creation": {"ephemeral_5m_input_tokens": 500, "ephemeral_1h_input_tokens": 0},
+    "output_tokens": 640,
+    "service_tier": "standard",
+}
+DATED = "20251001"
+# https://platform.claude.com/docs/en/api/errors#http-errors
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+class Anthropic(Dialect):
+    name = "anthropic"
+
+    def read(self, path: str, headers: Mapping[str, str], body: Mapping[str, object], keyless: bool) -> Received:
+        if path != "/anthropic/v1/messages":
+            raise Rejection(404, "Not Found")
+        # Examples send the key as x-api-key, the SDKs since 2.0 as a bearer.
+        if not keyless and not (headers.get("x-api-key") or headers.get("authorization")):
+            raise Rejection(401, "x-api-key header is required")
+        if (version := headers.get("anthropic-version")) not in VERSIONS:
+            raise Rejection(400, f"anthropic-version: {version!r} is not a valid version")
+        for parameter in body.keys() - (PARAMETERS - (SAMPLING if version == VERSIONS[-1] else frozenset())):
+            raise Rejection(400, f"{parameter}: Extra inputs are not permitted")
+        for parameter in ("model", "max_tokens", "messages"):
+            if parameter not in body:
+                raise Rejection(400, f"{parameter}: Field required")
+        system = "".join(str(block["text"]) for block in objects(body.get("system"))) or str(body.get("system", ""))
+        texts, images = [], []
+        for number, message in enumerate(objects(body["messages"])):
+            content = message.get("content")
+            parts = [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
+            for place, part in enumerate(parts):
+                if part.get("type") == "text":
+                    if not str(part["text"]).strip():
+                        raise Rejection(400, "messages: text content blocks must be non-empty")
+                    texts.append(str(part["text"]))
+                else:
+                    source = mapping(part.get("source"))
+                    media_type = str(source.get("media_type"))
+                    where = f"messages.{number}.content.{place}.image.source.base64"
+                    wrong = (
+                        f"{where}: The image was specified using the {media_type} media type, but it is no such image"
+                    )
+                    images.append(picture(source.get("data"), media_type, wrong))
+        return Received(
+            self.name, path, headers, body, system, tuple(texts), tuple(images), self._schema(body), str(body["model"])
+        )
+
+    def answer(self, text: str, heard: Received, kind: Kind | None = None) -> dict[str, object]:
+        # https://platform.claude.com/docs/en/api/messages, response; thinking comes before the text.
+        stopped = kind in (Kind.REFUSAL, Kind.FILTERED)
+        thinking = {
+            "type": "thinking",
+            "thinking": "Let me look at both images.",
+            "signature": "EqQBCgIYAhIM1gbcDa9GJwZA2b3h",
+        }
+        return {
+            "id": "msg_01XFDUDYJgAACzvnptvVoYEL",
+            "type": "message",
+            "role": "assistant",
+            "model": heard.model if heard.model.endswith(DATED) else f"{heard.model}-{DATED}",
+            "content": [] if stopped or kind is Kind.EMPTY else [thinking, {"type": "text", "text": text}],
+            "stop_reason": "refusal" if stopped else "max_tokens" if kind is Kind.TRUNCATED else "end_turn",
+            "stop_sequence": None,
+            "stop_details": {"type": "refusal", "category": None, "explanation": text or None} if stopped else None,
+            "usage": USAGE,
+        }
+
+    def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, object]:
+        error = {"type": TYPES.get(status, "api_error"), "message": message or "Overloaded"}
+        return {"type": "error", "error": error, "request_id": "req_011CSHoEeqs5C35K2UUqR7Fy"}
+
+    def rejection(self, fault: Fault, heard: Received) -> Rejection:
+        if fault.kind is Kind.UNKNOWN_MODEL:
+            return Rejection(404, f"model: {heard.model}")
+        if fault.kind is Kind.BAD_KEY:
+            return Rejection(401, "invalid x-api-key")
+        return Rejection(400, f"'{heard.model}' does not support output format.")
+
+    def _schema(self, body: Mapping[str, object]) -> Mapping[str, object] | None:
+        form = mapping(mapping(body.get("output_config")).get("format"))
+        if not form:
+            return None
+        schema = mapping(form.get("schema"))
+        for part in schemas(schema):
+            if wrong := part.keys() & UNSUPPORTED:
+                words = ", ".join(sorted(wrong))
+                kind = part.get("type")
+                raise Rejection(
+                    400, f"output_config.format.schema: For '{kind}' type, properties {words} are not supported"
+                )
+            if part.get("type") == "object" and (problem := strict_object(part)):
+                raise Rejection(400, f"output_config.format.schema: {problem}")
+        return schema

@@ -1,0 +1,99 @@
+"""A jury: several answers to one rubric become one set of observations, which is scored once.
+
+Each juror's answer was checked alone. An assertion goes by the majority of those who found it applicable, a tie counts
+as No and is flagged; it is N/A where most said so. Scores and confidences are medians (between two middle values their
+mean). A list of findings stands where most jurors filled it, and is then everything they named. The words beside a
+score are those of the juror nearest to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from statistics import median
+
+from beholder.rubrics.model import Assertion, Criterion, Rubric, exact
+from beholder.verdicts.model import Flag, Number, Verdict, plain_number
+from beholder.verdicts.observing import Observations, ObservedAssertion, ObservedCriterion
+
+
+def combine(rubric: Rubric, answers: Sequence[Observations]) -> Observations:
+    """The jury's observations. One answer is returned as it is."""
+    if len(answers) == 1:
+        return answers[0]
+    flags: list[Flag] = []
+    criteria = {
+        criterion.key: _criterion(criterion, [one.criteria[criterion.key] for one in answers], flags)
+        for criterion in rubric.criteria
+    }
+    findings = {
+        finding.key: _finding([one.findings.get(finding.key, ()) for one in answers]) for finding in rubric.findings
+    }
+    own = [replace(flag, at=f"juror {n}: {flag.at}") for n, one in enumerate(answers, 1) for flag in one.flags]
+    assessment = next((one.assessment for one in answers if one.assessment), "")
+    return Observations(criteria, findings, assessment, {}, (*own, *flags))
+
+
+def spread(rubric: Rubric, verdicts: Sequence[Verdict]) -> dict[str, Number]:
+    """Highest minus lowest score of the jurors who scored, by criterion, and of the overall `score`."""
+    spreads: dict[str, Number] = {}
+    for criterion in rubric.criteria:
+        scores = [verdict.criteria[criterion.key].score for verdict in verdicts]
+        given = [exact(score) for score in scores if score is not None]
+        if given:
+            spreads[criterion.key] = plain_number(max(given) - min(given))
+    overall = [exact(verdict.score) for verdict in verdicts if verdict.score is not None]
+    if overall:
+        spreads["score"] = plain_number(max(overall) - min(overall))
+    return spreads
+
+
+def agreement(answers: Sequence[Observations]) -> float | None:
+    """The share of assertions that every juror answered alike; `None` where there are none, or one juror."""
+    if len(answers) < 2:
+        return None
+    votes: dict[str, set[str]] = {}
+    for one in answers:
+        for criterion in one.criteria.values():
+            for id_, assertion in criterion.assertions.items():
+                votes.setdefault(id_, set()).add(assertion.answer)
+    return sum(len(said) == 1 for said in votes.values()) / len(votes) if votes else None
+
+
+def _criterion(criterion: Criterion, seen: Sequence[ObservedCriterion], flags: list[Flag]) -> ObservedCriterion:
+    score = _median([one.score for one in seen])
+    nearest = min(seen, key=lambda one: abs(Decimal(one.score or 0) - Decimal(score or 0)))
+    assertions = {
+        one.id: _assertion(one, [member.assertions[one.id] for member in seen], flags) for one in criterion.assertions
+    }
+    return ObservedCriterion(score, nearest.reason, assertions)
+
+
+def _assertion(assertion: Assertion, seen: Sequence[ObservedAssertion], flags: list[Flag]) -> ObservedAssertion:
+    answers = [one.answer for one in seen]
+    yes, no, not_applicable = (answers.count(kind) for kind in ("yes", "no", "not_applicable"))
+    if not_applicable > yes + no:
+        answer = "not_applicable"
+    else:
+        answer = "yes" if yes > no else "no"
+        if yes == no:
+            flags.append(Flag("tie", assertion.id, f"{yes} yes, {no} no", "a tie counts as No"))
+    agreeing = [one for one in seen if one.answer == answer]
+    confidence = _median([one.confidence for one in agreeing])
+    return ObservedAssertion(answer, agreeing[0].evidence, confidence, agreeing[0].question)
+
+
+def _finding(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    filled = [one for one in lists if one]
+    if 2 * len(filled) <= len(lists):
+        return ()
+    return tuple({text.casefold(): text for one in filled for text in one}.values())
+
+
+def _median(values: Sequence[int | Decimal | None]) -> int | Decimal | None:
+    given = [Decimal(value) for value in values if value is not None]
+    if not given:
+        return None
+    middle = median(given)
+    return int(middle) if middle == int(middle) else middle

@@ -1,0 +1,197 @@
+"""A verdict: the checked and scored answer, or the outcome that says why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import TypeVar
+
+Number = int | float
+Amount = TypeVar("Amount", int, Decimal)
+
+
+class Outcome(StrEnum):
+    """How judging a case ended; the closed list. Only `scored` has numbers."""
+
+    SCORED = "scored"
+    REFUSED = "refused"
+    FILTERED = "filtered"
+    TRUNCATED = "truncated"
+    INVALID = "invalid"
+    UNREACHABLE = "unreachable"
+    UNREADABLE = "unreadable"
+    OVER_BUDGET = "over_budget"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Something a reader should know; nothing was changed. `said` is what the judge said, where it said something."""
+
+    flag: str
+    at: str = ""
+    said: object = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A place where code overruled the judge: what it said, what stands, and why."""
+
+    at: str
+    said: object
+    stands: object
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionResult:
+    """One assertion as it was answered: `yes`, `no` or `not_applicable`."""
+
+    id: str
+    question: str
+    answer: str
+    evidence: str = ""
+    confidence: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionResult:
+    """One criterion. `score` is on its own scale and `None` where nothing in it applied; `reported` is the judge's."""
+
+    score: Number | None
+    reported: Number | None
+    scale: tuple[Number, Number]
+    weight: Number
+    reason: str = ""
+    yes: int = 0
+    no: int = 0
+    not_applicable: int = 0
+    assertions: tuple[AssertionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SentImage:
+    """An image as the judge got it. `width`, `height`, `bytes` and `digest` are of what was sent."""
+
+    role: str
+    digest: str
+    width: int
+    height: int
+    bytes: int
+    scaled: bool
+    media_type: str
+    source_digest: str
+    source_width: int
+    source_height: int
+    source_format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Juror:
+    """What one member of a jury said: its outcome, and its scores if it has any."""
+
+    judge: str
+    sample: int
+    outcome: Outcome
+    score: float | None = None
+    criteria: Mapping[str, Number | None] = field(default_factory=dict)
+    detail: str = ""
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Jury:
+    """Several answers combined. `spread` is highest minus lowest score by criterion, and of the overall `score`;
+    `agreement` the share of assertions that all answering jurors answered alike (`None` without assertions)."""
+
+    answered: int
+    failed: int
+    spread: Mapping[str, Number]
+    agreement: float | None
+    jurors: tuple[Juror, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The names here are the columns of exports and the words on the page.
+
+    `score` is always 0–1 (`None` when there is none); `score_derived` says that the rubric itself defines no overall
+    and this is the mean of its factors. `partial` says that something did not apply and the total was rescaled.
+    `reported` keeps overall values that the judge claimed. `detail` is one sentence on an outcome other than `scored`.
+    """
+
+    case: str
+    rubric: str
+    rubric_version: str
+    judge: str
+    outcome: Outcome
+    setting: str | None = None
+    style: str | None = None
+    model: str | None = None
+    detail: str = ""
+    criteria: Mapping[str, CriterionResult] = field(default_factory=dict)
+    total: float | None = None
+    max_total: float | None = None
+    percentage: float | None = None
+    grade: str | None = None
+    score: float | None = None
+    score_derived: bool = False
+    partial: bool = False
+    passed: bool | None = None
+    findings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    assessment: str = ""
+    reported: Mapping[str, object] = field(default_factory=dict)
+    flags: tuple[Flag, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    measurements: Mapping[str, object] = field(default_factory=dict)
+    jury: Jury | None = None
+    images: tuple[SentImage, ...] = ()
+    usage: Mapping[str, int | None] = field(default_factory=dict)
+    cost_usd: Decimal | None = None
+    latency_s: float | None = None
+    attempts: int = 0
+    brief_digest: str = ""
+    answer: str = ""
+    """The judge's answer as it came; kept out of `to_dict`."""
+
+    @property
+    def scored(self) -> bool:
+        return self.outcome is Outcome.SCORED
+
+    def to_dict(self) -> dict[str, object]:
+        """The verdict as JSON values, without the raw answer."""
+        values = _plain(self)
+        assert isinstance(values, dict)
+        del values["answer"]
+        return values
+
+
+def plain_number(number: Fraction) -> Number:
+    """An exact number for show and storage: an integer where it is one, else the nearest double."""
+    return int(number) if number.denominator == 1 else float(number)
+
+
+def known_sum(values: Sequence[Amount | None]) -> Amount | None:
+    """The sum, unknown as soon as one part of it is (or there is none)."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    return sum(known[1:], known[0])
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, Fraction):
+        return plain_number(value)
+    return value

@@ -1,0 +1,214 @@
+"""Code scores. Every number here is an exact fraction until it is shown.
+
+A criterion's score stands unless its failed assertions allow only a lower one (`ceiling`); N/A answers leave the
+denominator; a criterion in which nothing applies leaves the total, which is rescaled to its full maximum and marked
+partial. Grades and thresholds are compared with the unrounded value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from beholder.rubrics.model import Criterion, Number, Rubric, ScoringKind, exact
+from beholder.verdicts.claims import criterion_corrections, overall_corrections
+from beholder.verdicts.model import AssertionResult, Correction, CriterionResult, Flag, plain_number
+from beholder.verdicts.observing import Observations, ObservedCriterion
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What scoring adds to observations; the fields of a verdict of the same names."""
+
+    criteria: Mapping[str, CriterionResult]
+    total: float | None
+    max_total: float | None
+    percentage: float | None
+    grade: str | None
+    score: float | None
+    score_derived: bool
+    partial: bool
+    passed: bool | None
+    flags: tuple[Flag, ...]
+    corrections: tuple[Correction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """A criterion as it is counted: `score` exact, or `None` where nothing applied."""
+
+    criterion: Criterion
+    score: Fraction | None
+    yes: int
+    no: int
+    not_applicable: int
+    mean_confidence: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """The whole, exact."""
+
+    score: Fraction | None
+    total: Fraction | None
+    max_total: Fraction | None
+    grade: str | None
+    passed: bool | None
+
+    @property
+    def percentage(self) -> Fraction | None:
+        return None if self.total is None or not self.max_total else self.total / self.max_total * 100
+
+
+def score(rubric: Rubric, observed: Observations) -> Scored:
+    """Scores an answer that has been read. Never raises: what can be wrong with an answer was found before."""
+    flags: list[Flag] = []
+    corrections: list[Correction] = []
+    tallies: list[Tally] = []
+    results: dict[str, CriterionResult] = {}
+    for criterion in rubric.criteria:
+        seen = observed.criteria[criterion.key]
+        tally = _tally(rubric, criterion, seen, corrections)
+        _guidance(rubric, tally, flags)
+        corrections += criterion_corrections(tally, seen)
+        tallies.append(tally)
+        results[criterion.key] = _result(tally, seen)
+    partial = any(tally.score is None for tally in tallies)
+    if partial:
+        gone = [tally.criterion.key for tally in tallies if tally.score is None]
+        flags.append(Flag("partial", ", ".join(gone), why="nothing in it applied; the total was rescaled"))
+    overall = _overall(rubric, tallies, observed)
+    corrections += overall_corrections(rubric, tallies, overall, observed.claims)
+    return Scored(
+        criteria=results,
+        total=_float(overall.total),
+        max_total=_float(overall.max_total),
+        percentage=_float(overall.percentage),
+        grade=overall.grade,
+        score=_float(overall.score),
+        score_derived=rubric.scoring.kind is ScoringKind.FACTORS and overall.score is not None,
+        partial=partial,
+        passed=overall.passed,
+        flags=tuple(flags),
+        corrections=tuple(corrections),
+    )
+
+
+def _tally(rubric: Rubric, criterion: Criterion, seen: ObservedCriterion, corrections: list[Correction]) -> Tally:
+    answers = [seen.assertions[one.id].answer for one in criterion.assertions]
+    yes, no, not_applicable = (answers.count(kind) for kind in ("yes", "no", "not_applicable"))
+    given = None if seen.score is None else exact(seen.score)
+    confidence: Fraction | None = None
+    if criterion.assertions and not yes + no:
+        stands = None
+        why = "none of its assertions applied"
+    elif rubric.scoring.criterion_score == "confidence":
+        sure = [exact(one.confidence or 0) for one in seen.assertions.values() if one.answer != "not_applicable"]
+        confidence = sum(sure, Fraction(0)) / len(sure)
+        stands = min(Fraction(yes, yes + no) * confidence, exact(criterion.scale[1]))
+        return Tally(criterion, stands, yes, no, not_applicable, confidence)
+    else:
+        stands = given
+        why = ""
+        ceiling = rubric.scoring.ceiling
+        if ceiling and criterion.assertions and given is not None:
+            most = exact(ceiling[min(no, len(ceiling) - 1)])
+            if given > most:
+                stands = most
+                why = f"{no} failed {'assertion allows' if no == 1 else 'assertions allow'} at most {_shown(most)}"
+    if given is not None and stands != given:
+        corrections.append(Correction(f"{criterion.key}.score", _shown(given), _shown(stands), why))
+    return Tally(criterion, stands, yes, no, not_applicable)
+
+
+def _guidance(rubric: Rubric, tally: Tally, flags: list[Flag]) -> None:
+    lower = rubric.scoring.guidance
+    if not lower or not tally.criterion.assertions or tally.score is None:
+        return
+    least = exact(lower[min(tally.no, len(lower) - 1)])
+    if tally.score < least:
+        why = f"{tally.no} failed assertions suggest at least {_shown(least)}; the score stands"
+        flags.append(Flag("below_guidance", f"{tally.criterion.key}.score", _shown(tally.score), why))
+
+
+def _result(tally: Tally, seen: ObservedCriterion) -> CriterionResult:
+    criterion = tally.criterion
+    return CriterionResult(
+        score=_shown(tally.score),
+        reported=None if seen.score is None else _shown(exact(seen.score)),
+        scale=criterion.scale,
+        weight=criterion.weight,
+        reason=seen.reason,
+        yes=tally.yes,
+        no=tally.no,
+        not_applicable=tally.not_applicable,
+        assertions=tuple(
+            AssertionResult(
+                id=one.id,
+                question=seen.assertions[one.id].question or one.text,
+                answer=seen.assertions[one.id].answer,
+                evidence=seen.assertions[one.id].evidence,
+                confidence=_confidence(seen.assertions[one.id].confidence),
+            )
+            for one in criterion.assertions
+        ),
+    )
+
+
+def _overall(rubric: Rubric, tallies: list[Tally], observed: Observations) -> Overall:
+    counted = [(tally.criterion, tally.score) for tally in tallies if tally.score is not None]
+    weight = sum((exact(criterion.weight) for criterion, _ in counted), Fraction(0))
+    total = max_total = value = None
+    if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL:
+        max_total = sum((exact(one.weight) * exact(one.scale[1]) for one in rubric.criteria), Fraction(0))
+        reachable = sum((exact(one.weight) * exact(one.scale[1]) for one, _ in counted), Fraction(0))
+        if reachable > 0:
+            reached = sum((exact(one.weight) * points for one, points in counted), Fraction(0))
+            total = reached / reachable * max_total
+            value = total / max_total
+    elif weight > 0:
+        parts = (exact(one.weight) * _position(one, points) for one, points in counted)
+        value = sum(parts, Fraction(0)) / weight
+    return Overall(value, total, max_total, _grade(rubric, value), _passed(rubric, value, tallies, observed))
+
+
+def _position(criterion: Criterion, points: Fraction) -> Fraction:
+    """Where a score lies on its scale, 0–1."""
+    low, high = map(exact, criterion.scale)
+    return (points - low) / (high - low)
+
+
+def _grade(rubric: Rubric, value: Fraction | None) -> str | None:
+    if value is None or (rubric.scoring.kind is ScoringKind.FACTORS and not rubric.scoring.grades):
+        return None
+    measured = value * 100 if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL else value
+    return next((grade.grade for grade in rubric.scoring.grades if measured >= exact(grade.least)), None)
+
+
+def _passed(rubric: Rubric, value: Fraction | None, tallies: list[Tally], observed: Observations) -> bool | None:
+    scoring = rubric.scoring
+    if value is None or (scoring.threshold is None and not scoring.gates):
+        return None
+    if scoring.threshold is not None and value < exact(scoring.threshold):
+        return False
+    by_key = {tally.criterion.key: tally.score for tally in tallies}
+    for gate in scoring.gates:
+        if gate.finding and observed.findings.get(gate.finding):
+            return False
+        reached = by_key.get(gate.criterion)
+        if gate.least is not None and reached is not None and reached < exact(gate.least):
+            return False
+    return True
+
+
+def _confidence(value: object) -> Number | None:
+    return None if value is None else plain_number(exact(value))  # type: ignore[arg-type]  # read as a number before
+
+
+def _float(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _shown(value: Fraction | None) -> Number | None:
+    return None if value is None else plain_number(value)

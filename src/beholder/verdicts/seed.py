@@ -1,0 +1,120 @@
+"""`--format seed`: a scored verdict in the JSON of the published prompt, computed values in place of the judge's.
+
+Numbers have at most two decimals. Reading the text back gives the same verdict, for scores of at most two decimals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
+
+from beholder.errors import UsageError
+from beholder.rubrics.model import Rubric
+from beholder.verdicts.model import AssertionResult, CriterionResult, Number, Verdict
+
+Json = dict[str, object]
+
+_WORDS = {"yes": "Yes", "no": "No", "not_applicable": "N/A"}
+
+
+def seed_format(verdict: Verdict, rubric: Rubric) -> Json:
+    """The verdict in the form of its rubric's seed. Raises `UsageError` where there is none."""
+    if not verdict.scored:
+        raise UsageError(f"{verdict.case!r} is {verdict.outcome}, and only a scored verdict has a seed format.")
+    write = _WRITERS.get(rubric.format)
+    if write is None:
+        raise UsageError(f"The rubric {rubric.name!r} has no seed format; use --json.")
+    return write(verdict, rubric)
+
+
+def _acrue(verdict: Verdict, rubric: Rubric) -> Json:
+    return {
+        "style": verdict.style,
+        "assertions": {
+            key: {
+                "results": [_assertion(one) for one in result.assertions],
+                "pass_rate": f"{result.yes}/{result.yes + result.no}",
+                "score": _score(result),
+                "reason": result.reason,
+            }
+            for key, result in verdict.criteria.items()
+        },
+        "summary": _summary(verdict),
+        "overall_assessment": verdict.assessment,
+    }
+
+
+def _acrue_confidence(verdict: Verdict, rubric: Rubric) -> Json:
+    return {
+        "style": verdict.style,
+        "dimensions": {
+            key: {
+                "weight": result.weight,
+                "passed": result.yes,
+                "total": result.yes + result.no,
+                "pass_rate": f"{result.yes}/{result.yes + result.no}",
+                "dimension_score": _score(result),
+                "reason": result.reason,
+                "assertions": [{**_assertion(one), "confidence": one.confidence} for one in result.assertions],
+            }
+            for key, result in verdict.criteria.items()
+        },
+        "summary": _summary(verdict),
+        "overall_assessment": verdict.assessment,
+    }
+
+
+def _description(verdict: Verdict, rubric: Rubric) -> Json:
+    return {
+        "score": _short(verdict.score),
+        "passed": verdict.passed,
+        "details": {key: _score(result) for key, result in verdict.criteria.items()},
+        "reasoning": verdict.assessment,
+        **{finding.key: list(verdict.findings.get(finding.key, ())) for finding in rubric.findings},
+    }
+
+
+def _factors(verdict: Verdict, rubric: Rubric) -> Json:
+    return {
+        "image_id": verdict.case,
+        rubric.results_key: {
+            key: {"score": _score(result), "justification": result.reason} for key, result in verdict.criteria.items()
+        },
+    }
+
+
+_WRITERS: dict[str, Callable[[Verdict, Rubric], Json]] = {
+    "acrue": _acrue,
+    "acrue_confidence": _acrue_confidence,
+    "description": _description,
+    "factors": _factors,
+}
+
+
+def _summary(verdict: Verdict) -> Json:
+    yes = sum(result.yes for result in verdict.criteria.values())
+    asked = yes + sum(result.no for result in verdict.criteria.values())
+    return {
+        "total_assertions": asked,
+        "total_passed": yes,
+        "overall_pass_rate": f"{yes}/{asked}",
+        "weighted_total": _short(verdict.total),
+        "max_score": verdict.max_total,
+        "percentage": _short(verdict.percentage),
+        "grade": verdict.grade,
+    }
+
+
+def _assertion(one: AssertionResult) -> Json:
+    return {"id": one.id, "question": one.question, "answer": _WORDS[one.answer], "evidence": one.evidence}
+
+
+def _score(result: CriterionResult) -> Number | str | None:
+    return "N/A" if result.score is None else _short(result.score)
+
+
+def _short(number: Number | None) -> Number | None:
+    """At most two decimals, halves away from zero as a person rounds; whole numbers stay whole."""
+    if number is None or isinstance(number, int):
+        return number
+    return float(Decimal(repr(number)).quantize(Decimal("0.01"), ROUND_HALF_UP))

@@ -1,0 +1,40 @@
+"""Heavy parts are imported where they are used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = {
+    "aiohttp",
+    "cv2",
+    "numpy",
+    "PIL",
+    "simplejpeg",
+    "jinja2",
+    "pydantic_ai",
+    "genai_prices",
+    "polars",
+    "sqlalchemy",
+}
+
+
+def modules_after(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_beholder_loads_nothing_heavy() -> None:
+    assert modules_after("import beholder; beholder.Case; beholder.judge_from") & HEAVY == set()
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "from beholder.cli.app import app\n"
+        "try: app(['--help'], standalone_mode=False)\n"
+        "except SystemExit: pass\n"
+        "sys.stdout.flush(); print()"
+    )
+    script = f"import sys, io\nout, sys.stdout = sys.stdout, io.StringIO()\n{code}\nsys.stdout = out"
+    assert modules_after(script) & HEAVY == set()

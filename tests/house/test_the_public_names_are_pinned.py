@@ -1,0 +1,21 @@
+"""What users import is a promise: a name comes or goes only on purpose."""
+
+from __future__ import annotations
+
+import beholder
+import beholder.testing
+
+NAMES = ["Answer", "AnswerError", "BeholderError", "Brief", "Case", "CaseError", "Correction", "Finish", "Flag", "ImageError", "Judge", "Outcome", "Rubric", "RubricError", "ScriptedJudge", "SetupError", "Turn", "Unreachable", "Usage", "UsageError", "Verdict", "judge", "judge_all", "judge_all_async", "judge_async", "judge_from"]
+
+
+def test_the_list_is_the_list() -> None:
+    assert sorted(beholder.__all__) == sorted(NAMES)
+
+
+def test_every_name_is_there() -> None:
+    for name in NAMES:
+        assert getattr(beholder, name).__module__.startswith("beholder."), name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(beholder, "Verdikt")

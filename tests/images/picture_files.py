@@ -1,0 +1,81 @@
+"""Real files for the tests, built on the spot."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from functools import cache
+
+import numpy as np
+from PIL import Image
+
+GPS_MARK = b"SECRET-DATUM-48N11E"
+TEXT_MARK = b"secret words of the owner"
+
+
+@cache
+def _photo(width: int, height: int) -> Image.Image:
+    """Smooth colours with some grain; no two quarters alike, so that any turn or flip shows."""
+    y, x = np.mgrid[0:height, 0:width]
+    grain = np.random.default_rng(7).normal(0, 4, (height, width, 1))
+    base = np.stack([x * 200 / width + 20, y * 200 / height + 20, (x * y) * 160 / (width * height) + 30], axis=-1)
+    return Image.fromarray((base + grain).clip(0, 255).astype(np.uint8))
+
+
+def photo(width: int = 96, height: int = 64) -> Image.Image:
+    return _photo(width, height).copy()
+
+
+def blocks(width: int = 96, height: int = 64) -> Image.Image:
+    """Four flat quarters: red, green, blue, white. Survives every lossy codec."""
+    image = Image.new("RGB", (width, height), (255, 255, 255))
+    image.paste((255, 0, 0), (0, 0, width // 2, height // 2))
+    image.paste((0, 255, 0), (width // 2, 0, width, height // 2))
+    image.paste((0, 0, 255), (0, height // 2, width // 2, height))
+    return image
+
+
+def saved(image: Image.Image, file_format: str, **options: object) -> bytes:
+    out = io.BytesIO()
+    if file_format == "HEIF":
+        import pillow_heif
+
+        pillow_heif.from_pillow(image).save(out, **{"quality": 90, **options})
+    else:
+        image.save(out, file_format, **options)
+    return out.getvalue()
+
+
+def pixels(data: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(data)) as image:
+        return np.asarray(image.convert("RGB")).astype(int)
+
+
+def gps_exif(orientation: int | None = None) -> bytes:
+    exif = Image.Exif()
+    if orientation is not None:
+        exif[0x0112] = orientation
+    exif[0x010E] = TEXT_MARK.decode()
+    exif.get_ifd(0x8825).update({1: "N", 2: (48.0, 8.0, 14.0), 3: "E", 4: (11.0, 34.0, 30.0), 18: GPS_MARK.decode()})
+    block = exif.tobytes()
+    assert GPS_MARK in block
+    return block
+
+
+def png_chunk(kind: bytes, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", zlib.crc32(kind + payload))
+
+
+def with_png_chunk(png: bytes, kind: bytes, payload: bytes) -> bytes:
+    """The chunk right after the header."""
+    return png[:33] + png_chunk(kind, payload) + png[33:]
+
+
+def jpeg_segment(marker: int, payload: bytes) -> bytes:
+    return struct.pack(">BBH", 0xFF, marker, len(payload) + 2) + payload
+
+
+def with_jpeg_segment(jpeg: bytes, marker: int, payload: bytes) -> bytes:
+    """The segment right after the start of the image."""
+    return jpeg[:2] + jpeg_segment(marker, payload) + jpeg[2:]

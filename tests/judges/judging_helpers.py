@@ -1,0 +1,103 @@
+"""Briefs by hand, and judges that never wait."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from beholder.images.model import PreparedImage
+from beholder.judges.model import ModelJudge
+from beholder.judges.wires import Wire
+from beholder.judges.wires.anthropic import wire as anthropic_wire
+from beholder.judges.wires.google import wire as google_wire
+from beholder.judges.wires.openai import wire as openai_wire
+from beholder.rubrics.brief import Brief, Picture, Text
+from beholder.testing import JudgeServer
+
+KEY = "sk-proj-Zq7PxT4mW9vRb2NcLk8sYd3H"
+WIRES = {"openai": openai_wire, "anthropic": anthropic_wire, "google": google_wire}
+MODELS = {"openai": "gpt-5-mini", "anthropic": "claude-haiku-4-5", "google": "gemini-2.5-flash"}
+PROTOCOLS = tuple(WIRES)
+
+# Every byte value occurs, so that nothing between us and the server can have treated them as text.
+EVERY_BYTE = bytes(range(256)) * 3
+JPEG = b"\xff\xd8\xff\xe0" + EVERY_BYTE
+PNG = b"\x89PNG\r\n\x1a\n" + EVERY_BYTE
+WEBP = b"RIFF\x00\x00\x00\x00WEBP" + EVERY_BYTE
+
+
+def _strict(properties: dict[str, object]) -> dict[str, object]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+# Evidence before score, and names whose alphabetical order is the wrong one.
+SCHEMA = _strict(
+    {
+        "zeal": _strict(
+            {
+                "assertions": _strict({"A1": {"type": "string", "enum": ["Yes", "No"]}}),
+                "reason": {"type": "string", "description": "why this score"},
+                "a_score": {"type": "integer", "minimum": 1, "maximum": 5},
+            }
+        ),
+        "share": {"type": "number", "minimum": 0, "maximum": 1, "description": "how much of it"},
+        "findings": {"type": "array", "items": {"type": "string"}},
+        "assessment": {"type": "string"},
+    }
+)
+
+
+def picture(role: str, data: bytes, media_type: str = "image/jpeg") -> Picture:
+    digest = hashlib.sha256(data).hexdigest()
+    image = PreparedImage(data, media_type, 8, 8, digest, digest, 8, 8, media_type.removeprefix("image/"))
+    return Picture(role, f"Image `{role}`:", image)
+
+
+def brief(
+    *content: Text | Picture,
+    system: str = "You judge pictures — «carefully».",
+    schema: dict[str, object] | None = SCHEMA,
+) -> Brief:
+    parts = content or (picture("original", JPEG), picture("restyled", PNG, "image/png"), Text("Style: anime. Judge."))
+    return Brief("restyle", "2.0", None, system, parts, schema, "0" * 64, "case-7", answer_tokens=2048)
+
+
+@dataclass
+class Waits:
+    """In place of sleeping: what would have been slept."""
+
+    slept: list[float] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def base_url(server: JudgeServer, protocol: str) -> str:
+    return {"openai": server.openai_url, "anthropic": server.anthropic_url, "google": server.google_url}[protocol]
+
+
+def judge(
+    server: JudgeServer,
+    protocol: str = "openai",
+    *,
+    model: str | None = None,
+    key: str | None = KEY,
+    waits: Waits | None = None,
+    random: float = 0.5,
+    wire: Wire | None = None,
+    **options: object,
+) -> ModelJudge:
+    return ModelJudge(
+        wire or WIRES[protocol],
+        model or MODELS[protocol],
+        base_url=base_url(server, protocol),
+        key=key,
+        sleep=(waits or Waits()).sleep,
+        random=lambda: random,
+        **options,  # type: ignore[arg-type]
+    )
