@@ -5,7 +5,16 @@ from __future__ import annotations
 import beholder
 import beholder.testing
 
-NAMES = ["Answer", "AnswerError", "BeholderError", "Brief", "Case", "CaseError", "Correction", "Finish", "Flag", "ImageError", "Judge", "Outcome", "Rubric", "RubricError", "ScriptedJudge", "SetupError", "Turn", "Unreachable", "Usage", "UsageError", "Verdict", "judge", "judge_all", "judge_all_async", "judge_async", "judge_from"]
+CLASSES = [
+    *("Answer", "Brief", "Case", "Correction", "Finish", "Flag", "Judge", "Outcome", "Rubric", "ScriptedJudge", "Turn"),
+    *("Usage", "Verdict"),
+]
+ERRORS = [
+    *("AnswerError", "BeholderError", "CaseError", "ImageError", "RubricError", "SetupError", "Unreachable"),
+    "UsageError",
+]
+FUNCTIONS = ["judge", "judge_all", "judge_all_async", "judge_async", "judge_from"]
+NAMES = [*CLASSES, *ERRORS, *FUNCTIONS]
 
 
 def test_the_list_is_the_list() -> None:

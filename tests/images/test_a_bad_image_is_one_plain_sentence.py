@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -174,12 +175,18 @@ def test_a_header_that_promises_less_than_the_data_holds_takes_no_memory() -> No
 def test_a_colour_profile_that_is_a_bomb_takes_no_memory() -> None:
     png = saved(photo(), "PNG")
     bomb = b"name\0\0" + zlib.compress(b"\0" * 200_000_000, 9)
-    prepare(png[:33] + png_chunk(b"iCCP", bomb) + png[33:])
+    file = png[:33] + png_chunk(b"iCCP", bomb) + png[33:]
+    tracemalloc.start()
+    try:
+        assert "colour_profile_ignored" in prepare(file).notes
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_jpeg_with_two_frames_is_refused() -> None:
     jpeg = saved(photo(), "JPEG")
-    second = jpeg_segment(0xC0, struct.pack(">BHHB", 8, 16_000, 6_000, 3) + bytes(9))
+    second = jpeg_segment(0xC0, struct.pack(">BHHB", 8, 16_000, 6_000, 3) + b"\x01\x11\0" * 3)
     assert "two frame headers" in _complaint(jpeg[:2] + second + jpeg[2:])
 
 

@@ -9,7 +9,7 @@ from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, brief, judge
 
 from beholder.errors import SetupError
 from beholder.judges.model import ModelJudge, parse_param
-from beholder.testing import JudgeServer
+from beholder.testing import Fault, JudgeServer
 
 
 async def sent(server: JudgeServer, protocol: str, params: Mapping[str, object], **call: object) -> dict[str, object]:
@@ -94,6 +94,13 @@ def test_a_claude_that_thinks_unasked_has_room_for_it_beside_the_answer() -> Non
     assert quiet["max_tokens"] == 2048
 
 
+async def test_anthropic_is_asked_by_its_newest_version_unless_sampling_is_set(server: JudgeServer) -> None:
+    # https://platform.claude.com/docs/en/api/versioning: the newest knows no temperature, top_p and top_k
+    for params, version in (({}, "2026-10-21"), ({"temperature": 0}, "2023-06-01"), ({"top_k": 5}, "2023-06-01")):
+        await sent(server, "anthropic", params)
+        assert server.received[-1].headers["anthropic-version"] == version
+
+
 async def test_a_limit_for_one_answer_goes_before_the_judges_own(server: JudgeServer) -> None:
     assert (await sent(server, "openai", {"max_tokens": 100}, max_tokens=4096))["max_tokens"] == 4096
     assert (await sent(server, "anthropic", {"max_tokens": 100}, max_tokens=4096))["max_tokens"] == 4096
@@ -144,14 +151,12 @@ def test_wrong_picture_settings_are_told_at_once(
         ("google", {"thinkingConfig": 1, "thinkingConfig.x": 2}, "which another parameter set already"),
     ],
 )
-async def test_parameters_that_cannot_be_sent_are_told(
+def test_parameters_that_cannot_be_sent_are_told_at_once(
     server: JudgeServer, protocol: str, params: dict[str, object], sentence: str
 ) -> None:
-    async with aclosing(judge(server, protocol, params=params)) as one:
-        with pytest.raises(SetupError) as error:
-            await one.answer(brief())
+    with pytest.raises(SetupError) as error:
+        judge(server, protocol, params=params)
     assert sentence in str(error.value)
-    assert server.received == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -161,6 +166,25 @@ async def test_a_parameter_the_provider_does_not_know_is_a_mistake_of_setup(serv
             await one.answer(brief())
     assert "warmth" in str(error.value)
     assert "Leave that parameter out" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "sentence"),
+    [
+        ("openai", "Unsupported value: 'reasoning_effort' does not support 'huge' with this model."),
+        ("anthropic", "output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'"),
+        ("google", "Invalid value at 'generation_config.thinking_config.thinking_level', \"huge\""),
+    ],
+)
+async def test_a_value_the_model_does_not_take_is_a_mistake_of_setup(
+    server: JudgeServer, protocol: str, sentence: str
+) -> None:
+    server.default = Fault.status(400, sentence)
+    async with aclosing(judge(server, protocol, params={"reasoning_effort": "huge"})) as one:
+        with pytest.raises(SetupError) as error:
+            await one.answer(brief())
+    assert sentence.rstrip(".") in str(error.value)
+    assert len(server.received) == 1
 
 
 def test_parameters_are_read_from_the_command_line() -> None:

@@ -155,7 +155,7 @@ def _plan(
     from beholder.judges.model import sizing_of
     from beholder.runs.once import brief_of, composer
 
-    sizing = sizing_of(names[0] if names else None, parameters)
+    sizing = sizing_of(names[0] if names else "openai:any", parameters)
 
     async def briefs() -> list[Brief]:
         allowed = options.get("allow_remote", False)

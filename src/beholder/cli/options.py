@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,7 +33,9 @@ def fields(texts: Iterable[str], files: Iterable[str]) -> dict[str, FieldValue]:
 
 def params(values: Iterable[str]) -> dict[str, object]:
     """Model parameters: a value that is JSON (a number, true, an object) is taken as such, any other as text."""
-    return {name: _json_or_text(value) for name, value in pairs(values, "--param")}
+    from beholder.judges.model import parse_param
+
+    return dict(parse_param(value) for value in values)
 
 
 def rescored(rubric: Rubric, threshold: float | None, gates: Iterable[str], not_applicable: str | None) -> Rubric:
@@ -68,10 +69,3 @@ def text_file(path: Path, what: str) -> str:
 
 def _read(path: str) -> str:
     return text_file(Path(path), "The file").removesuffix("\n")
-
-
-def _json_or_text(value: str) -> object:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value

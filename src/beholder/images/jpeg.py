@@ -4,9 +4,10 @@ The walk finds size, orientation and colour profile, and collects the file's ess
 nothing else. Everything after the first end-of-image marker goes: phones append whole second pictures and videos
 there, each with its own GPS.
 
-What the walk catches: a file cut off anywhere before its end marker, a segment that runs past the file, two frame
-headers, no frame, no scan, tables that do not fill their segment. What it cannot catch: damage inside a scan that left the end marker in place. Finding
-that takes a full decode (6 ms for 2 megapixels against 0.2 ms), which only pictures that must be re-encoded get.
+What the walk catches: a file cut off anywhere before its end marker, a segment that runs past the file, tables that
+do not fill theirs, two frame headers, no frame, no scan. What it cannot catch: damage inside a scan that left the end
+marker in place. Finding that takes a full decode (6 ms for 2 megapixels against 0.2), which only pictures that must
+be re-encoded get.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from beholder.images.names import shown
 
 _MOST_REDIRECTS = 5
 _REDIRECTS = {301, 302, 303, 307, 308}
-_ENOUGH_TO_SNIFF = 64
+_ENOUGH_TO_SNIFF = 1024
 _CHUNK = 64 * 1024
 _HEADERS = {"User-Agent": "beholder", "Accept": "image/*", "Accept-Encoding": "identity"}
 # No name on the internet ends in a number; these are old spellings of IPv4 addresses (0177.1, 0x7f000001).
@@ -101,7 +101,7 @@ async def _body(response: aiohttp.ClientResponse, url: URL, caps: Caps) -> bytes
             if not sniffed and len(body) >= _ENOUGH_TO_SNIFF:
                 headers.recognise(bytes(body))
                 sniffed = True
-        headers.recognise(bytes(body[:1024]))
+        headers.recognise(bytes(body[:_ENOUGH_TO_SNIFF]))
     except ImageError as error:
         raise ImageError(f"{_called(url)} {error}") from None
     return bytes(body)

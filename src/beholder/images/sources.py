@@ -111,15 +111,15 @@ def _from_file(text: str, caps: Caps, base: Path | None) -> bytes:
     try:
         # Looked at before it is opened, since opening a device can do things; and again after, since a name can be
         # given to something else in between. O_NONBLOCK: a pipe that slips in there must not hold us up.
-        _check_kind(name, os.stat(path).st_mode)
+        _check_kind(os.stat(path).st_mode)
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(handle, "rb") as file:
             found = os.fstat(handle)
-            _check_kind(name, found.st_mode)
+            _check_kind(found.st_mode)
             headers.check_bytes(found.st_size, caps)
             return file.read(caps.max_bytes + 1)
     except ImageError as error:
-        raise error if str(error).startswith(name) else ImageError(f"{name} {error}") from None
+        raise ImageError(f"{name} {error}") from None
     except OSError as error:
         reason = _REFUSALS.get(error.errno or 0, f"could not be read ({error.strerror or type(error).__name__})")
         raise ImageError(f"{name} {reason}") from None
@@ -127,7 +127,6 @@ def _from_file(text: str, caps: Caps, base: Path | None) -> bytes:
         raise ImageError(f"{name} is not a name that a file can have") from None
 
 
-def _check_kind(name: str, mode: int) -> None:
-    if stat.S_ISREG(mode):
-        return
-    raise ImageError(f"{name} {next((why for is_kind, why in _KINDS if is_kind(mode)), 'is not a file')}")
+def _check_kind(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise ImageError(next((why for is_kind, why in _KINDS if is_kind(mode)), "is not a file"))

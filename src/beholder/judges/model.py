@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from urllib.parse import urlsplit
 
 from beholder.errors import SetupError
-from beholder.images.model import Sizing
+from beholder.images.model import STANDARD_SIZING, Sizing
 from beholder.judges.prices import cost
 from beholder.judges.protocol import Answer, Finish, Judge, Turn
 from beholder.judges.wires import Malformed, Reply, Request, Wire
@@ -66,6 +66,7 @@ class ModelJudge:
     ) -> None:
         self.wire = wire
         self.model = model
+        base_url = base_url or os.environ.get(wire.base_url_variable, "").strip()
         self.base_url = checked_url(base_url) if base_url else wire.base_url
         self.params, self._sizing = split_params(dict(params), wire.sizing, wire.details, wire.name)
         if key is None:
@@ -73,10 +74,13 @@ class ModelJudge:
         else:
             source = "the program"
         self._key = key
-        self._asked = Asked(self.name, model, self.base_url, source, wire.key_variables, tuple(self.params))
+        native = (wire.names.get(name) or name for name in self.params)
+        self._asked = Asked(self.name, model, self.base_url, source, wire.key_variables, (*self.params, *native))
         self._retries, self._sleep, self._random = retries, sleep, random
         self._transport = Transport(self.base_url, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
         self._structured = True
+        # Parameters that cannot be sent are told now, not when the first case is asked.
+        self._request(Brief("", "", None, "", (), None, "", ""))
 
     def __repr__(self) -> str:
         return f"ModelJudge({self.name!r}, base_url={self.base_url!r})"
@@ -100,17 +104,7 @@ class ModelJudge:
         patience = Patience(self._retries, self._sleep, self._random)
 
         async def ask(structured: bool) -> Answer:
-            request = self.wire.request(
-                brief,
-                model=self.model,
-                base_url=self.base_url,
-                key=self._key,
-                params=seeded(self.params, sample),
-                earlier=earlier,
-                max_tokens=max_tokens,
-                structured=structured,
-                detail=self._sizing.detail,
-            )
+            request = self._request(brief, structured, sample, earlier, max_tokens)
             return await patience.persist(lambda: self._once(request, structured))
 
         answer, able = await answered(ask, patience, brief, self._structured)
@@ -119,6 +113,26 @@ class ModelJudge:
 
     async def aclose(self) -> None:
         await self._transport.aclose()
+
+    def _request(
+        self,
+        brief: Brief,
+        structured: bool = True,
+        sample: int = 0,
+        earlier: Sequence[Turn] = (),
+        max_tokens: int | None = None,
+    ) -> Request:
+        return self.wire.request(
+            brief,
+            model=self.model,
+            base_url=self.base_url,
+            key=self._key,
+            params=seeded(self.params, sample),
+            earlier=earlier,
+            max_tokens=max_tokens,
+            structured=structured,
+            detail=self._sizing.detail,
+        )
 
     async def _once(self, request: Request, structured: bool) -> Answer:
         started = time.perf_counter()
@@ -194,21 +208,15 @@ def judge_from(
 ) -> Judge:
     """The judge that a person names: `openai:gpt-5-mini`, an entry of the group `beholder.judges`, or a provider that
     pydantic-ai knows."""
-    provider, colon, model = spec.partition(":")
-    if not colon or not provider.strip():
-        raise SetupError(f"'{spec}' names no judge; write PROVIDER:MODEL, for example openai:gpt-5-mini.")
-    if not model.strip():
-        raise SetupError(f"'{spec}' names no model; write one after the colon, for example {provider}:NAME.")
+    provider, model = split_spec(spec)
     options = Options(base_url, params or {}, key_variable, timeout_s, connect_timeout_s, retries)
-    found = [entry for entry in entry_points(group=GROUP) if entry.name == provider]
-    if not found:
+    made = _plugin(provider)
+    if made is None:
         from beholder.judges.others import other_judge
 
         return other_judge(provider, model, options)
-    made = found[0].load()
     if not isinstance(made, Wire):
-        judge: Judge = made(model, options)
-        return judge
+        return made(model, options)
     return ModelJudge(
         made,
         model,
@@ -219,6 +227,29 @@ def judge_from(
         connect_timeout_s=connect_timeout_s,
         retries=retries,
     )
+
+
+def sizing_of(spec: str, params: Mapping[str, object]) -> Sizing:
+    """How the judge of that name would want its pictures; needs no key and asks nobody."""
+    made = _plugin(split_spec(spec)[0])
+    if isinstance(made, Wire):
+        return split_params(params, made.sizing, made.details, made.name)[1]
+    return split_params(params, STANDARD_SIZING, (), spec)[1]
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """`openai:gpt-5-mini` as its provider and its model."""
+    provider, colon, model = spec.partition(":")
+    if not colon or not provider.strip():
+        raise SetupError(f"'{spec}' names no judge; write PROVIDER:MODEL, for example openai:gpt-5-mini.")
+    if not model.strip():
+        raise SetupError(f"'{spec}' names no model; write one after the colon, for example {provider}:NAME.")
+    return provider, model
+
+
+def _plugin(provider: str) -> Wire | Callable[[str, Options], Judge] | None:
+    """What the entry point of that name loads; `None` where there is none."""
+    return next((entry.load() for entry in entry_points(group=GROUP) if entry.name == provider), None)
 
 
 def parse_param(text: str) -> tuple[str, object]:

@@ -71,4 +71,4 @@ class Judge(Protocol):
         """One request. `earlier` turns follow the brief; `max_tokens` overrides the judge's own limit."""
 
     async def aclose(self) -> None:
-        """Lets go of connections."""
+        """Lets go of connections; a judge that is asked again afterwards makes new ones."""

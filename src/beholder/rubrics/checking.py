@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 
@@ -11,6 +10,7 @@ from beholder.rubrics.model import Criterion, NotApplicable, Rubric, ScoringKind
 
 _KEY = re.compile(r"[a-z][a-z0-9_]*\Z")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
+_LARGEST = 10**9  # what a weight or a score may come to
 
 
 def rubric_problems(rubric: Rubric) -> list[Problem]:
@@ -57,10 +57,24 @@ def _names(rubric: Rubric) -> Iterator[Problem]:
                 yield Problem(f"{key!r} should be lower-case letters, digits and underscores", place)
             if key in keys[:index]:
                 yield Problem(f"{key!r} stands here twice", place)
+    yield from _taken(rubric)
     if not rubric.images:
         yield Problem("a rubric needs at least one image", "images")
     if rubric.reason.words and not 0 < rubric.reason.words[0] <= rubric.reason.words[1]:
         yield Problem("should be the least and the most words, such as [15, 30]", "reason.words")
+
+
+def _taken(rubric: Rubric) -> Iterator[Problem]:
+    """Keys of an answer that would stand in each other's way."""
+    if "criteria" in {criterion.key for criterion in rubric.criteria}:
+        yield Problem("'criteria' is the key that holds the criteria of an answer; choose another", "criteria")
+    for index, finding in enumerate(rubric.findings):
+        if finding.key in {"criteria", "assessment", "findings", rubric.echo}:
+            yield Problem(f"{finding.key!r} is another part of an answer; choose another", f"findings[{index}].key")
+    if rubric.echo and (not _KEY.match(rubric.echo) or rubric.echo in {"criteria", "assessment", "findings"}):
+        yield Problem(f"{rubric.echo!r} should be a key of its own, such as image_id", "echo")
+    if not _KEY.match(rubric.reason.key) or rubric.reason.key in {"score", "assertions"}:
+        yield Problem(f"{rubric.reason.key!r} should be a key of its own, such as reason", "reason.key")
 
 
 def _criteria(rubric: Rubric) -> Iterator[Problem]:
@@ -119,16 +133,49 @@ def _scoring(rubric: Rubric) -> Iterator[Problem]:
         steps = getattr(scoring, key)
         if steps and not asserted:
             yield Problem("needs assertions: without them nothing can fail", f"scoring.{key}")
-        if list(steps) != sorted(steps, reverse=True):
+        if not _finite(steps):
+            yield Problem("should be a list of scores", f"scoring.{key}")
+        elif list(steps) != sorted(steps, reverse=True):
             yield Problem("should not rise with the number of failures", f"scoring.{key}")
-    if scoring.criterion_score == "confidence" and not asserted:
-        yield Problem("`confidence` needs assertions", "scoring.criterion_score")
+    yield from _ceilings(rubric)
+    yield from _confidence(rubric)
+    if scoring.kind is ScoringKind.WEIGHTED_TOTAL:
+        for index, criterion in enumerate(rubric.criteria):
+            if criterion.scale[0] < 0:
+                yield Problem(
+                    "a `weighted_total` adds scores up, so they start at 0 or above; `weighted_mean` takes any scale",
+                    f"criteria[{index}].scale",
+                )
     if scoring.not_applicable is NotApplicable.OFFER and not asserted:
         yield Problem("`offer` needs assertions", "scoring.not_applicable")
     if scoring.threshold is not None and not 0 <= scoring.threshold <= 1:
         yield Problem(f"{scoring.threshold} should be between 0 and 1", "scoring.threshold")
     yield from _gates(rubric)
     yield from _grades(rubric)
+
+
+def _ceilings(rubric: Rubric) -> Iterator[Problem]:
+    """A ceiling that is no score of a criterion would push its score off the scale."""
+    for criterion in rubric.criteria:
+        if not (rubric.styles or criterion.assertions):
+            continue
+        low, high = criterion.scale
+        for step in rubric.scoring.ceiling:
+            if not low <= step <= high:
+                yield Problem(f"{step} is not on the scale {low}–{high} of {criterion.key!r}", "scoring.ceiling")
+
+
+def _confidence(rubric: Rubric) -> Iterator[Problem]:
+    if rubric.scoring.criterion_score != "confidence":
+        return
+    for index, criterion in enumerate(rubric.criteria):
+        if not (rubric.styles or criterion.assertions):
+            yield Problem("`criterion_score: confidence` needs assertions in every criterion", f"criteria[{index}]")
+        if criterion.scale[0] != 0:
+            yield Problem(
+                "with `criterion_score: confidence` a scale starts at 0: where nothing passes the score is 0",
+                f"criteria[{index}].scale",
+            )
 
 
 def _gates(rubric: Rubric) -> Iterator[Problem]:
@@ -142,7 +189,7 @@ def _gates(rubric: Rubric) -> Iterator[Problem]:
             yield Problem(f"{gate.finding!r} is not a finding of this rubric ({_list(findings)})", f"{place}.finding")
         elif gate.criterion and gate.criterion not in criteria:
             yield Problem(f"{gate.criterion!r} is not a criterion ({_list(criteria)})", f"{place}.criterion")
-        elif gate.criterion and gate.least is None:
+        elif gate.criterion and (gate.least is None or not _finite((gate.least,))):
             yield Problem("needs `least`, the lowest score that passes", place)
 
 
@@ -150,6 +197,9 @@ def _grades(rubric: Rubric) -> Iterator[Problem]:
     least = [grade.least for grade in rubric.scoring.grades]
     top = 100 if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL else 1
     if not least:
+        return
+    if not _finite(least):
+        yield Problem("each `least` should be a number", "scoring.grades")
         return
     if least != sorted(least, reverse=True) or len(set(least)) < len(least):
         yield Problem("should go from the best grade down, each with a lower `least`", "scoring.grades")
@@ -167,7 +217,8 @@ def _on_scale(score: str, criterion: Criterion) -> bool:
 
 
 def _finite(numbers: Iterable[float]) -> bool:
-    return all(math.isfinite(number) for number in numbers)
+    """Whether each is a number that can be worked with; NaN compares as false."""
+    return all(-_LARGEST <= number <= _LARGEST for number in numbers)
 
 
 def _list(names: Iterable[str]) -> str:

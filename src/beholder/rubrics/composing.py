@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from beholder.cases import Case, FieldValue
-from beholder.errors import CaseError
+from beholder.errors import CaseError, Problem, RubricError
 from beholder.images.model import PreparedImage
 from beholder.rubrics.brief import Brief, Picture, Text
 from beholder.rubrics.delimiting import clean, delimited, fence
@@ -44,6 +44,8 @@ class Composer:
         if setting and setting not in rubric.settings:
             allowed = ", ".join(rubric.settings) or "none"
             raise CaseError(f"{rubric.name} has no setting {setting!r}; it has {allowed}.")
+        if prompt is not None and not prompt.strip():
+            raise CaseError("The prompt is empty: it should say what the judge is to do.")
         self.rubric = rubric
         self._prompt = prompt
         self._setting = setting
@@ -72,12 +74,13 @@ class Composer:
             rubric = rubric.with_setting(setting)
         _check(rubric, case)
         style = _one(case.fields["style"]) if rubric.styles else ""
-        described = rubric.styles and bool(case.fields.get("style_description"))
+        described = rubric.styles and any(text.strip() for text in _texts(case.fields.get("style_description", ())))
         key = (setting, style, described)
         if key not in self._applied:
             if rubric.styles:
                 found = find_style(style, self._style_folders)
                 rubric = rubric.with_style(structs.replace(found, description="") if described else found)
+                _check_assertions(rubric, found.style)
             if self._prompt:
                 self._applied[key] = _Applied(rubric, data_rules(), None)
             else:
@@ -92,12 +95,16 @@ class Composer:
         if rubric.style:
             values["style"] = rubric.style.style
             if rubric.style.description:
-                del values["style_description"]
+                values.pop("style_description", None)  # the preset's, below
         values = rubric_values(rubric) | values
         text, used = fill(self._prompt, values)
         if "style_name" in used:
             used |= {"style"}
-        rest = [values[field.name] for field in rubric.fields if field.name in case.fields and field.name not in used]
+        rest = [
+            _field_text(field, case, token) or _absent(field)
+            for field in rubric.fields
+            if field.name in case.fields and field.name not in used
+        ]
         closing = "\n\n".join([*rest, _label_line(rubric)] if rubric.echo else rest)
         return (Text(text), *pictures, *([Text(closing)] if closing else []))
 
@@ -122,6 +129,13 @@ def _check(rubric: Rubric, case: Case) -> None:
             f"The case {case.id!r} does not fit {rubric.name}: {'; '.join(wrong)}. "
             f"Its fields are {_quoted(known) or 'none'}, its images {_quoted(rubric.roles)}."
         )
+
+
+def _check_assertions(rubric: Rubric, style: str) -> None:
+    bare = [criterion.key for criterion in rubric.criteria if not criterion.assertions]
+    if bare:
+        problems = [Problem(f"has none for the criterion {key!r}", "assertions") for key in bare]
+        raise RubricError(f"the style {style}", problems)
 
 
 def _content(rubric: Rubric, case: Case, pictures: Sequence[Picture]) -> tuple[Text | Picture, ...]:

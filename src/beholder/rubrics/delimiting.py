@@ -26,5 +26,5 @@ def delimited(name: str, text: str, token: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Text that every wire can carry: halves of surrogate pairs and NULs become the replacement character."""
+    """Text that every wire can carry: half a surrogate pair becomes `?`, a NUL the replacement character."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -16,13 +17,28 @@ T = TypeVar("T")
 
 MAX_BYTES = 1024 * 1024
 MAX_NODES = 50_000  # aliases of aliases grow without end; no honest rubric has this many
+MAX_DEPTH = 40  # and brackets in brackets would overflow libyaml's stack
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
 
 
-def read_yaml(path: Path, type_: type[T], check: Callable[[T], list[Problem]], forbidden: tuple[str, ...] = ()) -> T:
-    """The file as `type_`, checked by `check`. Raises `RubricError`; problems of `check` get their lines here."""
+Choices = Mapping[str, Sequence[str]]
+
+_NO_CHOICES: Choices = MappingProxyType({})
+
+
+def read_yaml(
+    path: Path,
+    type_: type[T],
+    check: Callable[[T], list[Problem]],
+    forbidden: tuple[str, ...] = (),
+    choices: Choices = _NO_CHOICES,
+) -> T:
+    """The file as `type_`, checked by `check`. Raises `RubricError`; problems of `check` get their lines here.
+
+    `forbidden` keys may not stand at the top; `choices` are the words that a key takes, for the complaint.
+    """
     source = str(path)
     try:
         text = _text(path)
@@ -39,7 +55,7 @@ def read_yaml(path: Path, type_: type[T], check: Callable[[T], list[Problem]], f
     try:
         value = msgspec.convert(_spelled_out(data), type_)
     except msgspec.ValidationError as error:
-        raise RubricError(source, [_shape_problem(str(error), lines)]) from None
+        raise RubricError(source, [_shape_problem(str(error), lines, choices)]) from None
     problems = [_with_line(problem, lines) for problem in check(value)]
     if problems:
         raise RubricError(source, problems)
@@ -75,6 +91,7 @@ def _text(path: Path) -> str:
 
 def _parse(text: str) -> tuple[object, dict[str, int]]:
     """The document as plain values, and the line of every key path (`criteria[0].weight`)."""
+    _check_depth(text)
     loader = _Loader(text)
     lines: dict[str, int] = {}
     seen = 0
@@ -117,13 +134,22 @@ def _parse(text: str) -> tuple[object, dict[str, int]]:
         loader.dispose()
 
 
+def _check_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            line = event.start_mark.line + 1
+            raise _Wrong(Problem(f"is nested more than {MAX_DEPTH} levels deep", line=line))
+
+
 def _syntax_problem(error: yaml.YAMLError) -> Problem:
     mark = getattr(error, "problem_mark", None)
     message = getattr(error, "problem", None) or "is not YAML"
     return Problem(f"is not valid YAML: {message}", line=mark.line + 1 if mark else None)
 
 
-def _shape_problem(message: str, lines: dict[str, int]) -> Problem:
+def _shape_problem(message: str, lines: dict[str, int], choices: Choices) -> Problem:
     """msgspec's complaint in our words, at its line."""
     place = _PLACE.search(message)
     key = place.group(1).lstrip(".") if place else ""
@@ -136,6 +162,9 @@ def _shape_problem(message: str, lines: dict[str, int]) -> Problem:
         inner = f"{key}.{unknown.group(1)}" if key else unknown.group(1)
         return Problem("is not a key that is known here", inner, lines.get(inner))
     said = re.sub(r"^Expected (.+), got (.+)$", r"should be \1 and is \2", said)
+    chosen = re.match(r"Invalid enum value (.+)$", said)
+    if chosen and key in choices:
+        said = f"{chosen.group(1)} is not one of {', '.join(choices[key])}"
     return Problem(said[0].lower() + said[1:], key, lines.get(key))
 
 

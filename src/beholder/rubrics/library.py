@@ -18,12 +18,18 @@ from msgspec import Struct, structs
 from beholder.errors import Problem, RubricError, UsageError
 from beholder.rubrics.checking import rubric_problems, style_problems
 from beholder.rubrics.files import read_yaml
-from beholder.rubrics.model import Assertion, Rubric, Style
+from beholder.rubrics.model import Assertion, NotApplicable, Rubric, ScoringKind, Style
 
 RUBRIC_FILE = "rubric.yaml"
 PROMPT_FILE = "prompt.md.j2"
 GENERIC = "generic"
 MAX_STYLE_NAME = 80
+CHOICES = {
+    "scoring.kind": tuple(ScoringKind),
+    "scoring.criterion_score": ("given", "confidence"),
+    "scoring.not_applicable": tuple(NotApplicable),
+    "format": ("acrue", "acrue_confidence", "description", "factors"),
+}
 
 
 class Family(Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,12 +108,12 @@ def _find(name: str | os.PathLike[str]) -> Path:
 
 
 def _read_rubric(path: Path) -> Rubric:
-    rubric = read_yaml(path, Rubric, rubric_problems, forbidden=("style", "setting"))
+    rubric = read_yaml(path, Rubric, rubric_problems, forbidden=("style", "setting"), choices=CHOICES)
     prompt = path.with_name(PROMPT_FILE)
     if path.name == RUBRIC_FILE and prompt.is_file():
         if rubric.prompt:
             raise RubricError(str(path), [Problem(f"the prompt stands here and in {PROMPT_FILE}; keep one", "prompt")])
-        rubric = structs.replace(rubric, prompt=prompt.read_text("utf-8"))
+        rubric = structs.replace(rubric, prompt=_prompt_text(prompt))
     rubric = structs.replace(rubric, criteria=tuple(criterion.numbered() for criterion in rubric.criteria))
     from beholder.rubrics.rendering import prompt_problems
 
@@ -115,6 +121,15 @@ def _read_rubric(path: Path) -> Rubric:
     if problems:
         raise RubricError(str(prompt if prompt.is_file() else path), problems)
     return rubric
+
+
+def _prompt_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        raise RubricError(str(path), [Problem(f"cannot be read: {error.strerror or error}")]) from None
+    except UnicodeDecodeError:
+        raise RubricError(str(path), [Problem("is not UTF-8 text")]) from None
 
 
 @cache

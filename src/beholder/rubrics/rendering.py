@@ -32,6 +32,9 @@ def system_text(rubric: Rubric) -> str:
         return "\n\n".join(part.render(values).strip() for part in (template, environment.get_template(RULES))) + "\n"
     except TemplateError as error:
         raise RubricError(f"the prompt of {rubric.name}", [Problem(error.message or type(error).__name__)]) from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # what the template itself computes, such as {{ 1 / 0 }}
+        raise RubricError(f"the prompt of {rubric.name}", [Problem(f"cannot be rendered: {error}")]) from None
 
 
 def prompt_problems(rubric: Rubric) -> list[Problem]:

@@ -54,7 +54,7 @@ def judge(
     wrong with images or judges is an outcome of the verdict; only wrong use raises (`UsageError`). For `options` see
     `Options`. Inside a running event loop use `judge_async`.
     """
-    return _run(judge_async(rubric, case, judge, **options))
+    return _run(judge_async(rubric, case, judge, **options), judge)
 
 
 async def judge_async(
@@ -71,7 +71,7 @@ def judge_all(
     rubric: RubricLike, case: Case, judge: JudgeLike | Sequence[JudgeLike], **options: Unpack[Options]
 ) -> tuple[Verdict, ...]:
     """Judges one case by every rubric that a name stands for: one verdict each, three for `edit`."""
-    return _run(judge_all_async(rubric, case, judge, **options))
+    return _run(judge_all_async(rubric, case, judge, **options), judge)
 
 
 async def judge_all_async(
@@ -79,7 +79,7 @@ async def judge_all_async(
 ) -> tuple[Verdict, ...]:
     """`judge_all`, for code that is asynchronous itself."""
     rubrics = (rubric,) if isinstance(rubric, Rubric) else load_all(rubric)
-    named: Sequence[JudgeLike] = [judge] if isinstance(judge, str | Judge) else list(judge)
+    named = _listed(judge)
     samples = options.get("samples", 1)
     if samples < 1:
         raise UsageError(f"A case is judged at least once: samples is {samples} and should be 1 or more.")
@@ -199,10 +199,24 @@ def _names(judges: Sequence[Judge], samples: int) -> str:
     return f"{names} ×{samples}" if samples > 1 else names
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def _listed(judge: JudgeLike | Sequence[JudgeLike]) -> list[JudgeLike]:
+    return [judge] if isinstance(judge, str | Judge) else list(judge)
+
+
+def _run(work: Coroutine[Any, Any, T], judge: JudgeLike | Sequence[JudgeLike]) -> T:
+    """Runs `work` in an event loop of its own. Judges let go of their connections, which would outlive that loop."""
+
+    async def and_let_go() -> T:
+        try:
+            return await work
+        finally:
+            for one in _listed(judge):
+                if not isinstance(one, str):
+                    await one.aclose()
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        return asyncio.run(and_let_go())
     work.close()
     raise UsageError("An event loop is running already: await judge_async (or judge_all_async) instead.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from beholder.rubrics.model import Rubric, exact
@@ -90,4 +91,4 @@ def _stands(truth: object) -> object:
 
 
 def _plain(said: object) -> object:
-    return float(said) if isinstance(said, Decimal) else said
+    return float(said) if isinstance(said, Decimal) and isfinite(said) else said

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from math import isfinite
 from typing import TypeVar
+
+from beholder.verdicts.values import HUGE, shown
 
 Number = int | float
 Amount = TypeVar("Amount", int, Decimal)
@@ -191,7 +194,9 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple | list):
         return [_plain(inner) for inner in value]
     if isinstance(value, Decimal):
-        return float(value)
+        return float(value) if isfinite(value) else shown(value)
+    if isinstance(value, int | float) and not -HUGE <= value <= HUGE:
+        return shown(value)
     if isinstance(value, Fraction):
         return plain_number(value)
     return value

@@ -7,6 +7,7 @@ serves them all; what a criterion holds is read the same way wherever it stands.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -17,6 +18,7 @@ from beholder.rubrics.schema import offers_not_applicable
 from beholder.verdicts.model import Flag
 from beholder.verdicts.values import as_number, as_score, as_text, shown
 
+MOST_COMPLAINTS = 50
 CONTAINERS = ("criteria", "assertions", "scores", "dimensions", "details", "factor_results", "results")
 SCORES = ("score", "dimension_score")
 REASONS = ("reason", "justification", "reasoning")
@@ -68,7 +70,8 @@ def observe(document: Mapping[str, object], rubric: Rubric, *, label: str = "") 
     reader = _Reader(rubric, label)
     observed = reader.read(document)
     if reader.complaints:
-        raise AnswerError(reader.complaints)
+        more = len(reader.complaints) - MOST_COMPLAINTS
+        raise AnswerError(reader.complaints[:MOST_COMPLAINTS] + ([f"and {more:,} more"] if more > 0 else []))
     return observed
 
 
@@ -116,7 +119,7 @@ class _Reader:
     def _container(self, document: Mapping[str, object], wanted: set[str]) -> tuple[str, Mapping[str, object]]:
         own = self.rubric.results_key
         other = {setting.results for setting in self.rubric.settings.values()} - {own}
-        names = (*CONTAINERS, own)
+        names = dict.fromkeys((*CONTAINERS, own))
         found = [(name, document[name]) for name in names if name and _holds(document.get(name), wanted)]
         if _holds(document, wanted):
             found.append(("", document))
@@ -139,7 +142,7 @@ class _Reader:
     def _criterion(self, criterion: Criterion, block: object) -> ObservedCriterion:
         place = criterion.key
         if not isinstance(block, Mapping):
-            return ObservedCriterion(self._score(criterion, block, place))
+            return self._bare_score(criterion, block)
         assertions = self._assertions(criterion, block) if criterion.assertions else {}
         applies = not assertions or any(one.answer != "not_applicable" for one in assertions.values())
         given, value = _first(block, SCORES)
@@ -150,8 +153,17 @@ class _Reader:
             nothing = value is None or (isinstance(value, str) and value.strip().lower() in ANSWERS)
             if applies or not nothing:
                 score = self._score(criterion, value, f"{place}.score")
-        _, reason = _first(block, REASONS)
+        _, reason = _first(block, (self.rubric.reason.key, *REASONS))
         return ObservedCriterion(score, self._reason(reason, place), assertions, _claims(block))
+
+    def _bare_score(self, criterion: Criterion, value: object) -> ObservedCriterion:
+        """A score without an object around it: all that the published form of `description` has, elsewhere bare."""
+        if criterion.assertions:
+            self.complaints.append(f"{criterion.key} should be an object with its assertions and is {shown(value)}")
+            return ObservedCriterion(None)
+        if self.rubric.format != "description":
+            self._reason(None, criterion.key)
+        return ObservedCriterion(self._score(criterion, value, criterion.key))
 
     def _score(self, criterion: Criterion, value: object, place: str) -> int | Decimal | None:
         score, wrong, flag = as_score(value, criterion.scale, criterion.whole)
@@ -180,13 +192,11 @@ class _Reader:
         _, listed = _first(block, ASSERTION_LISTS)
         entries = self._entries(listed, criterion.key)
         known = {assertion.id: assertion for assertion in criterion.assertions}
-        ids = [id_ for id_, _ in entries]
+        ids = Counter(id_ for id_, _ in entries)
         where = f"in {criterion.key}"
         self.complaints += [f"the assertion {id_} {where} is missing" for id_ in known if id_ not in ids]
         self.complaints += [f"the assertion {shown(id_)} {where} is unknown" for id_ in ids if id_ not in known]
-        self.complaints += [
-            f"the assertion {id_} {where} stands there twice" for id_ in dict.fromkeys(ids) if ids.count(id_) > 1
-        ]
+        self.complaints += [f"the assertion {id_} {where} stands there twice" for id_ in known if ids[id_] > 1]
         return {id_: self._assertion(known[id_], entry) for id_, entry in entries if id_ in known}
 
     def _entries(self, listed: object, place: str) -> Sequence[tuple[str, Mapping[str, object]]]:
@@ -288,8 +298,12 @@ def _claims(block: Mapping[str, object]) -> dict[str, object]:
 
 
 def _holds(container: object, wanted: set[str]) -> bool:
+    """Whether there is anything in it that may be a criterion: not a list, nor a text that is no number."""
     return isinstance(container, Mapping) and any(
-        _key(key) in wanted and not isinstance(value, str | list) for key, value in container.items()
+        _key(key) in wanted
+        and not isinstance(value, list)
+        and (not isinstance(value, str) or as_number(value) is not None)
+        for key, value in container.items()
     )
 
 

@@ -9,6 +9,7 @@ Number = int | float
 
 _NUMBER = re.compile(r"[+-]?\d{1,12}(\.\d{1,12})?")
 _SHOWN = 60
+HUGE = 10**18  # past this a number is quoted as a text: not every reader of JSON can hold it
 
 
 def as_number(value: object) -> int | Decimal | None:
@@ -68,7 +69,7 @@ def shown(value: object) -> str:
     """A value as an error quotes it: short, on one line."""
     if value is None:
         return "missing"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**18:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > HUGE:
         return "a huge number"
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"

@@ -70,8 +70,9 @@ class BuildRequest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A provider's protocol. `details` are the picture details it knows; `keyless` whether another base URL may go
-    without a key, as local servers do."""
+    """A provider's protocol. `names` are the common parameters that it names differently, `details` the picture
+    details it knows; `keyless` says whether another base URL may go without a key, as local servers do;
+    `base_url_variable` names the variable by which the provider's own SDK is sent to another base URL."""
 
     name: str
     key_variables: tuple[str, ...]
@@ -79,8 +80,10 @@ class Wire:
     sizing: Sizing
     request: BuildRequest
     read: Callable[[bytes], Reply]
+    names: Mapping[str, str | None] = field(default_factory=dict)
     details: tuple[str, ...] = ()
     keyless: bool = False
+    base_url_variable: str = ""
 
 
 class Splicer:

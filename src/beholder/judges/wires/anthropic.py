@@ -118,4 +118,6 @@ wire = Wire(
     sizing=Sizing(max_side=1568, max_bytes=5 * 1024 * 1024 * 3 // 4),
     request=request,
     read=read,
+    base_url_variable="ANTHROPIC_BASE_URL",
+    names=NAMES,
 )

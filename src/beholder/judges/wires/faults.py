@@ -21,7 +21,7 @@ AGAIN = frozenset({408, 409, 425, 429, 529})
 MAY_LACK_STRUCTURE = frozenset({400, 422, 501})
 
 _STRUCTURE = re.compile(
-    r"response_?format|json_?schema|output_config|output_?format|response_?schema|response_?mime_?type|"
+    r"response_?format|json_?schema|output_config(?!\.effort)|output[_ ]?format|response_?schema|response_?mime_?type|"
     r"structured[ _-]?outputs?|guided[ _]?(json|decoding)|grammar|json mode|schema",
     re.IGNORECASE,
 )
@@ -36,7 +36,7 @@ _FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "modera
 _NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 # Shapes of keys, whole or half masked as OpenAI echoes them: sk-…, AIza…, AQ.…, Bearer …, anything with ***.
 _KEY_SHAPES = re.compile(
-    r"\bsk-[\w*.-]{6,}|\bAIza[\w*-]{10,}|\bAQ\.[\w*-]{10,}|(?<=Bearer )[\w*.~+/=-]{6,}|[\w.~+/=-]*\*{3,}[\w*.~+/=-]*"
+    r"\bsk-[\w*.-]{6,}|\bAIza[\w*-]{10,}|\bAQ\.[\w*-]{10,}|(?<=Bearer )[\w*.~+/=-]{12,}|[\w.~+/=-]*\*{3,}[\w*.~+/=-]*"
 )
 
 
@@ -161,14 +161,17 @@ def _about_the_key(asked: Asked) -> str:
 
 
 def _blames_a_parameter(complaint: Complaint, everything: str, parameters: tuple[str, ...]) -> bool:
+    """Whether it says that a parameter is unknown, or quotes one that was set: `'top_p'`, `top_p: …`, `'a.top_p'`."""
     if _UNKNOWN_PARAMETER.search(everything):
         return True
-    for name in {part for parameter in parameters for part in (parameter, parameter.rsplit(".")[-1])}:
-        if complaint.parameter == name or re.search(
-            rf"[`'\"]{re.escape(name)}[`'\"]|^{re.escape(name)}\b", complaint.message
-        ):
-            return True
-    return False
+    names = {form for name in parameters for part in (name, name.rsplit(".")[-1]) for form in (part, _snake(part))}
+    quoted = (rf"(?:^|[`'\".]){re.escape(name)}(?=[`'\":])" for name in names)
+    return complaint.parameter in names or any(re.search(pattern, complaint.message) for pattern in quoted)
+
+
+def _snake(name: str) -> str:
+    """Google complains in snake_case about what is sent in camelCase."""
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda match: "_" + match[1].lower(), name)
 
 
 def _seconds(duration: str) -> float | None:

