@@ -1,6 +1,6 @@
 """Draws the demo's pictures: a street scene, an edit of it that went a little wrong, and a poster-like restyle.
 
-    python examples/demo/draw.py examples/demo
+python examples/demo/draw.py examples/demo
 """
 
 from __future__ import annotations

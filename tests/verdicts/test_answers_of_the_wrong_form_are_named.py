@@ -91,7 +91,8 @@ def test_a_criterion_in_two_places_is_named(verdict: Judge, factors: Answer) -> 
 
 
 @pytest.mark.parametrize("answer", [{}, {"criteria": {}}, {"criteria": []}, {"criteria": None}, {"criteria": "none"},
-                                    {"a": 1}, {"criteria": {"criteria": {}}}, {"Criteria": {"alignment": 4}}])  # fmt: skip
+                                    {"a": 1}, {"criteria": {"criteria": {}}},
+                                    {"Criteria": {"alignment": 4}}])  # fmt: skip
 def test_an_answer_without_criteria_lacks_each(answer: dict, verdict: Judge) -> None:
     told = invalid(verdict("edit-fidelity online", answer))
     assert [f"'{key}' is missing" in told for key in ("alignment", "completeness", "plausibility")] == [True] * 3

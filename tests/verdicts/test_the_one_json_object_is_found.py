@@ -1,4 +1,4 @@
-"""Fences are fine, prose is flagged, two objects that differ are invalid, and a part of a broken object is no answer."""
+"""Fences are fine, prose is flagged, two objects that differ are invalid, a part of a broken object is no answer."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_no_answer_that_was_cut_off_is_scored(data: st.DataObject, verdict: Judg
     assert verdict("restyle", fence + whole[:cut]).outcome is Outcome.INVALID
 
 
-@pytest.mark.parametrize("text", ["", " ", "I cannot judge this.", "null", "5", '"text"', "[]", "[1, 2]", "{x}", "{", "}",
-                                  "```", "``````", "{'a': 1}", "{{}}"])  # fmt: skip
+@pytest.mark.parametrize("text", ["", " ", "I cannot judge this.", "null", "5", '"text"', "[]", "[1, 2]", "{x}", "{",
+                                  "}", "```", "``````", "{'a': 1}", "{{}}"])  # fmt: skip
 def test_no_object_is_no_answer(text: str) -> None:
     with pytest.raises(AnswerError):
         parse(text)
@@ -102,7 +102,7 @@ def test_why_there_is_no_answer_is_said() -> None:
         '{"a": NaN}': "NaN",
         '{"a": -Infinity}': "-Infinity",
         '{"a": ' + "1" * 5000 + "}": "cannot be read",
-        '{"a": 1e99999999999999999999}': "cannot be used" if False else "can be used",
+        '{"a": 1e99999999999999999999}': "can be used",
         '{"a": 1, "a": 1}': "stands twice",
         "{ " * 500: "more than 200 opening braces",
     }.items():

@@ -46,8 +46,8 @@ def test_a_whole_score_in_another_form_is_read_and_flagged(
 
 
 NEVER = ["true", "false", "null", "[]", "[6]", "{}", '""', '"six"', '"6/7"', '"6 out of 7"', '"NaN"', '"Infinity"',
-         '"1e1"', HUGE, "-" + HUGE, "1e400", "-1e400", "1e999999999", "1e-999999999", f"1e{HUGE}", f"1e-{HUGE}", "0.1e99999",
-         "6." + "0" * 70 + "1", '"' + "6" * 100 + '"', "NaN", "Infinity", "-Infinity"]  # fmt: skip
+         '"1e1"', HUGE, "-" + HUGE, "1e400", "-1e400", "1e999999999", "1e-999999999", f"1e{HUGE}", f"1e-{HUGE}",
+         "0.1e99999", "6." + "0" * 70 + "1", '"' + "6" * 100 + '"', "NaN", "Infinity", "-Infinity"]  # fmt: skip
 
 
 @pytest.mark.parametrize("score", [*NEVER, "4.5", "0", "8", "-1", "6.999", '"4.5"', "7.0000001", "9" * 5000])

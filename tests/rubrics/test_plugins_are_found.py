@@ -1,0 +1,40 @@
+"""Rubrics and styles of a plugin are found by entry point, as ours are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+RUBRIC = "rubric: sharp\nsummary: Is it sharp?\nimages: [{role: photo, label: Photo}]\ncriteria: [{key: sharpness}]\n"
+STYLE = "style: Woodcut\ndescription: Black ink.\nassertions: {accuracy: ['Is it still the same subject?']}\n"
+
+
+@pytest.mark.parametrize("group", ["beholder.judges", "beholder.rubrics", "beholder.styles"])
+def test_ours_register_the_same_way(group: str) -> None:
+    assert [point for point in entry_points(group=group) if point.value.startswith("beholder.")]
+
+
+def test_a_plugin_adds_rubrics_and_styles(tmp_path: Path) -> None:
+    (tmp_path / "rubrics" / "sharp").mkdir(parents=True)
+    (tmp_path / "rubrics" / "sharp" / "rubric.yaml").write_text(RUBRIC, "utf-8")
+    (tmp_path / "styles").mkdir()
+    (tmp_path / "styles" / "woodcut.yaml").write_text(STYLE, "utf-8")
+    (tmp_path / "plugin.py").write_text(
+        f"rubrics = {str(tmp_path / 'rubrics')!r}\nstyles = {str(tmp_path / 'styles')!r}\n"
+    )
+    info = tmp_path / "plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n", "utf-8")
+    points = "[beholder.rubrics]\nplugin = plugin:rubrics\n[beholder.styles]\nplugin = plugin:styles\n"
+    (info / "entry_points.txt").write_text(points, "utf-8")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from beholder.rubrics.library import find_style, known, load\n"
+        "print(known()['sharp'], load('sharp').criteria[0].key, find_style('woodcut').description)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "Is it sharp? sharpness Black ink.\n"
