@@ -93,6 +93,12 @@ def test_a_token_stands_in_none_of_the_texts_and_follows_from_them(listed: list[
     assert token == fence(listed)
 
 
+def test_a_token_that_the_text_holds_by_chance_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beholder.rubrics.delimiting.TOKEN_LENGTH", 1)  # so that chance comes about
+    for left in "0123456789abcdef":
+        assert fence(["0123456789abcdef".replace(left, "")]) == left
+
+
 def test_a_text_that_guessed_the_token_makes_another() -> None:
     text = "an innocent text"
     for _ in range(5):  # each time the text learns the token it was given

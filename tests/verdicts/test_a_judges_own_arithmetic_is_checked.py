@@ -83,6 +83,7 @@ def test_sums_that_follow_from_a_lowered_score_are_corrected_with_it(verdict: Ju
 
 @pytest.mark.parametrize(("said", "right"), [
     (66.67, True), (66.7, True), (67, True), (66.667, True), (66.6667, True), (66.66666667, True),
+    (200 / 3, True), (66.6666666666, False),
     (66.66, False), (66.6, False), (66, False), (66.6666, False), (66.67001, False), (1e300, False), (-66.67, False),
     ("66.67", True), ("66.67 %", False),
 ])  # fmt: skip
@@ -103,6 +104,7 @@ def test_a_number_is_right_when_it_is_the_exact_one_rounded(
     ({"score": 0.86, "passed": True}, set()),
     ({"score": 0.9}, set()),  # to one decimal it is right
     ({"score": 1}, set()),  # and to none
+    ({"score": 0.8600000000000001}, set()),  # what doubles make of it
     ({"score": 0.85}, {"score"}),
     ({"score": "0.86"}, set()),
     ({"passed": False}, {"passed"}),

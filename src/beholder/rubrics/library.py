@@ -23,7 +23,7 @@ from beholder.rubrics.model import Assertion, NotApplicable, Rubric, ScoringKind
 RUBRIC_FILE = "rubric.yaml"
 PROMPT_FILE = "prompt.md.j2"
 GENERIC = "generic"
-MAX_STYLE_NAME = 80
+MAX_STYLE_NAME = 48
 CHOICES = {
     "scoring.kind": tuple(ScoringKind),
     "scoring.criterion_score": ("given", "confidence"),
@@ -188,10 +188,10 @@ def _named(style: Style, name: str) -> Style:
 def _style_name(name: str) -> str:
     """A style's name becomes part of the rubric's own text, so it may not be more than a name."""
     name = name.strip()
-    if not name or len(name) > MAX_STYLE_NAME or not re.fullmatch(r"[\w \-'’&+/.,()]+", name):
+    if not name or len(name) > MAX_STYLE_NAME or not re.fullmatch(r"[\w \-'’&+()]+", name):
         raise UsageError(
             f"{name[:60]!r} cannot be the name of a style: it is one line of 1 to {MAX_STYLE_NAME} letters, digits "
-            "and -'&+/.,(); say more in the field `style_description`."
+            "and -'&+(); say more in the field `style_description`."
         )
     return name
 

@@ -80,8 +80,8 @@ def _agrees(said: object, truth: object) -> bool:
     claimed = as_number(said)
     if claimed is None or not isinstance(truth, Fraction) or not -(10**6) <= claimed <= 10**6:
         return False
-    decimals = max(0, -int(Decimal(claimed).as_tuple().exponent))
-    return decimals <= 12 and abs(Fraction(claimed) - truth) <= Fraction(1, 2 * 10**decimals)
+    decimals = min(12, max(0, -int(Decimal(claimed).as_tuple().exponent)))  # further out is a double's noise
+    return abs(Fraction(claimed) - truth) <= Fraction(1, 2 * 10**decimals)
 
 
 def _stands(truth: object) -> object:

@@ -145,14 +145,11 @@ class _Reader:
             return self._bare_score(criterion, block)
         assertions = self._assertions(criterion, block) if criterion.assertions else {}
         applies = not assertions or any(one.answer != "not_applicable" for one in assertions.values())
-        given, value = _first(block, SCORES)
-        score = None
-        if self.rubric.scoring.criterion_score == "confidence":
+        _, value = _first(block, SCORES)
+        if applies and self.rubric.scoring.criterion_score == "given":
+            score = self._score(criterion, value, f"{place}.score")
+        else:  # a claim, whatever it says: code computes the score, or there is none
             score = as_number(value)
-        elif given or applies:
-            nothing = value is None or (isinstance(value, str) and value.strip().lower() in ANSWERS)
-            if applies or not nothing:
-                score = self._score(criterion, value, f"{place}.score")
         _, reason = _first(block, (self.rubric.reason.key, *REASONS))
         return ObservedCriterion(score, self._reason(reason, place), assertions, _claims(block))
 
