@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check pictures clean
+.PHONY: demo test check bench pictures clean
 
 demo: .venv/core
 	@echo "── The brief that a judge would get (first lines; --plan asks nobody)"
@@ -27,6 +27,10 @@ check: .venv/test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# ROUNDS=5 for steadier medians; QUICK=1 for a look in a minute and a half.
+bench: .venv/test
+	$(BIN)/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 pictures: .venv/test
 	$(BIN)/python docs/pictures.py

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         BeholderError,
         CaseError,
         ImageError,
+        LedgerError,
+        OverBudget,
         RubricError,
         SetupError,
         Unreachable,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from beholder.judges.model import judge_from
     from beholder.judges.protocol import Answer, Finish, Judge, Turn, Usage
     from beholder.judges.scripted import ScriptedJudge
+    from beholder.ledger.ledger import Ledger
     from beholder.rubrics.brief import Brief
     from beholder.rubrics.model import Rubric
     from beholder.runs.once import judge, judge_all, judge_all_async, judge_async
@@ -42,6 +45,8 @@ _HOMES = {
     "BeholderError": "errors",
     "CaseError": "errors",
     "ImageError": "errors",
+    "LedgerError": "errors",
+    "OverBudget": "errors",
     "RubricError": "errors",
     "SetupError": "errors",
     "Unreachable": "errors",
@@ -53,6 +58,7 @@ _HOMES = {
     "Turn": "judges.protocol",
     "Usage": "judges.protocol",
     "ScriptedJudge": "judges.scripted",
+    "Ledger": "ledger.ledger",
     "Brief": "rubrics.brief",
     "Rubric": "rubrics.model",
     "judge": "runs.once",
@@ -77,7 +83,10 @@ __all__ = [
     "Flag",
     "ImageError",
     "Judge",
+    "Ledger",
+    "LedgerError",
     "Outcome",
+    "OverBudget",
     "Rubric",
     "RubricError",
     "ScriptedJudge",

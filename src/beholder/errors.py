@@ -3,9 +3,11 @@
     BeholderError              what a caller may catch; str() is one plain sentence for a person
     ├── UsageError             the person asked for something that cannot be done; exit code 2
     │   ├── CaseError          a case lacks a role or a field, or has one too many
+    │   ├── LedgerError        the ledger cannot be used: locked, read-only, damaged, from a newer version, disk full
     │   ├── RubricError        a rubric, style or prompt file is wrong; carries every problem with line and key
     │   └── SetupError         a judge cannot be asked at all: no key, unknown model, a missing extra
     ├── ImageError             a picture cannot be used: becomes the outcome `unreadable`
+    ├── OverBudget             a call was not made because the budget does not allow it: the outcome `over_budget`
     ├── Unreachable            the judge gave no answer after every retry: becomes the outcome `unreachable`
     └── AnswerError            an answer breaks the rubric's form: repaired once, then the outcome `invalid`
 
@@ -28,6 +30,10 @@ class UsageError(BeholderError):
 
 class CaseError(UsageError):
     """A case does not fit its rubric."""
+
+
+class LedgerError(UsageError):
+    """The ledger cannot be opened, read or written, or does not hold what was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,10 @@ class SetupError(UsageError):
 
 class ImageError(BeholderError):
     """A picture cannot be used."""
+
+
+class OverBudget(BeholderError):
+    """A call was not made: it might have cost more than is left."""
 
 
 class Unreachable(BeholderError):

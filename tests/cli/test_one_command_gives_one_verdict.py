@@ -118,7 +118,7 @@ def test_a_malformed_answer_is_repaired_in_the_same_conversation(
     verdict = json.loads(run(JUDGE + server.openai_url + " --json").out)
     assert verdict["criteria"]["unchanged_regions"]["score"] == 7
     assert verdict["attempts"] == 2
-    assert "repaired" in [flag["flag"] for flag in verdict["flags"]]
+    assert "repair_asked" in [flag["flag"] for flag in verdict["flags"]]
     second = server.received[1]
     assert len(second.images) == 2
     assert any("whole number from 1 to 7 and is 9" in text for text in second.texts)

@@ -6,11 +6,21 @@ import beholder
 import beholder.testing
 
 CLASSES = [
-    *("Answer", "Brief", "Case", "Correction", "Finish", "Flag", "Judge", "Outcome", "Rubric", "ScriptedJudge", "Turn"),
-    *("Usage", "Verdict"),
+    *("Answer", "Brief", "Case", "Correction", "Finish", "Flag", "Judge", "Ledger", "Outcome", "Rubric"),
+    *("ScriptedJudge", "Turn", "Usage", "Verdict"),
 ]
 ERRORS = [
-    *("AnswerError", "BeholderError", "CaseError", "ImageError", "RubricError", "SetupError", "Unreachable"),
+    *(
+        "AnswerError",
+        "BeholderError",
+        "CaseError",
+        "ImageError",
+        "LedgerError",
+        "OverBudget",
+        "RubricError",
+        "SetupError",
+        "Unreachable",
+    ),
     "UsageError",
 ]
 FUNCTIONS = ["judge", "judge_all", "judge_all_async", "judge_async", "judge_from"]

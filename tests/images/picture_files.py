@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageCms
 
 GPS_MARK = b"SECRET-DATUM-48N11E"
 TEXT_MARK = b"secret words of the owner"
@@ -61,6 +62,27 @@ def gps_exif(orientation: int | None = None) -> bytes:
     block = exif.tobytes()
     assert GPS_MARK in block
     return block
+
+
+# Red, green and blue under D50, as the profiles of these spaces state them.
+SRGB_COLUMNS = ((0.4361, 0.2225, 0.0139), (0.3851, 0.7169, 0.0971), (0.1431, 0.0606, 0.7139))
+P3_COLUMNS = ((0.5151, 0.2412, -0.0011), (0.2920, 0.6922, 0.0419), (0.1571, 0.0666, 0.7841))
+
+
+def profile(columns: Sequence[Sequence[float]] = SRGB_COLUMNS, gamma: float | None = None) -> bytes:
+    """A colour profile without a name: that of LittleCMS for sRGB, with other primaries or with a power for a curve."""
+    data = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    (count,) = struct.unpack_from(">I", data, 128)
+    places = {
+        name: (at, size) for name, at, size in (struct.unpack_from(">4sII", data, 132 + 12 * n) for n in range(count))
+    }
+    at, size = places[b"desc"]
+    data[at + 28 : at + size] = bytes(size - 28)
+    for tag, column in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True):
+        struct.pack_into(">3i", data, places[tag][0] + 8, *(round(value * 65536) for value in column))
+    for tag in (b"rTRC", b"gTRC", b"bTRC") if gamma is not None else ():
+        struct.pack_into(">4s4xHHi", data, places[tag][0], b"para", 0, 0, round(gamma * 65536))
+    return bytes(data)
 
 
 def png_chunk(kind: bytes, payload: bytes) -> bytes:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from picture_files import gps_exif, jpeg_segment, photo, pixels, saved, with_jpeg_segment
+from picture_files import P3_COLUMNS, gps_exif, jpeg_segment, photo, pixels, profile, saved, with_jpeg_segment
 from PIL import Image, ImageCms
 
-from beholder.images import Sizing, digest, prepare
+from beholder.images import Sizing, digest, prepare, preparing
+from beholder.images.icc import is_srgb
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
@@ -61,15 +62,32 @@ def test_the_first_frame_of_an_animated_png_is_cut_out_losslessly() -> None:
 
 
 def test_a_profile_is_known_as_srgb_by_its_curve_and_primaries_not_by_its_name() -> None:
-    from beholder.images.icc import SRGB_PRIMARIES, is_srgb, matrix_profile
-
     assert is_srgb(SRGB)
-    nameless = matrix_profile(SRGB_PRIMARIES, None)
-    assert nameless is not None
-    assert is_srgb(nameless)
-    liar = matrix_profile(SRGB_PRIMARIES, 1.8)
-    assert liar is not None
-    assert not is_srgb(liar + b"sRGB IEC61966-2.1")
+    assert is_srgb(profile())
+    assert not is_srgb(profile(gamma=1.8) + b"sRGB IEC61966-2.1")
+    assert not is_srgb(profile(P3_COLUMNS))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_file_without_metadata_is_neither_copied_nor_digested_twice(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digested: list[bytes] = []
+    monkeypatch.setattr(preparing, "digest", lambda data: digested.append(data) or digest(data))
+    file = saved(photo(), kind)
+    sent = prepare(file)
+    assert sent.data is file
+    assert sent.digest == sent.source_digest == digest(file)
+    assert digested == [file]
+
+
+def test_a_file_of_the_same_length_with_other_bytes_is_not_taken_for_the_original() -> None:
+    jpeg = saved(photo(), "JPEG")
+    place = jpeg.index(b"JFIF\0") + 12
+    thumbnail = jpeg[:place] + b"\1\1" + jpeg[place + 2 :]  # a thumbnail's size, which is written anew as none
+    sent = prepare(thumbnail)
+    assert sent.data == jpeg
+    assert (sent.digest, sent.source_digest) == (digest(jpeg), digest(thumbnail))
 
 
 def test_fill_bytes_before_a_marker_do_no_harm() -> None:

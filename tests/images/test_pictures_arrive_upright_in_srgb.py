@@ -8,19 +8,14 @@ import struct
 import cv2
 import numpy as np
 import pytest
-from picture_files import blocks, gps_exif, photo, pixels, saved, with_jpeg_segment, with_png_chunk
+from picture_files import P3_COLUMNS, blocks, gps_exif, photo, pixels, profile, saved, with_jpeg_segment, with_png_chunk
 from PIL import Image, ImageCms, ImageOps
 
 from beholder.images import Sizing, prepare
-from beholder.images.icc import SRGB_PRIMARIES, matrix_profile
 
-P3 = (0.3127, 0.3290, 0.680, 0.320, 0.265, 0.690, 0.150, 0.060)
-
-
-def _profile(primaries: tuple[float, ...], gamma: float | None) -> bytes:
-    profile = matrix_profile(primaries, gamma)
-    assert profile is not None
-    return profile
+# x and y of white, red, green and blue, in 1/100000.
+SRGB_CHRM = struct.pack(">8I", 31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)
+P3_CHRM = struct.pack(">8I", 31270, 32900, 68000, 32000, 26500, 69000, 15000, 6000)
 
 
 def _close(found: np.ndarray, wanted: np.ndarray, tolerance: float = 6) -> bool:
@@ -55,13 +50,13 @@ def test_a_picture_is_scaled_by_its_upright_size(orientation: int) -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF", "HEIF"])
 def test_colours_of_another_profile_become_srgb(kind: str) -> None:
-    profile = _profile(P3, None)
+    p3 = profile(P3_COLUMNS)
     flat = Image.new("RGB", (32, 32), (200, 80, 60))
-    wanted = ImageCms.profileToProfile(flat, io.BytesIO(profile), ImageCms.createProfile("sRGB"))
+    wanted = ImageCms.profileToProfile(flat, io.BytesIO(p3), ImageCms.createProfile("sRGB"))
     assert abs(np.asarray(wanted)[0, 0].astype(int) - (200, 80, 60)).max() > 10, "else this test shows nothing"
     options = {"quality": 95} if kind in ("JPEG", "WEBP", "AVIF", "HEIF") else {}
 
-    sent = prepare(saved(flat, kind, icc_profile=profile, **options))
+    sent = prepare(saved(flat, kind, icc_profile=p3, **options))
 
     assert "converted_to_srgb" in sent.notes
     assert abs(pixels(sent.data)[16, 16] - np.asarray(wanted)[0, 0]).max() <= 5
@@ -69,33 +64,34 @@ def test_colours_of_another_profile_become_srgb(kind: str) -> None:
 
 
 def test_a_profile_with_swapped_channels_swaps_them_back() -> None:
-    w, r, g, b = (P3[i : i + 2] for i in range(0, 8, 2))
-    sent = prepare(saved(Image.new("RGB", (8, 8), (250, 10, 10)), "PNG", icc_profile=_profile((*w, *g, *r, *b), None)))
+    red, green, blue = P3_COLUMNS
+    swapped = profile((green, red, blue))
+    sent = prepare(saved(Image.new("RGB", (8, 8), (250, 10, 10)), "PNG", icc_profile=swapped))
     red, green, _ = pixels(sent.data)[0, 0]
     assert green > 200 > red
 
 
 def test_grey_with_a_profile_keeps_its_tones_converted() -> None:
-    sent = prepare(saved(Image.new("L", (8, 8), 128), "PNG", icc_profile=_profile(SRGB_PRIMARIES, 1.0)))
+    sent = prepare(saved(Image.new("L", (8, 8), 128), "PNG", icc_profile=profile(gamma=1.0)))
     assert "converted_to_srgb" in sent.notes
     assert abs(pixels(sent.data)[0, 0] - 188).max() <= 1  # linear one half is 188 in sRGB
 
 
-def test_gamma_and_primaries_of_a_png_are_obeyed() -> None:
-    png = saved(Image.new("RGB", (8, 8), (128, 128, 128)), "PNG")
-    linear = prepare(with_png_chunk(png, b"gAMA", struct.pack(">I", 100_000)))
-    assert abs(pixels(linear.data)[0, 0] - 188).max() <= 1
-    usual = with_png_chunk(png, b"gAMA", struct.pack(">I", 45_455))
-    usual = with_png_chunk(usual, b"cHRM", struct.pack(">8I", *(round(value * 100_000) for value in SRGB_PRIMARIES)))
-    assert prepare(usual).data == png
-    overruled = with_png_chunk(with_png_chunk(png, b"gAMA", struct.pack(">I", 100_000)), b"sRGB", b"\0")
-    assert prepare(overruled).data == png
-    wide = with_png_chunk(
-        saved(Image.new("RGB", (8, 8), (200, 80, 60)), "PNG"),
-        b"cHRM",
-        struct.pack(">8I", *(round(v * 100_000) for v in P3)),
-    )
-    assert "converted_to_srgb" in prepare(wide).notes
+@pytest.mark.parametrize("chunk", [(b"gAMA", struct.pack(">I", 100_000)), (b"cHRM", P3_CHRM)], ids=["gAMA", "cHRM"])
+def test_gamma_and_primaries_of_a_png_are_not_obeyed_and_that_is_noted(chunk: tuple[bytes, bytes]) -> None:
+    png = saved(photo(), "PNG")
+    sent = prepare(with_png_chunk(png, *chunk))
+    assert (sent.data, sent.notes) == (png, ("colour_profile_ignored",))
+    overruled = prepare(with_png_chunk(with_png_chunk(png, *chunk), b"sRGB", b"\0"))
+    assert (overruled.data, overruled.notes) == (png, ())
+
+
+def test_gamma_and_primaries_of_srgb_are_not_worth_a_note() -> None:
+    png = saved(photo(), "PNG")
+    for gamma in (45_455, 45_000):
+        usual = with_png_chunk(with_png_chunk(png, b"cHRM", SRGB_CHRM), b"gAMA", struct.pack(">I", gamma))
+        sent = prepare(usual)
+        assert (sent.data, sent.notes) == (png, ())
 
 
 def test_a_broken_profile_is_ignored_and_noted() -> None:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from beholder.images.model import PreparedImage
-from beholder.judges.model import ModelJudge
+from beholder.judges.model import ModelJudge, Settings
 from beholder.judges.wires import Wire
 from beholder.judges.wires.anthropic import wire as anthropic_wire
 from beholder.judges.wires.google import wire as google_wire
@@ -90,14 +90,12 @@ def judge(
     waits: Waits | None = None,
     random: float = 0.5,
     wire: Wire | None = None,
-    **options: object,
+    **given: object,
 ) -> ModelJudge:
-    return ModelJudge(
-        wire or WIRES[protocol],
-        model or MODELS[protocol],
+    settings = Settings(
         base_url=base_url(server, protocol),
-        key=key,
         sleep=(waits or Waits()).sleep,
         random=lambda: random,
-        **options,  # type: ignore[arg-type]
+        **given,  # type: ignore[arg-type]
     )
+    return ModelJudge(wire or WIRES[protocol], model or MODELS[protocol], settings, key=key)

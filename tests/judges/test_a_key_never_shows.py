@@ -8,7 +8,8 @@ import pytest
 from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, Waits, brief, judge
 
 from beholder.errors import BeholderError, SetupError, Unreachable
-from beholder.judges.model import ModelJudge, judge_from
+from beholder.judges.model import ModelJudge, Settings, judge_from
+from beholder.judges.wires import Question
 from beholder.judges.wires.faults import redact
 from beholder.testing import Fault, JudgeServer
 
@@ -41,17 +42,27 @@ async def test_not_in_an_error_its_traceback_or_a_log(
     async with aclosing(judge(server, protocol, key=None, key_variable="MY_JUDGE_KEY", retries=2)) as one:
         with pytest.raises(BeholderError) as error:
             await one.answer(brief())
-        absent(repr(one), vars(one)["_asked"])
+        absent(repr(one), vars(one)["_target"])
     absent(error.value, repr(error.value), "".join(traceback.format_exception(error.value)), caplog.text)
-    absent(error.value.__cause__)
     assert len(server.received) >= 1
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_not_in_an_answer(server: JudgeServer, protocol: str) -> None:
-    server.say(Fault.refusal("I will not."), "{}")
-    async with aclosing(judge(server, protocol)) as one:
-        absent(await one.answer(brief()), await one.answer(brief()))
+    server.say(Fault.refusal(f"I will not use {KEY}."), {"seen": f"Bearer {KEY}"})
+    async with aclosing(judge(server, protocol, model=f"echo-{KEY}")) as one:
+        refused, answered = await one.answer(brief()), await one.answer(brief())
+    absent(refused, answered)
+    assert "I will not use [key]" in refused.detail + refused.text
+    assert answered.text == '{"seen": "Bearer [key]"}'
+    assert answered.model is not None
+    assert answered.model.startswith("echo-[key]")
+
+
+async def test_a_placeholder_for_a_key_is_no_secret_and_its_word_stays_in_answers(server: JudgeServer) -> None:
+    server.say({"severity": "none"})
+    async with aclosing(judge(server, key="none")) as one:
+        assert (await one.answer(brief())).text == '{"severity": "none"}'
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -68,21 +79,13 @@ async def test_it_travels_in_a_header_and_nowhere_else(server: JudgeServer, prot
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_not_in_the_repr_of_a_request(protocol: str) -> None:
-    request = WIRES[protocol].request(
-        brief(),
-        model="m",
-        base_url="http://127.0.0.1:1",
-        key=KEY,
-        params={},
-        earlier=(),
-        max_tokens=None,
-        structured=True,
-    )
-    absent(repr(request), request.url)
+    question = Question(brief(), "m", "http://127.0.0.1:1", KEY)
+    request = WIRES[protocol].request(question)
+    absent(repr(question), repr(request), request.url)
 
 
 async def test_not_when_the_server_cannot_be_reached() -> None:
-    one = ModelJudge(WIRES["openai"], "m", base_url="http://nowhere.invalid/v1", key=KEY, sleep=Waits().sleep)
+    one = ModelJudge(WIRES["openai"], "m", Settings(base_url="http://nowhere.invalid/v1", sleep=Waits().sleep), key=KEY)
     async with aclosing(one):
         with pytest.raises(Unreachable) as error:
             await one.answer(brief())

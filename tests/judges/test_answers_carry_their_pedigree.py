@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from judging_helpers import MODELS, PROTOCOLS, WIRES, base_url, brief, judge
 
+from beholder.judges.prices import Price
 from beholder.judges.protocol import Finish, Judge, Usage
 from beholder.judges.wires import Malformed, google, openai
 from beholder.testing import JudgeServer
@@ -63,6 +64,20 @@ async def test_a_cost_that_is_not_known_is_none_and_never_zero(server: JudgeServ
     tier = {"service_tier": "auto"} if protocol != "google" else {"serviceTier": "flex"}
     async with aclosing(judge(server, protocol, wire=as_if_official, params=tier)) as one:
         assert (await one.answer(brief())).cost_usd is None
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_price_that_was_given_goes_before_everything(server: JudgeServer, protocol: str) -> None:
+    price = Price(Decimal(2), Decimal(10), cached=Decimal(1), written=Decimal(3))
+    async with aclosing(judge(server, protocol, price=price)) as one:
+        answer = await one.answer(brief())
+    used, written = answer.usage, 500 if protocol == "anthropic" else 0
+    assert used.input_tokens is not None
+    assert used.output_tokens is not None
+    assert used.cached_tokens is not None
+    fresh = used.input_tokens - used.cached_tokens - written
+    dollars = fresh * 2 + used.cached_tokens * 1 + written * 3 + used.output_tokens * 10
+    assert answer.cost_usd == Decimal(dollars) / 1_000_000
 
 
 def test_content_in_parts_is_joined() -> None:

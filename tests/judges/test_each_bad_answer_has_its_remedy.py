@@ -55,7 +55,7 @@ async def test_a_malformed_answer_gets_one_repair_turn_that_names_every_error() 
     [turn] = judge.turns[1]
     assert "unchanged_regions.score" in turn.reply
     assert "global_consistency.score" in turn.reply
-    assert "repaired" in flags(result)
+    assert "repair_asked" in flags(result)
 
 
 async def test_a_second_malformed_answer_is_invalid() -> None:
@@ -63,6 +63,30 @@ async def test_a_second_malformed_answer_is_invalid() -> None:
     assert result.verdict.outcome is Outcome.INVALID
     assert result.verdict.score is None
     assert "is 0" in result.verdict.detail
+    assert len(judge.briefs) == 2
+
+
+async def test_a_flag_that_stays_on_an_invalid_verdict_does_not_claim_a_repair() -> None:
+    result, _ = await asked(good(unchanged_regions=9), good(unchanged_regions=9))
+    assert result.verdict.outcome is Outcome.INVALID
+    assert "repair_asked" in flags(result)
+
+
+async def test_an_answer_in_which_nothing_applies_is_sent_back_once() -> None:
+    composer = Composer(Rubric.load("restyle"))
+    image = PreparedImage(b"\xff\xd8", "image/jpeg", 8, 8, "d1", "d0", 8, 8, "jpeg", ())
+    case = Case("c1", images={"original": b"", "restyled": b""}, fields={"style": "Mosaic"})
+    brief = composer.compose(case, {"original": image, "restyled": image})
+    rubric = composer.rubric_for(case)
+    blank = {
+        one.key: {"assertions": {a.id: {"answer": "N/A", "evidence": "x"} for a in one.assertions}, "reason": "x"}
+        for one in rubric.criteria
+    }
+    judge = ScriptedJudge({"criteria": blank, "assessment": "x"})
+    result = await ask(judge, brief, Head("c1", rubric, "scripted"))
+    assert result.verdict.outcome is Outcome.INVALID
+    assert "nothing in it applies" in result.verdict.detail
+    assert "nothing in it applies: every assertion is N/A" in judge.turns[1][0].reply
     assert len(judge.briefs) == 2
 
 

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import base64
+import json
 from contextlib import aclosing
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from judging_helpers import JPEG, PNG, PROTOCOLS, WEBP, brief, judge, picture
 
 from beholder.judges.protocol import Finish
+from beholder.judges.wires import SLICE_BYTES, Splicer
 from beholder.rubrics.brief import Text
-from beholder.testing import JudgeServer
+from beholder.testing import Fault, JudgeServer
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -41,6 +46,31 @@ async def test_pictures_of_megabytes_arrive(server: JudgeServer, protocol: str) 
     async with aclosing(judge(server, protocol)) as one:
         await one.answer(brief(picture("original", large), picture("restyled", large)))
     assert server.received[0].images == (large, large)
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1, 2, 3])
+async def test_pictures_around_the_size_of_a_slice_arrive_also_when_sent_again(server: JudgeServer, extra: int) -> None:
+    data = (b"\xff\xd8\xff\xe0" + bytes(range(256)) * 2000)[: 2 * SLICE_BYTES + extra]
+    server.say(Fault.status(500), Fault.drop(), "{}")
+    async with aclosing(judge(server)) as one:
+        await one.answer(
+            brief(picture("original", data), Text("and"), picture("restyled", data[: SLICE_BYTES + extra]))
+        )
+    assert [heard.images for heard in server.received] == [(data, data[: SLICE_BYTES + extra])] * 3
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=40) | st.integers(-3, 3).map(lambda more: b"p" * (SLICE_BYTES + more)), max_size=4))
+def test_a_body_is_as_long_as_it_says_and_no_piece_is_long(pictures: list[bytes]) -> None:
+    splicer = Splicer()
+    body = splicer.dump({"before": 1, "pictures": [splicer.stand_in(data) for data in pictures], "after": "ü"})
+    pieces = list(body.pieces())
+    whole = b"".join(pieces)
+    assert len(body) == len(whole)
+    assert max(map(len, pieces)) <= SLICE_BYTES * 4 // 3
+    said = json.loads(whole)
+    assert [base64.b64decode(data, validate=True) for data in said["pictures"]] == pictures
+    assert whole == b"".join(body.pieces())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -3,12 +3,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from judging_helpers import KEY
 
 from beholder.errors import SetupError
-from beholder.judges.model import ModelJudge, judge_from
+from beholder.judges.model import Given, ModelJudge, Settings, judge_from
 from beholder.judges.protocol import Judge
 
 
@@ -35,11 +36,32 @@ def test_an_unknown_prefix_lists_the_known_ones() -> None:
         assert known in str(error.value)
 
 
-@pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://host/v1", "http://", "http://host:99999/v1", "nonsense"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8000/v1",
+        "ftp://host/v1",
+        "http://",
+        "http://host:99999/v1",
+        "nonsense",
+        "http://exa_mple..com/v1",
+        f"http://{'a' * 64}.example/v1",
+        "http://my host/v1",
+        "http://my.host/v1 ",
+        "http://host/v1#\N{ZERO WIDTH SPACE}",
+    ],
+)
 def test_a_base_url_that_is_none_is_told(url: str) -> None:
     with pytest.raises(SetupError) as error:
         judge_from("openai:m", base_url=url)
-    assert str(error.value) == f"'{url}' is no base URL; write one such as http://localhost:8000/v1."
+    assert str(error.value) == f"{url!r} is no base URL; write one such as http://localhost:8000/v1."
+
+
+def test_a_base_url_with_a_backslash_is_told() -> None:
+    with pytest.raises(SetupError, match="is no base URL"):
+        judge_from("openai:m", base_url="http:\\\\localhost\\v1")
+    with pytest.raises(SetupError, match="is no base URL"):
+        judge_from("openai:m", base_url="http://local\\host/v1")
 
 
 def test_our_own_three_are_entries_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,13 +76,28 @@ def test_our_own_three_are_entries_like_any_other(monkeypatch: pytest.MonkeyPatc
         assert judge.base_url.startswith("https://")
 
 
+def test_settings_are_given_by_keyword_as_a_value_or_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    kept = Settings(params={"seed": 1}, base_url="http://127.0.0.1:1/v1")
+    alone, both = judge_from("openai:m", kept), judge_from("openai:m", kept, params={"seed": 2})
+    keywords = judge_from("openai:m", params={"seed": 1}, base_url="http://127.0.0.1:1/v1")
+    assert isinstance(alone, ModelJudge)
+    assert isinstance(both, ModelJudge)
+    assert alone.identity == keywords.identity
+    assert (both.params, both.base_url, kept.params) == ({"seed": 2}, "http://127.0.0.1:1/v1", {"seed": 1})
+
+
+def test_every_setting_may_be_given_by_keyword() -> None:
+    assert get_type_hints(Given) == get_type_hints(Settings)
+
+
 PLUGIN = """
 class Oracle:
-    def __init__(self, model, options):
-        self.model, self.options = model, options
+    def __init__(self, model, settings):
+        self.model, self.settings = model, settings
 
-def oracle(model, options):
-    return Oracle(model, options)
+def oracle(model, settings):
+    return Oracle(model, settings)
 """
 
 
@@ -73,8 +110,8 @@ def test_a_plugin_may_bring_a_judge_of_its_own(tmp_path: Path, monkeypatch: pyte
     monkeypatch.syspath_prepend(str(tmp_path))
     judge = judge_from("oracle:delphi", params={"riddle": True}, base_url="http://temple.invalid")
     assert judge.model == "delphi"  # type: ignore[attr-defined]
-    assert judge.options.params == {"riddle": True}  # type: ignore[attr-defined]
-    assert judge.options.base_url == "http://temple.invalid"  # type: ignore[attr-defined]
+    assert judge.settings.params == {"riddle": True}  # type: ignore[attr-defined]
+    assert judge.settings.base_url == "http://temple.invalid"  # type: ignore[attr-defined]
 
 
 def test_nothing_heavy_is_imported_to_make_a_judge() -> None:

@@ -8,7 +8,8 @@ import pytest
 from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, brief, judge
 
 from beholder.errors import SetupError
-from beholder.judges.model import ModelJudge, parse_param
+from beholder.judges.model import parse_param
+from beholder.judges.wires import Question
 from beholder.testing import Fault, JudgeServer
 
 
@@ -60,15 +61,8 @@ async def test_native_and_dotted_names_pass_straight_through(server: JudgeServer
 
 
 def body_at(protocol: str, base_url: str, model: str | None = None, **changes: object) -> dict[str, object]:
-    arguments: dict[str, object] = {"params": {}, "earlier": (), "max_tokens": None, "structured": True, **changes}
-    request = WIRES[protocol].request(
-        brief(),
-        model=model or MODELS[protocol],
-        base_url=base_url,
-        key=KEY,
-        **arguments,  # type: ignore[arg-type]
-    )
-    body: dict[str, object] = json.loads(request.body)
+    question = Question(brief(), model or MODELS[protocol], base_url, KEY, **changes)  # type: ignore[arg-type]
+    body: dict[str, object] = json.loads(b"".join(WIRES[protocol].request(question).body.pieces()))
     return body
 
 
@@ -195,8 +189,3 @@ def test_parameters_are_read_from_the_command_line() -> None:
     assert parse_param("temperature=NaN") == ("temperature", "NaN")
     with pytest.raises(SetupError, match="write NAME=VALUE"):
         parse_param("temperature")
-
-
-def test_parameters_may_come_as_pairs() -> None:
-    one = ModelJudge(WIRES["openai"], "m", key=KEY, params=[("seed", 1)])
-    assert one.params == {"seed": 1}

@@ -5,13 +5,15 @@ import subprocess
 import sys
 import traceback
 from contextlib import aclosing
+from decimal import Decimal
 
 import pytest
 from judging_helpers import JPEG, KEY, PNG, SCHEMA, Waits, brief
 
 from beholder.errors import BeholderError, SetupError, Unreachable
-from beholder.judges.model import Options, judge_from
+from beholder.judges.model import Settings, judge_from, sizing_of
 from beholder.judges.others import OtherJudge, other_judge
+from beholder.judges.prices import Price
 from beholder.judges.protocol import Finish, Judge, Turn, Usage
 from beholder.testing import Fault, JudgeServer, Received
 
@@ -28,8 +30,8 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_API_KEY", KEY)
 
 
-def other(server: JudgeServer, waits: Waits, **options: object) -> OtherJudge:
-    settings = Options(base_url=server.openai_url, sleep=waits.sleep, random=lambda: 0.5, **options)  # type: ignore[arg-type]
+def other(server: JudgeServer, waits: Waits, **given: object) -> OtherJudge:
+    settings = Settings(base_url=server.openai_url, sleep=waits.sleep, random=lambda: 0.5, **given)  # type: ignore[arg-type]
     return other_judge("ollama", "qwen3-vl", settings)
 
 
@@ -141,6 +143,43 @@ async def test_the_key_never_shows(server: JudgeServer, waits: Waits, echo: Faul
     told = "".join(traceback.format_exception(error.value)) + repr(one)
     assert KEY not in told
     assert KEY[-8:] not in told
+
+
+@pytest.mark.parametrize("variable", ["CO_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "AWS_SECRET_ACCESS_KEY", "my_token"])
+async def test_no_key_of_the_environment_shows_in_errors_or_answers(
+    server: JudgeServer, waits: Waits, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    hidden = "no-known-shape-of-a-key"
+    monkeypatch.setenv(variable, hidden)
+    server.say({"seen": hidden}, Fault.refusal(f"Not with {hidden}"), Fault.status(400, f"Bad {hidden}"))
+    async with aclosing(other(server, waits, retries=0)) as one:
+        answers = [await one.answer(brief()) for _ in range(2)]
+        with pytest.raises(BeholderError) as error:
+            await one.answer(brief())
+    told = "".join(traceback.format_exception(error.value)) + str(answers)
+    assert hidden not in told
+    assert told.count("[key]") >= 3
+
+
+async def test_a_price_that_was_given_is_used(server: JudgeServer, waits: Waits) -> None:
+    price = Price(Decimal(2), Decimal(10), cached=Decimal(1))
+    async with aclosing(other(server, waits, price=price)) as one:
+        answer = await one.answer(brief())
+    assert answer.usage == Usage(1117, 46, 1024)
+    assert answer.cost_usd == Decimal(93 * 2 + 1024 * 1 + 46 * 10) / 1_000_000
+
+
+def test_a_plan_takes_the_picture_settings_that_the_judge_takes(server: JudgeServer, waits: Waits) -> None:
+    for params in ({"detail": "low"}, {"detail": "original", "max_side": 700}, {}):
+        assert sizing_of("mistral:pixtral-large", params) == other(server, waits, params=params).sizing
+    for ask in (
+        lambda: sizing_of("ollama:x", {"detail": "huge"}),
+        lambda: other(server, waits, params={"detail": "huge"}),
+    ):
+        with pytest.raises(
+            SetupError, match="ollama knows no picture detail 'huge'; it knows auto, low, high, original"
+        ):
+            ask()
 
 
 def test_a_missing_sdk_names_what_to_install() -> None:

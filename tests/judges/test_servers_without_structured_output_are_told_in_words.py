@@ -86,10 +86,10 @@ async def test_a_server_that_refuses_both_ways_ends(server: JudgeServer) -> None
 
 async def test_a_filter_that_answers_400_is_a_filter(server: JudgeServer) -> None:
     # Azure's filter: https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter
-    from beholder.judges.wires.faults import Asked, Blocked, complaint_of, meaning
+    from beholder.judges.wires.faults import Blocked, Target, complaint_of, meaning
 
     body = {"error": {"code": "content_filter", "message": "The response was filtered", "status": 400}}
-    asked = Asked("openai:m", "m", "http://127.0.0.1", "KEY", ("KEY",))
-    found = meaning(400, complaint_of(body), asked, structured=True, after=None, key=None)
+    target = Target("openai:m", "m", "http://127.0.0.1", "KEY", ("KEY",))
+    found = meaning(400, complaint_of(body), target, structured=True, after=None)
     assert isinstance(found, Blocked)
     assert not isinstance(found, SetupError)

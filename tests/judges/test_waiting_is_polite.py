@@ -7,7 +7,7 @@ import pytest
 from judging_helpers import Waits, brief, judge
 
 from beholder.errors import Unreachable
-from beholder.judges.wires.faults import Again, Asked, Never, complaint_of, meaning
+from beholder.judges.wires.faults import Again, Never, Target, complaint_of, meaning
 from beholder.judges.wires.patience import retry_after
 from beholder.testing import Fault, JudgeServer
 
@@ -51,10 +51,10 @@ async def test_a_wait_beyond_the_cap_is_not_waited_for(server: JudgeServer) -> N
 
 def test_an_account_without_money_is_not_asked_again() -> None:
     # https://developers.openai.com/api/docs/guides/error-codes#api-errors: the same status as a rate limit
-    asked = Asked("openai:m", "m", "http://127.0.0.1", "KEY", ("KEY",))
+    target = Target("openai:m", "m", "http://127.0.0.1", "KEY", ("KEY",))
     for code, kind in (("insufficient_quota", Never), ("rate_limit_exceeded", Again)):
         complaint = complaint_of({"error": {"message": "You exceeded your current quota.", "code": code}})
-        assert isinstance(meaning(429, complaint, asked, structured=True, after=None, key=None), kind)
+        assert isinstance(meaning(429, complaint, target, structured=True, after=None), kind)
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,16 @@ Judge = Callable[..., Verdict]
 
 COUNTS = {"accuracy": 5, "completeness": 5, "relevance": 4, "usefulness": 4, "exceptional": 5}
 GRADES = ["F", "C", "B", "A", "A+"]
-sets = st.fixed_dictionaries({key: st.text("YN/", min_size=n, max_size=n) for key, n in COUNTS.items()})
+sets = st.fixed_dictionaries({key: st.text("YN/", min_size=n, max_size=n) for key, n in COUNTS.items()}).filter(
+    lambda answers: set("".join(answers.values())) != {"/"}  # where nothing applies there is no score
+)
 fives = st.fixed_dictionaries(dict.fromkeys(COUNTS, st.integers(1, 5)))
 keys = st.sampled_from(list(COUNTS))
 
 
 def no_worse(better: Verdict, worse: Verdict) -> bool:
-    if worse.score is None:
-        return True
     assert better.score is not None
+    assert worse.score is not None
     return (
         better.score >= worse.score
         and better.total >= worse.total  # type: ignore[operator]

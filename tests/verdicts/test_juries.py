@@ -14,21 +14,23 @@ from hypothesis import strategies as st
 from beholder.rubrics.model import Gate, Rubric
 from beholder.verdicts.combining import agreement, combine, spread
 from beholder.verdicts.judging import Head, read_answer, scored_verdict
-from beholder.verdicts.model import Verdict
+from beholder.verdicts.model import Outcome, Verdict
 
 Answer = Callable[..., dict]
 Jury = Callable[..., Verdict]
 
 COUNTS = {"accuracy": 5, "completeness": 5, "relevance": 4, "usefulness": 4, "exceptional": 5}
-sets = st.fixed_dictionaries({key: st.text("YN/", min_size=n, max_size=n) for key, n in COUNTS.items()})
+sets = st.fixed_dictionaries({key: st.text("YN/", min_size=n, max_size=n) for key, n in COUNTS.items()}).filter(
+    lambda answers: set("".join(answers.values())) != {"/"}  # where nothing applies there is no score
+)
 fives = st.fixed_dictionaries(dict.fromkeys(COUNTS, st.integers(1, 5)))
 
 
 @pytest.fixture(scope="session")
 def jury(rubrics: dict[str, Rubric]) -> Jury:
-    def make(name: str, answers: Sequence[dict], **scoring: object) -> Verdict:
+    def make(name: str, answers: Sequence[dict | None], **scoring: object) -> Verdict:
         rubric = rubrics[name].with_scoring(**scoring)
-        observed = [read_answer(rubric, json.dumps(answer)) for answer in answers]
+        observed = [answer and read_answer(rubric, json.dumps(answer)) for answer in answers]
         return scored_verdict(Head("c", rubric, "jury"), combine(rubric, observed))
 
     return make
@@ -98,6 +100,22 @@ def test_flags_of_jurors_say_whose_they_are(jury: Jury, factors: Answer) -> None
     assert [(flag.flag, flag.at) for flag in made.flags] == [("score_in_odd_form", "juror 2: unchanged_regions.score")]
 
 
+def test_a_juror_keeps_its_number_when_another_fails(jury: Jury, factors: Answer) -> None:
+    odd = factors((6.0, 4, 4))
+    for jurors in ([None, factors(), odd], [None, None, odd]):
+        made = jury("edit-preservation online", jurors)
+        assert [flag.at for flag in made.flags] == ["juror 3: unchanged_regions.score"]
+
+
+def test_a_jury_that_finds_nothing_applicable_has_no_score(jury: Jury, restyle: Answer) -> None:
+    """Each juror finds one thing that applies, another each; of every assertion most say that it does not."""
+    jurors = [restyle({key: "/" * n for key, n in COUNTS.items()} | {key: "Y" * COUNTS[key]}) for key in COUNTS]
+    made = jury("restyle", jurors)
+    assert made.outcome is Outcome.INVALID
+    assert made.detail == "nothing in it applies: every assertion is N/A"
+    assert made.score is None
+
+
 def test_one_juror_is_no_jury(jury: Jury, restyle: Answer, verdict: Callable[..., Verdict]) -> None:
     answer = restyle({"accuracy": "NYYYY"}, {"accuracy": 5})
     assert jury("restyle", [answer]).criteria == verdict("restyle", answer).criteria
@@ -126,6 +144,9 @@ def test_spread_and_agreement(rubrics: dict[str, Rubric], factors: Answer, resty
 @given(jurors=st.lists(st.tuples(sets, fives), min_size=1, max_size=5))
 def test_any_jury_is_scored_as_by_hand(jury: Jury, restyle: Answer, jurors: list[tuple[dict, dict]]) -> None:
     made = jury("restyle", [restyle(answers, scores) for answers, scores in jurors])
+    if not made.scored:
+        assert "nothing in it applies" in made.detail
+        return
     for key, count in COUNTS.items():
         votes = [[answers[key][n] for answers, _ in jurors] for n in range(count)]
         said = [

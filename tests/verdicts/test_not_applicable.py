@@ -8,7 +8,7 @@ import pytest
 
 from beholder.cases import Case
 from beholder.rubrics.composing import Composer
-from beholder.rubrics.model import NotApplicable, Rubric
+from beholder.rubrics.model import Assertion, Criterion, Image, NotApplicable, Rubric, ScoringKind
 from beholder.verdicts.model import Outcome, Verdict
 
 Answer = Callable[..., dict[str, object]]
@@ -75,3 +75,29 @@ def test_a_preset_knows_which_of_its_assertions_have_conditions(verdict: Judge, 
     assert conditional == {"A2", "A3", "C3", "C4", "E1"}
     answer = restyle({"accuracy": "Y//YY", "completeness": "YY//Y", "exceptional": "/YYYY"})
     assert verdict(anime, answer).flags == ()
+
+
+COUNTS = {"accuracy": 5, "completeness": 5, "relevance": 4, "usefulness": 4, "exceptional": 5}
+
+
+@pytest.mark.parametrize("mode", [NotApplicable.ACCEPT, NotApplicable.OFFER])
+def test_an_answer_in_which_nothing_applies_has_no_score(mode: str, verdict: Judge, restyle: Answer) -> None:
+    made = verdict("restyle", restyle({key: "/" * n for key, n in COUNTS.items()}), not_applicable=mode)
+    assert made.outcome is Outcome.INVALID
+    assert made.detail == "nothing in it applies: every assertion is N/A"
+    assert (made.score, made.criteria) == (None, {})
+
+
+@pytest.mark.parametrize("kind", ScoringKind)
+def test_a_criterion_without_weight_is_nothing_to_score(kind: ScoringKind, verdict: Judge) -> None:
+    sharp = Criterion(key="sharp", assertions=(Assertion("Is it sharp?", id="S1"),))
+    rubric = Rubric("mine", (sharp, Criterion(key="calm", weight=0)), images=(Image("photo", "Photo"),))
+    blocks = {
+        "sharp": {"assertions": {"S1": {"answer": "N/A", "evidence": "dark"}}, "score": 3, "reason": "x"},
+        "calm": {"score": 5, "reason": "x"},
+    }
+    made = verdict(rubric, {"criteria": blocks}, kind=kind)
+    assert made.outcome is Outcome.INVALID
+    assert made.detail == "nothing in it applies: every assertion of a criterion with a weight is N/A"
+    blocks["sharp"]["assertions"] = {"S1": {"answer": "Yes", "evidence": "edges"}}
+    assert verdict(rubric, {"criteria": blocks}, kind=kind).score is not None

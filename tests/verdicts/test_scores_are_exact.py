@@ -21,17 +21,17 @@ COUNTS = {"accuracy": 5, "completeness": 5, "relevance": 4, "usefulness": 4, "ex
 GRADES = ((90, "A+"), (80, "A"), (70, "B"), (60, "C"), (0, "F"))
 TOPS = (5, 4, 3, 2)
 
-sets = st.fixed_dictionaries({key: st.text("YN/", min_size=n, max_size=n) for key, n in COUNTS.items()})
+sets = st.fixed_dictionaries({key: st.text("YN/", min_size=n, max_size=n) for key, n in COUNTS.items()}).filter(
+    lambda answers: set("".join(answers.values())) != {"/"}  # where nothing applies there is no score
+)
 fives = st.fixed_dictionaries(dict.fromkeys(COUNTS, st.integers(1, 5)))
 
 
-def by_hand(answers: dict[str, str], scores: dict[str, int]) -> tuple[Fraction | None, str | None]:
-    """The percentage and grade of a restyle, worked out in eight lines."""
+def by_hand(answers: dict[str, str], scores: dict[str, int]) -> tuple[Fraction, str]:
+    """The percentage and grade of a restyle, worked out in six lines."""
     counted = {
         key: min(scores[key], TOPS[min(said.count("N"), 3)]) for key, said in answers.items() if set(said) != {"/"}
     }
-    if not counted:
-        return None, None
     reached = sum(WEIGHTS[key] * score for key, score in counted.items())
     percentage = 100 * reached / sum(5 * WEIGHTS[key] for key in counted)
     return percentage, next(grade for least, grade in GRADES if percentage >= least)
@@ -46,9 +46,9 @@ def test_a_restyle_comes_to_what_it_comes_to_by_hand(
     percentage, grade = by_hand(answers, scores)
     assert made.scored
     assert made.grade == grade
-    assert made.percentage == (None if percentage is None else float(percentage))
-    assert made.score == (None if percentage is None else float(percentage / 100))
-    assert made.total == (None if percentage is None else float(percentage / 4))
+    assert made.percentage == float(percentage)
+    assert made.score == float(percentage / 100)
+    assert made.total == float(percentage / 4)
     assert made.max_total == 25
     assert made.partial == any(set(said) == {"/"} for said in answers.values())
     for key, said in answers.items():
@@ -69,12 +69,6 @@ def test_a_dimension_that_does_not_apply_needs_no_score(given: object, verdict: 
     if given == "absent":
         del answer["criteria"]["relevance"]["score"]  # type: ignore[index]
     assert verdict("restyle", answer).total == 20.0
-
-
-def test_where_nothing_applies_there_is_no_number(verdict: Judge, restyle: Answer) -> None:
-    made = verdict("restyle", restyle({key: "/" * n for key, n in COUNTS.items()}), threshold=0.5)
-    assert made.scored
-    assert (made.total, made.percentage, made.score, made.grade, made.passed) == (None,) * 5
 
 
 @pytest.mark.parametrize(("failures", "score", "stands"), [

@@ -19,7 +19,9 @@ Answer = Callable[..., dict]
 Judge = Callable[..., Verdict]
 
 COUNTS = {"accuracy": 5, "completeness": 5, "relevance": 4, "usefulness": 4, "exceptional": 5}
-sets = st.fixed_dictionaries({key: st.text("YN/", min_size=n, max_size=n) for key, n in COUNTS.items()})
+sets = st.fixed_dictionaries({key: st.text("YN/", min_size=n, max_size=n) for key, n in COUNTS.items()}).filter(
+    lambda answers: set("".join(answers.values())) != {"/"}  # where nothing applies there is no score
+)
 fives = st.fixed_dictionaries(dict.fromkeys(COUNTS, st.integers(1, 5)))
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 

@@ -5,6 +5,7 @@ Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 something has no score.
 
 from __future__ import annotations
 
+import io
 import sys
 
 from beholder.errors import BeholderError
@@ -16,6 +17,9 @@ def main() -> None:
     """The entry point: an error of the user's is one plain sentence, never a traceback."""
     from beholder.cli.app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a verdict that was paid for is not lost to a terminal's alphabet
+            stream.reconfigure(errors="replace")
     try:
         app(prog_name="beholder")
     except BeholderError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from beholder.cli import judge, rubrics, score, styles
+from beholder.cli import doctor, export, init, judge, plan, rubrics, run, runs, score, show, styles
 
 app = typer.Typer(
     name="beholder",
@@ -16,6 +16,13 @@ app = typer.Typer(
 )
 app.command("judge")(judge.judge)
 app.command("score")(score.score)
+app.command("init")(init.init)
+app.command("plan")(plan.plan)
+app.command("run")(run.run)
+app.add_typer(runs.app, name="runs")
+app.command("show")(show.show)
+app.command("export")(export.export)
+app.command("doctor")(doctor.doctor)
 app.add_typer(rubrics.app, name="rubrics")
 app.add_typer(styles.app, name="styles")
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +43,7 @@ def judge(
     base_url: Annotated[str | None, typer.Option(help="Where a compatible server answers.")] = None,
     param: Annotated[list[str] | None, typer.Option(help="A model parameter: NAME=VALUE.")] = None,
     key_variable: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for one call; up to six are made.")] = 120.0,
     prompt: Annotated[Path | None, typer.Option(help="A prompt file of your own, run as it is.")] = None,
     styles: Annotated[list[Path] | None, typer.Option(help="A folder with styles of your own.")] = None,
     setting: Annotated[str, typer.Option(help="The rubric's setting: online or offline for the edit rubrics.")] = "",
@@ -60,9 +64,12 @@ def judge(
     from beholder.cli.options import fields, params, rescored, text_file
     from beholder.cli.output import Format, exit_code, show
     from beholder.rubrics.library import load_all
+    from beholder.runs.once import composer
 
     form = Format.JSON if json_ else Format.of(format_)
     rubrics = [rescored(one, threshold, gate or (), not_applicable) for one in load_all(rubric)]
+    if form is Format.SEED and (without := [one.name for one in rubrics if not one.format]):
+        raise UsageError(f"The rubric {', '.join(without)} has no seed format; use --json.")
     texts = fields(set_ or (), set_file or ())
     case = _case(rubrics[0], images or [], image or [], texts, setting, id_)
     options: Options = {
@@ -77,13 +84,38 @@ def judge(
     if samples < 1:
         raise UsageError(f"--samples is 1 or more, and {samples} is not.")
     if plan:
-        _plan(rubrics, case, options, judge or [], base_url, parameters, as_json=form is Format.JSON)
+        _plan(rubrics, case, options, judge or [], parameters, as_json=form is Format.JSON)
         return
     if not judge:
         raise UsageError(NO_JUDGE)
-    verdicts, settled = asyncio.run(_ask(rubrics, case, options, judge, base_url, parameters, key_variable))
-    show(verdicts, settled, form, full=full)
-    raise typer.Exit(exit_code(verdicts, fail_under))
+    if key_variable and len({name.partition(":")[0] for name in judge}) > 1:
+        raise UsageError("--key-variable is for one provider, and the judges are of several.")
+    for one in rubrics:
+        composer(one, options).rubric_for(case)  # what is wrong with the case is said before any key is looked for
+    places = [(name, _base_url(name, judge, base_url)) for name in judge]
+    with _status(f"asking {', '.join(judge)}"):
+        judged = asyncio.run(_ask(rubrics, case, options, places, parameters, key_variable, timeout))
+    show(judged, form, full=full)
+    strict = threshold is not None or bool(gate)
+    raise typer.Exit(exit_code([verdict for verdict, _ in judged], fail_under, strict=strict))
+
+
+def _base_url(name: str, names: Sequence[str], base_url: str | None) -> str | None:
+    """Where a judge answers. A base URL is for `openai:` judges where there are any: no other key may go there."""
+    providers = sorted({one.partition(":")[0] for one in names})
+    meant = "openai" if "openai" in providers or len(providers) > 1 else providers[0]
+    if base_url and meant not in providers:
+        raise UsageError(f"--base-url is for one provider, and the judges are of {', '.join(providers)}.")
+    return base_url if name.partition(":")[0] == meant else None
+
+
+def _status(text: str) -> AbstractContextManager[object]:
+    """Something that moves while a person waits; nothing where nobody looks."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(text)
 
 
 def _case(
@@ -96,6 +128,8 @@ def _case(
 ) -> Case:
     """The case that the arguments describe; images without a role take the rubric's roles in order."""
     from beholder.cli.options import pairs
+    from beholder.rubrics.composing import fitting_setting
+    from beholder.rubrics.delimiting import clean
 
     by_role: dict[str, ImageSource] = {}
     roles = [image.role for image in rubric.images]
@@ -105,37 +139,41 @@ def _case(
         if role in by_role:
             raise CaseError(f"The image {role!r} was given twice.")
         by_role[role] = source
-    chosen = setting if setting in rubric.settings else _setting(rubric, by_role)
+    chosen = setting if setting in rubric.settings else fitting_setting(rubric, by_role)
     free = [role for role in rubric.with_setting(chosen).roles if role not in by_role]
     if len(images) > len(free):
         wanted = f"{len(free)} ({', '.join(free)})" if free else "none"
         raise CaseError(f"{rubric.name} takes {wanted} here, and {len(images)} images were given.")
     by_role |= dict(zip(free, images, strict=False))
-    name = id_ or (Path(str(list(by_role.values())[-1])).stem if by_role else "case")
-    return Case(name[:200] or "case", by_role, fields)
+    return Case(clean(id_ or _name(by_role)), by_role, fields)
 
 
-def _setting(rubric: Rubric, by_role: dict[str, ImageSource]) -> str:
-    fitting = (name for name, one in rubric.settings.items() if set(by_role) <= set(one.images))
-    return next(fitting, "")
+def _name(by_role: Mapping[str, ImageSource]) -> str:
+    """The name of the last image's file, without what an address may hold besides."""
+    last = str(list(by_role.values())[-1]) if by_role else ""
+    if not last or last[:5].lower() == "data:":
+        return "case"
+    return Path(re.split("[?#]", last)[0]).stem[:200] or "case"
 
 
 async def _ask(
     rubrics: Sequence[Rubric],
     case: Case,
     options: Options,
-    names: Sequence[str],
-    base_url: str | None,
+    places: Sequence[tuple[str, str | None]],
     parameters: dict[str, object],
     key_variable: str | None,
-) -> tuple[list[Verdict], list[Rubric]]:
+    timeout_s: float,
+) -> list[tuple[Verdict, Rubric]]:
     from beholder.judges.model import judge_from
-    from beholder.runs.once import composer, judge_async
+    from beholder.runs.once import verdicts
 
-    settled = [composer(rubric, options).rubric_for(case) for rubric in rubrics]
-    judges = [judge_from(name, base_url=base_url, params=parameters, key_variable=key_variable) for name in names]
+    judges = [
+        judge_from(name, base_url=base_url, params=parameters, key_variable=key_variable, timeout_s=timeout_s)
+        for name, base_url in places
+    ]
     try:
-        return [await judge_async(rubric, case, judges, **options) for rubric in rubrics], settled
+        return await verdicts(rubrics, case, judges, options)
     finally:
         for judge in judges:
             await judge.aclose()
@@ -146,20 +184,21 @@ def _plan(
     case: Case,
     options: Options,
     names: Sequence[str],
-    base_url: str | None,
     parameters: dict[str, object],
     *,
     as_json: bool,
 ) -> None:
     from beholder.cli.output import brief_dict, show_brief
     from beholder.judges.model import sizing_of
-    from beholder.runs.once import brief_of, composer
+    from beholder.runs.judging import brief_of
+    from beholder.runs.once import composer
+    from beholder.runs.pictures import Pictures
 
     sizing = sizing_of(names[0] if names else "openai:any", parameters)
 
     async def briefs() -> list[Brief]:
-        allowed = options.get("allow_remote", False)
-        return [await brief_of(composer(one, options), case, sizing, allow_remote=allowed) for one in rubrics]
+        pictures = Pictures(allow_remote=options.get("allow_remote", False), workers=0)
+        return [await brief_of(composer(one, options), case, sizing, pictures) for one in rubrics]
 
     for brief in asyncio.run(briefs()):
         if as_json:

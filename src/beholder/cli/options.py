@@ -1,4 +1,4 @@
-"""What several commands take: `name=value` pairs, and a rubric with its scoring changed."""
+"""What several commands take: `name=value` pairs, parameters, text files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from beholder.cases import FieldValue
 from beholder.errors import UsageError
-from beholder.rubrics.model import Gate, NotApplicable, Rubric
+from beholder.rubrics.rescoring import rescored as rescored  # the commands take it from here
 
 
 def pairs(values: Iterable[str], option: str) -> list[tuple[str, str]]:
@@ -36,26 +36,6 @@ def params(values: Iterable[str]) -> dict[str, object]:
     from beholder.judges.model import parse_param
 
     return dict(parse_param(value) for value in values)
-
-
-def rescored(rubric: Rubric, threshold: float | None, gates: Iterable[str], not_applicable: str | None) -> Rubric:
-    """The rubric with the threshold, gates and treatment of N/A that flags ask for."""
-    if threshold is not None:
-        if not 0 <= threshold <= 1:
-            raise UsageError(f"--threshold is between 0 and 1, and {threshold} is not.")
-        rubric = rubric.with_scoring(threshold=threshold)
-    for gate in gates:
-        known = [finding.key for finding in rubric.findings]
-        if gate not in known:
-            raise UsageError(f"{rubric.name} has no finding {gate!r} to gate on; it has {', '.join(known) or 'none'}.")
-        rubric = rubric.with_scoring(gates=(*rubric.scoring.gates, Gate(finding=gate)))
-    if not_applicable is not None:
-        try:
-            rubric = rubric.with_scoring(not_applicable=NotApplicable(not_applicable))
-        except ValueError:
-            allowed = ", ".join(NotApplicable)
-            raise UsageError(f"--not-applicable is one of {allowed}, not {not_applicable!r}.") from None
-    return rubric
 
 
 def text_file(path: Path, what: str) -> str:

@@ -13,7 +13,7 @@ from beholder.cli import MISSED, UNSCORED
 from beholder.errors import UsageError
 from beholder.reports.terminal import printable
 from beholder.rubrics.brief import Brief, Text
-from beholder.rubrics.model import Rubric
+from beholder.rubrics.model import Rubric, exact
 from beholder.verdicts.model import Verdict
 
 
@@ -32,11 +32,11 @@ class Format(StrEnum):
             raise UsageError(f"--format is one of {', '.join(cls)}, not {name!r}.") from None
 
 
-def show(verdicts: Sequence[Verdict], rubrics: Sequence[Rubric], form: Format, *, full: bool = False) -> None:
-    """Prints verdicts; `rubrics` are those they were given by, style and setting in place."""
-    for verdict, rubric in zip(verdicts, rubrics, strict=True):
+def show(judged: Sequence[tuple[Verdict, Rubric]], form: Format, *, full: bool = False) -> None:
+    """Prints verdicts, each with the rubric that it was given by, style and setting in place."""
+    for verdict, rubric in judged:
         if form is Format.JSON:
-            typer.echo(json.dumps(verdict.to_dict(), ensure_ascii=False))
+            typer.echo(json.dumps({**verdict.to_dict(), "answer": verdict.answer}, ensure_ascii=False))
         elif form is Format.SEED:
             show_seed(verdict, rubric)
         else:
@@ -62,9 +62,14 @@ def show_card(verdict: Verdict, *, full: bool = False) -> None:
     Console(highlight=False).print(card(verdict, full=full))
 
 
-def exit_code(verdicts: Sequence[Verdict], fail_under: float | None = None) -> int:
-    """1 when a score is below `fail_under`, else 3 when something has no score, else 0."""
-    if fail_under is not None and any(one.score is not None and one.score * 100 < fail_under for one in verdicts):
+def exit_code(verdicts: Sequence[Verdict], fail_under: float | None = None, *, strict: bool = False) -> int:
+    """1 when a score is below `fail_under` or, if `strict`, a case failed; else 3 when one has no score; else 0."""
+    if fail_under is not None and 0 < fail_under <= 1:
+        raise UsageError(f"--fail-under is on a scale to 100; for a score of {fail_under:g} say {fail_under * 100:g}.")
+    scores = [exact(one.score) for one in verdicts if one.score is not None]
+    if fail_under is not None and any(score * 100 < exact(fail_under) for score in scores):
+        return MISSED
+    if strict and any(one.passed is False for one in verdicts):
         return MISSED
     return 0 if all(one.scored for one in verdicts) else UNSCORED
 
@@ -111,6 +116,6 @@ def show_brief(brief: Brief) -> None:
             image = part.image
             notes = "".join(f", {note}" for note in image.notes)
             size = f"{image.media_type}, {image.width}×{image.height}, {len(image.data):,} bytes{notes}"
-            typer.echo(f"{part.label}\n[{part.role}: {size}, sha256 {image.digest[:12]}]\n")
+            typer.echo(f"{printable(part.label)}\n[{part.role}: {size}, sha256 {image.digest[:12]}]\n")
     typer.echo("\n── schema of the answer\n")
     typer.echo(json.dumps(brief.schema, indent=1) if brief.schema else "none: the prompt says itself what it wants")

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from beholder.errors import UsageError
+from beholder.reports.terminal import printable, say
 
-    from beholder.rubrics.model import Rubric
+if TYPE_CHECKING:
     from beholder.verdicts.model import Verdict
+
+LISTED = 10
 
 
 def score(
-    answers: Annotated[Path, typer.Argument(help='One JSON object a line: {"case", "answer", "fields", "judge"}.')],
+    answers: Annotated[
+        Path, typer.Argument(help='One JSON object a line: {"case", "answer", "fields", "judge"}; - for stdin.')
+    ],
     rubric: Annotated[str, typer.Option(help="The rubric that was asked.")],
     setting: Annotated[str, typer.Option(help="online or offline; without it each answer says so itself.")] = "",
     styles: Annotated[list[Path] | None, typer.Option(help="A folder with styles of your own.")] = None,
@@ -28,38 +32,58 @@ def score(
     format_: Annotated[str, typer.Option("--format", help="table, card, json or seed.")] = "table",
 ) -> None:
     """Score recorded answers again and show what was corrected and flagged."""
-    from beholder.cli import UNSCORED
+    from beholder.cli import UNSCORED, WRONG_USE
     from beholder.cli.options import rescored
     from beholder.cli.output import Format, show
-    from beholder.judges.recorded import read_recorded
+    from beholder.judges.recorded import Rescorer, read_recorded
     from beholder.rubrics.library import load_all
 
     form = Format.JSON if json_ else None if format_ == "table" else Format.of(format_)
     rubrics = [rescored(one, threshold, gate or (), not_applicable) for one in load_all(rubric)]
-    for _ in read_recorded(answers):  # a broken line is found before anything is printed
-        pass
-    tally = Tally()
-    for verdict, settled in _verdicts(answers, rubrics, setting, styles or []):
-        tally.add(verdict)
-        if form is not None:
-            show([verdict], [settled], form, full=full)
-    if form is None:
-        tally.show()
-    raise typer.Exit(UNSCORED if tally.unscored else 0)
-
-
-def _verdicts(
-    answers: Path, rubrics: Sequence[Rubric], setting: str, styles: Sequence[Path]
-) -> Iterator[tuple[Verdict, Rubric]]:
-    from beholder.judges.recorded import Rescorer, read_recorded
-
-    rescorers = [Rescorer(rubric, setting=setting, style_folders=styles) for rubric in rubrics]
-    for recorded in read_recorded(answers):
+    rescorers = [Rescorer(one, setting=setting, style_folders=styles or []) for one in rubrics]
+    summary, malformed = Summary(), Malformed()
+    for recorded in read_recorded(answers, malformed.add):
         for rescorer in rescorers:
-            yield rescorer.verdict(recorded)
+            verdict, settled = rescorer.verdict(recorded)
+            summary.add(verdict)
+            if form is not None:
+                show([(verdict, settled)], form, full=full)
+    if not summary.outcomes and not malformed.count:
+        raise UsageError(f"{str(answers)!r} holds no answer; it should have one JSON object a line.")
+    if form is None and summary.outcomes:
+        summary.show()
+    malformed.show()
+    raise typer.Exit(WRONG_USE if malformed.count else UNSCORED if summary.unscored else 0)
 
 
-class Tally:
+class Malformed:
+    """Lines that are no recorded answers: how many, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[str] = []
+
+    def add(self, sentence: str) -> None:
+        self.count += 1
+        if len(self.first) < LISTED:
+            self.first.append(sentence)
+
+    def show(self) -> None:
+        if not self.count:
+            return
+        lines = (
+            "1 line is no recorded answer and was"
+            if self.count == 1
+            else f"{self.count:,} lines are no recorded answers and were"
+        )
+        say(f"beholder: {lines} left out:", error=True)
+        for sentence in self.first:
+            say(f"  {printable(sentence)}", error=True)
+        if self.count > len(self.first):
+            say(f"  and {self.count - len(self.first):,} more", error=True)
+
+
+class Summary:
     """What the answers came to, kept small however many there are."""
 
     def __init__(self) -> None:
@@ -67,7 +91,7 @@ class Tally:
         self.flags: Counter[str] = Counter()
         self.corrected: Counter[str] = Counter()
         self.sums: dict[tuple[str, str], tuple[float, int]] = {}
-        self.invalid: list[str] = []
+        self.first_unscored: list[str] = []
         self.unscored = 0
 
     def add(self, verdict: Verdict) -> None:
@@ -76,8 +100,10 @@ class Tally:
         self.corrected.update({one.at.rpartition(".")[2] for one in verdict.corrections})
         if not verdict.scored:
             self.unscored += 1
-            if len(self.invalid) < 10:
-                self.invalid.append(f"{verdict.case} ({verdict.rubric}): {verdict.outcome}, {verdict.detail}")
+            if len(self.first_unscored) < LISTED:
+                self.first_unscored.append(
+                    f"{verdict.case} ({verdict.rubric}): {verdict.outcome}, {verdict.detail[:300]}"
+                )
         values = {key: result.score for key, result in verdict.criteria.items()} | {"score": verdict.score}
         for key, value in values.items():
             if value is not None:
@@ -88,18 +114,17 @@ class Tally:
         from rich.console import Console
         from rich.table import Table
 
-        from beholder.reports.terminal import printable
-
         console = Console(highlight=False)
-        table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
-        for (rubric, key), (total, count) in self.sums.items():
-            table.add_row(rubric, key, str(count), f"{total / count:.3f}")
-        console.print(table)
-        console.print(_line("outcomes", {f"{rubric} {outcome}": n for (rubric, outcome), n in self.outcomes.items()}))
-        console.print(_line("verdicts with a flag", self.flags))
-        console.print(_line("verdicts with a correction", self.corrected))
-        for line in self.invalid:
-            console.print(f"  {printable(line)[:300]}", style="yellow", markup=False)
+        if self.sums:
+            table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
+            for (rubric, key), (total, count) in self.sums.items():
+                table.add_row(rubric, key, str(count), f"{total / count:.3f}")
+            console.print(table)
+        say(_line("outcomes", {f"{rubric} {outcome}": n for (rubric, outcome), n in self.outcomes.items()}))
+        say(_line("verdicts with a flag", self.flags))
+        say(_line("verdicts with a correction", self.corrected))
+        for line in self.first_unscored:
+            console.print(f"  {printable(line)}", style="yellow", markup=False)
 
 
 def _line(title: str, counts: dict[str, int] | Counter[str]) -> str:

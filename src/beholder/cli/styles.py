@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from beholder.reports.terminal import say
+
 app = typer.Typer(help="List and show styles.", invoke_without_command=True)
 
 Folders = Annotated[list[Path] | None, typer.Option("--styles", help="A folder with styles of your own.")]
@@ -23,10 +25,10 @@ def list_(context: typer.Context, folders: Folders = None, json_: AsJson = False
 
     found = styles(folders or ())
     if json_:
-        typer.echo(json.dumps(list(found)))
+        say(json.dumps(list(found)))
         return
     for name, style in found.items():
-        typer.echo(f"{name:<26}{_first_sentence(style.description)}")
+        say(f"{name:<26}{_first_sentence(style.description)}")
 
 
 @app.command("show")
@@ -38,17 +40,17 @@ def show(name: str, folders: Folders = None, json_: AsJson = False) -> None:
 
     style = find_style(name, folders or ())
     if json_:
-        typer.echo(msgspec.json.encode(style).decode())
+        say(json.dumps(msgspec.to_builtins(style)))
         return
-    typer.echo(f"{style.style}\n\n{style.description}")
+    say(f"{style.style}\n\n{style.description}")
     for title, points in (("Expect", style.expect), ("Acceptable", style.acceptable), ("Goes wrong", style.goes_wrong)):
-        typer.echo(f"\n{title}")
+        say(f"\n{title}")
         for point in points:
-            typer.echo(f"  - {point}")
+            say(f"  - {point}")
     for criterion in load("restyle").with_style(style).criteria:
-        typer.echo(f"\n{criterion.name}")
+        say(f"\n{criterion.name}")
         for one in criterion.assertions:
-            typer.echo(f"  {one.id}. {one.text}{f' [{one.applies}]' if one.applies else ''}")
+            say(f"  {one.id}. {one.text}{f' [{one.applies}]' if one.applies else ''}")
 
 
 def _first_sentence(text: str) -> str:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beholder.images.model import Caps, PreparedImage, Sizing
-from beholder.images.preparing import digest, prepare
-from beholder.images.sources import obtain, read
+from beholder.images.preparing import as_it_is, digest, prepare
+from beholder.images.sources import is_remote, obtain, read
 
 if TYPE_CHECKING:
     from beholder.images.remote import fetch
 
-__all__ = ["Caps", "PreparedImage", "Sizing", "digest", "fetch", "obtain", "prepare", "read"]
+__all__ = ["Caps", "PreparedImage", "Sizing", "as_it_is", "digest", "fetch", "is_remote", "obtain", "prepare", "read"]
 
 
 def __getattr__(name: str) -> object:

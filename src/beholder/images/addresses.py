@@ -48,12 +48,12 @@ _SIX_TO_FOUR = IPv6Network("2002::/16")
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
-def is_public(address: Address, port: int = 443) -> bool:
-    """Whether the whole internet reaches this address. The port plays no part; it is there for other policies."""
+def is_public(address: Address) -> bool:
+    """Whether the whole internet reaches this address."""
     if isinstance(address, IPv6Address):
         inner = _embedded(address)
         if inner is not None:
-            return is_public(inner, port)
+            return is_public(inner)
         return address in _OPEN_V6 and not any(address in network for network in _CLOSED_V6)
     return not any(address in network for network in _CLOSED_V4)
 

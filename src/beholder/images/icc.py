@@ -1,15 +1,12 @@
-"""Colour profiles: is this one sRGB, and the profile that a PNG's gAMA and cHRM chunks stand for.
+"""Colour profiles: is this one sRGB?
 
-Whether a profile is sRGB is judged by what it does (primaries and tone curve), not by its name: cameras, phones and
+That is judged by what it does (primaries and tone curve), not by its name: cameras, phones and
 web services each write their own, named `sRGB IEC61966-2.1`, `sRGB built-in`, `c2` or not at all.
 """
 
 from __future__ import annotations
 
 import struct
-
-# x and y of white, red, green and blue, in the order of a cHRM chunk.
-SRGB_PRIMARIES = (0.3127, 0.3290, 0.64, 0.33, 0.30, 0.60, 0.15, 0.06)
 
 # The primaries as XYZ under D50, as every sRGB profile states them up to rounding.
 _SRGB_COLUMNS = {
@@ -95,57 +92,3 @@ def _parametric(kind: int, p: tuple[float, ...], x: float) -> float:
     if kind == 3:
         return base if x >= d else c * x
     return base + p[5] if x >= d else c * x + p[6]
-
-
-def matrix_profile(primaries: tuple[float, ...], gamma: float | None) -> bytes | None:
-    """An ICC profile (version 4, matrix and curve) for these chromaticities, in the order of `SRGB_PRIMARIES`.
-
-    `gamma` is the exponent from stored to linear values; `None` stands for the curve of sRGB. Returns `None` for
-    chromaticities that span no colours.
-    """
-    columns = _columns_under_d50(primaries)
-    if columns is None:
-        return None
-    if gamma is None:
-        curve = struct.pack(">4s4xHH5i", b"para", 3, 0, *(round(value * 65536) for value in _SRGB_CURVE))
-    elif 0 < gamma < 100:
-        curve = struct.pack(">4s4xHHi", b"para", 0, 0, round(gamma * 65536))
-    else:
-        return None
-    tags = [
-        (name, struct.pack(">4s4x3i", b"XYZ ", *(round(value * 65536) for value in column)))
-        for name, column in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True)
-    ]
-    tags += [(name, curve) for name in (b"rTRC", b"gTRC", b"bTRC")]
-    tags.append((b"wtpt", struct.pack(">4s4x3i", b"XYZ ", *_D50_FIXED)))
-    table, body = b"", b""
-    for name, content in tags:
-        table += struct.pack(">4sII", name, 132 + 12 * len(tags) + len(body), len(content))
-        body += content
-    head = struct.pack(">I4xI4s4s4s12x4s", 132 + len(table) + len(body), 0x04200000, b"mntr", b"RGB ", b"XYZ ", b"acsp")
-    head = head.ljust(68, b"\0") + struct.pack(">3i", *_D50_FIXED)
-    return head.ljust(128, b"\0") + struct.pack(">I", len(tags)) + table + body
-
-
-_D50_FIXED = (0xF6D6, 0x10000, 0xD32D)
-_D50 = tuple(value / 65536 for value in _D50_FIXED)
-_BRADFORD = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
-
-
-def _columns_under_d50(primaries: tuple[float, ...]) -> list[list[float]] | None:
-    import numpy as np
-
-    if any(not 0 < value < 1 for value in primaries):
-        return None
-    xyz = np.array([(x / y, 1.0, (1 - x - y) / y) for x, y in zip(primaries[::2], primaries[1::2], strict=True)]).T
-    white, mixing = xyz[:, 0], xyz[:, 1:]
-    bradford = np.array(_BRADFORD)
-    try:
-        scaled = mixing * np.linalg.solve(mixing, white)
-        adapt = np.linalg.solve(bradford, np.diag((bradford @ _D50) / (bradford @ white)) @ bradford)
-    except np.linalg.LinAlgError:
-        return None
-    columns = (adapt @ scaled).T
-    if not np.isfinite(columns).all() or abs(columns).max() > 4:
-        return None
-    return [[float(value) for value in column] for column in columns]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import dataclass, field
 
 from beholder.errors import ImageError
 from beholder.images.exif import orientation
@@ -38,15 +39,42 @@ _MOST_SCANS = 200  # a progressive file has about ten; thousands are an attack o
 _CUT_OFF = "is cut off: the JPEG data ends before its end marker"
 
 
+@dataclass(slots=True)
+class _Found:
+    """What the walk has collected. `frame` is the frame's marker, bits, height, width and channels; `known` says that
+    there was no segment whose meaning nobody told us."""
+
+    essence: list[bytes | memoryview]
+    frame: tuple[int, int, int, int, int] | None = None
+    scans: int = 0
+    exif: bytes = b""
+    profile_parts: list[bytes] = field(default_factory=list)
+    known: bool = True
+
+
 def header(data: bytes) -> Header:
     """Raises `ImageError` where the structure is broken."""
+    found = _walk(data)
+    if found.frame is None or found.scans == 0:
+        raise ImageError("is damaged: a JPEG without a picture in it")
+    marker, bits, height, width, channels = found.frame
+    profile = _profile(found.profile_parts)
+    return Header(
+        format="jpeg",
+        width=width,
+        height=height,
+        orientation=orientation(found.exif),
+        bits=bits,
+        channels=channels,
+        sendable=found.known and marker in _COMMON_FRAMES and bits == 8 and channels in (1, 3),
+        profile=None if profile is None or is_srgb(profile) else profile,
+        essence=tuple(found.essence) if found.known else (),
+    )
+
+
+def _walk(data: bytes) -> _Found:
     view = memoryview(data)
-    essence: list[bytes | memoryview] = [view[:2]]
-    frame: tuple[int, int, int, int, int] | None = None
-    exif: bytes | None = None
-    profile_parts: list[bytes] = []
-    known = True
-    scans = 0
+    found = _Found([view[:2]])
     at = 2
     for _ in range(_MOST_SEGMENTS):
         match = _MARKER.search(data, at)  # bytes between segments are skipped, as every decoder does
@@ -55,56 +83,49 @@ def header(data: bytes) -> Header:
         marker = match[1][0]
         start, at = match.end() - 2, match.end()
         if marker == _EOI:
-            break
+            found.essence.append(view[start:at])
+            return found
         if marker in _STANDALONE:
             continue
         at = _segment_end(data, at)
         payload = data[start + 4 : at]
-        if marker in _FRAMES:
-            if frame is not None:
+        if marker in _METADATA:
+            _take_metadata(found, marker, payload)
+            continue
+        if marker == _SOS:
+            at = _scan_end(data, at, payload, found)
+        elif marker in _FRAMES:
+            if found.frame is not None:
                 raise ImageError("is damaged: a JPEG with two frame headers")
-            frame = (marker, *_frame(payload))
-            essence.append(view[start:at])
-        elif marker == _SOS:
-            scans += 1
-            if scans > _MOST_SCANS:
-                raise ImageError("is damaged: a JPEG with too many scans")
-            if frame is None or not payload or len(payload) != 4 + 2 * payload[0]:
-                raise ImageError("is damaged: a JPEG scan without its header")
-            match = _AFTER_SCAN.search(data, at)
-            if match is None:
-                raise ImageError(_CUT_OFF)
-            at = match.start()
-            essence.append(view[start:at])
+            found.frame = (marker, *_frame(payload))
         elif marker in (_DHT, _DQT, _DRI):
             _check_tables(marker, payload)
-            essence.append(view[start:at])
-        elif marker in _METADATA:
-            essence.extend(_needed(marker, payload))
-            if marker == 0xE1 and exif is None and payload.startswith(b"Exif\0\0"):
-                exif = payload
-            elif marker == 0xE2 and payload.startswith(b"ICC_PROFILE\0"):
-                profile_parts.append(payload[12:])
         else:
-            known = False
-    else:
-        raise ImageError("is damaged: a JPEG with too many segments")
-    if frame is None or scans == 0:
-        raise ImageError("is damaged: a JPEG without a picture in it")
-    essence.append(b"\xff\xd9")
-    marker, bits, height, width, channels = frame
-    profile = _profile(profile_parts)
-    return Header(
-        format="jpeg",
-        width=width,
-        height=height,
-        orientation=1 if exif is None else orientation(exif),
-        bits=bits,
-        channels=channels,
-        sendable=known and marker in _COMMON_FRAMES and bits == 8 and channels in (1, 3),
-        profile=None if profile is None or is_srgb(profile) else profile,
-        essence=tuple(essence) if known else (),
-    )
+            found.known = False
+            continue
+        found.essence.append(view[start:at])
+    raise ImageError("is damaged: a JPEG with too many segments")
+
+
+def _take_metadata(found: _Found, marker: int, payload: bytes) -> None:
+    found.essence.extend(_needed(marker, payload))
+    if marker == 0xE1 and not found.exif and payload.startswith(b"Exif\0\0"):
+        found.exif = payload
+    elif marker == 0xE2 and payload.startswith(b"ICC_PROFILE\0"):
+        found.profile_parts.append(payload[12:])
+
+
+def _scan_end(data: bytes, at: int, payload: bytes, found: _Found) -> int:
+    """Where the scan whose header ends at `at` is over."""
+    found.scans += 1
+    if found.scans > _MOST_SCANS:
+        raise ImageError("is damaged: a JPEG with too many scans")
+    if found.frame is None or not payload or len(payload) != 4 + 2 * payload[0]:
+        raise ImageError("is damaged: a JPEG scan without its header")
+    match = _AFTER_SCAN.search(data, at)
+    if match is None:
+        raise ImageError(_CUT_OFF)
+    return match.start()
 
 
 def _segment_end(data: bytes, at: int) -> int:

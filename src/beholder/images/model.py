@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+
+# A path, a `data:` URI, an http(s) URL, or the bytes themselves.
+ImageSource = str | os.PathLike[str] | bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,6 @@ class Sizing:
     """
 
     max_side: int | None = 2048
-    max_pixels: int | None = None
     max_bytes: int | None = 5 * 1024 * 1024
     formats: frozenset[str] = frozenset({"jpeg", "png", "webp"})
     background: tuple[int, int, int] = (255, 255, 255)

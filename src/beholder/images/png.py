@@ -12,7 +12,7 @@ import zlib
 from beholder.errors import ImageError
 from beholder.images.exif import orientation
 from beholder.images.headers import Header
-from beholder.images.icc import SRGB_PRIMARIES, is_srgb, matrix_profile
+from beholder.images.icc import is_srgb
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _KEPT = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
@@ -21,7 +21,9 @@ _DEPTHS = {0: {1, 2, 4, 8, 16}, 2: {8, 16}, 3: {1, 2, 4, 8}, 4: {8, 16}, 6: {8, 
 
 _MOST_CHUNKS = 100_000
 _LARGEST_PROFILE = 8 * 1024 * 1024
-_SRGB_GAMMA = 45455
+# In units of 1/100000, as the chunks state them: gamma; x and y of white, red, green and blue.
+_SRGB_GAMA = (45455,)
+_SRGB_CHRM = (31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)
 _CICP_SRGB = bytes([1, 13, 0, 1])
 
 
@@ -91,7 +93,8 @@ def _ihdr(chunk: bytes | memoryview) -> tuple[int, int, int, int]:
 
 
 def _colours(noted: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ...]]:
-    """The profile to convert from, by the precedence of the PNG standard: cICP, iCCP, sRGB, gAMA and cHRM."""
+    """The profile to convert from, by the precedence of the PNG standard: cICP, iCCP, sRGB, gAMA and cHRM. Colours
+    that are declared in another way than by a profile are not converted."""
     if (cicp := noted.get(b"cICP")) is not None:
         return None, () if cicp == _CICP_SRGB else ("colour_profile_ignored",)
     if (iccp := noted.get(b"iCCP")) is not None:
@@ -99,9 +102,8 @@ def _colours(noted: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ...]]:
         if profile is None:
             return None, ("colour_profile_ignored",)
         return None if is_srgb(profile) else profile, ()
-    if b"sRGB" in noted:
-        return None, ()
-    return _measured_profile(noted.get(b"gAMA"), noted.get(b"cHRM")), ()
+    usual = _near(noted.get(b"gAMA"), _SRGB_GAMA, 500) and _near(noted.get(b"cHRM"), _SRGB_CHRM, 200)
+    return None, () if usual or b"sRGB" in noted else ("colour_profile_ignored",)
 
 
 def _inflated_profile(iccp: bytes) -> bytes | None:
@@ -112,17 +114,9 @@ def _inflated_profile(iccp: bytes) -> bytes | None:
         return None
 
 
-def _measured_profile(gama: bytes | None, chrm: bytes | None) -> bytes | None:
-    gamma: float | None = None
-    if gama is not None and len(gama) == 4:
-        value = int.from_bytes(gama, "big")
-        if value and abs(value - _SRGB_GAMMA) > 500:
-            gamma = 100_000 / value
-    primaries = SRGB_PRIMARIES
-    if chrm is not None and len(chrm) == 32:
-        measured = tuple(value / 100_000 for value in struct.unpack(">8I", chrm))
-        if any(abs(a - b) > 0.002 for a, b in zip(measured, SRGB_PRIMARIES, strict=True)):
-            primaries = measured
-    if gamma is None and primaries is SRGB_PRIMARIES:
-        return None
-    return matrix_profile(primaries, gamma)
+def _near(chunk: bytes | None, wanted: tuple[int, ...], tolerance: int) -> bool:
+    """Whether the chunk says what sRGB would; one that is absent, or not of its form, says nothing else."""
+    if chunk is None or len(chunk) != 4 * len(wanted):
+        return True
+    found = struct.unpack(f">{len(wanted)}I", chunk)
+    return all(abs(a - b) <= tolerance for a, b in zip(found, wanted, strict=True))

@@ -36,7 +36,7 @@ _HEADERS = {"User-Agent": "beholder", "Accept": "image/*", "Accept-Encoding": "i
 # No name on the internet ends in a number; these are old spellings of IPv4 addresses (0177.1, 0x7f000001).
 _ODD_ADDRESS = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)\.?$", re.IGNORECASE)
 
-Policy = Callable[[Address, int], bool]
+Policy = Callable[[Address], bool]
 
 
 async def fetch(
@@ -49,9 +49,8 @@ async def fetch(
 ) -> bytes:
     """The bytes of a remote image, or an `ImageError`.
 
-    `timeout_s` bounds everything: names, redirects and body. `allowed` decides by address and port what may be
-    connected to, and `resolver` finds the addresses; both are there for tests and for people with networks of
-    their own.
+    `timeout_s` bounds everything: names, redirects and body. `allowed` decides what may be connected to, and
+    `resolver` finds the addresses; both are there for tests and for people with networks of their own.
     """
     at = _parsed(url)
     try:
@@ -127,18 +126,18 @@ def _parsed(text: str, base: URL | None = None) -> URL:
 
 def _check_literal(url: URL, allowed: Policy) -> None:
     """Addresses written as numbers never reach the resolver."""
-    host, port = url.host or "", url.port or 0
+    host = url.host or ""
     try:
         address = ip_address(host)
     except ValueError:
         if _ODD_ADDRESS.search(host):
             raise ImageError(f"{_called(url)} is not fetched: write its address in the usual form") from None
         return
-    _check(address, port, host, allowed)
+    _check(address, host, allowed)
 
 
-def _check(address: Address, port: int, host: str, allowed: Policy) -> None:
-    if not allowed(address, port):
+def _check(address: Address, host: str, allowed: Policy) -> None:
+    if not allowed(address):
         raise ImageError(
             f"{shown(host)} is not fetched from: {address} is a private, local or reserved address, "
             "and remote images come from public ones only"
@@ -157,7 +156,7 @@ class _Checked(AbstractResolver):
     ) -> list[ResolveResult]:
         found = await self._inner.resolve(host, port, family)
         for result in found:
-            _check(ip_address(result["host"]), port, host, self._allowed)
+            _check(ip_address(result["host"]), host, self._allowed)
         return found
 
     async def close(self) -> None:

@@ -7,15 +7,12 @@ import errno
 import os
 import re
 import stat
-from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 from beholder.errors import ImageError
 from beholder.images import headers
-from beholder.images.model import STANDARD_CAPS, Caps
+from beholder.images.model import STANDARD_CAPS, Caps, ImageSource
 from beholder.images.names import shown
-
-Source = str | os.PathLike[str] | bytes
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(?://|(?=image/))", re.IGNORECASE)
 _BLANKS = re.compile(r"\s+")
@@ -37,17 +34,17 @@ _REFUSALS = {
 }
 
 
-async def obtain(source: Source, *, allow_remote: bool, caps: Caps = STANDARD_CAPS, base: Path | None = None) -> bytes:
+async def obtain(source: ImageSource, *, allow_remote: bool, caps: Caps = STANDARD_CAPS) -> bytes:
     """The bytes of a picture, wherever it is: `read` in a thread, or `fetch` for a web address when allowed."""
     if allow_remote and isinstance(source, str) and is_remote(source):
         from beholder.images.remote import fetch
 
         return await fetch(source, caps=caps)
-    return await asyncio.to_thread(read, source, caps=caps, base=base)
+    return await asyncio.to_thread(read, source, caps=caps)
 
 
-def read(source: Source, *, caps: Caps = STANDARD_CAPS, base: Path | None = None) -> bytes:
-    """The bytes of a local picture: a path (relative to `base`), a `data:` URI or the bytes themselves.
+def read(source: ImageSource, *, caps: Caps = STANDARD_CAPS) -> bytes:
+    """The bytes of a local picture: a path, a `data:` URI or the bytes themselves.
 
     Never waits on a pipe or a device. Raises `ImageError`; also for a web address, which only `obtain` may fetch.
     """
@@ -62,7 +59,7 @@ def read(source: Source, *, caps: Caps = STANDARD_CAPS, base: Path | None = None
             raise ImageError(f"{address} is a remote image, and those need to be allowed (--allow-remote)")
         if (scheme := _SCHEME.match(text)) is not None:
             raise ImageError(f"{shown(text)} is no path; {shown(scheme[1])}: addresses are not read, give a file path")
-    return _checked(shown(text), _from_file(text, caps, base), caps)
+    return _checked(shown(text), _from_file(text, caps), caps)
 
 
 def is_remote(source: str) -> bool:
@@ -105,9 +102,8 @@ def _from_base64(body: str) -> bytes:
         raise ImageError("the data URI is damaged: its data is not base64") from None
 
 
-def _from_file(text: str, caps: Caps, base: Path | None) -> bytes:
-    name = shown(text)
-    path = text if base is None else os.path.join(base, text)
+def _from_file(path: str, caps: Caps) -> bytes:
+    name = shown(path)
     try:
         # Looked at before it is opened, since opening a device can do things; and again after, since a name can be
         # given to something else in between. O_NONBLOCK: a pipe that slips in there must not hold us up.

@@ -47,14 +47,10 @@ def header(data: bytes) -> Header:
     if canvas is not None and _canvas_size(canvas) != (stream.width, stream.height):
         raise ImageError("is damaged: a WebP whose picture does not fill its canvas")
     has_alpha_chunk = kind == b"VP8 " and canvas is not None and b"ALPH" in chunks
-    essence = [_chunk(kind, chunks[kind])]
+    essence: list[Chunk] = _chunk(kind, chunks[kind])
     if has_alpha_chunk and canvas is not None:
-        essence = [
-            _chunk(b"VP8X", bytes([_ALPHA, 0, 0, 0]) + bytes(canvas[4:10])),
-            _chunk(b"ALPH", chunks[b"ALPH"]),
-            *essence,
-        ]
-    body = b"WEBP" + b"".join(essence)
+        flags = _chunk(b"VP8X", bytes([_ALPHA, 0, 0, 0]) + bytes(canvas[4:10]))
+        essence = [*flags, *_chunk(b"ALPH", chunks[b"ALPH"]), *essence]
     return Header(
         format="webp",
         width=stream.width,
@@ -64,7 +60,7 @@ def header(data: bytes) -> Header:
         alpha=stream.alpha or has_alpha_chunk,
         sendable=True,
         profile=profile,
-        essence=(b"RIFF", struct.pack("<I", len(body)), body),
+        essence=(b"RIFF", struct.pack("<I", 4 + sum(map(len, essence))), b"WEBP", *essence),
     )
 
 
@@ -111,5 +107,5 @@ def _lossless(stream: Chunk) -> _Bitstream:
     return _Bitstream((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, lossless=True, alpha=bool(bits >> 28 & 1))
 
 
-def _chunk(kind: bytes, payload: Chunk) -> bytes:
-    return b"".join((kind, struct.pack("<I", len(payload)), payload, b"\0" * (len(payload) % 2)))
+def _chunk(kind: bytes, payload: Chunk) -> list[Chunk]:
+    return [kind, struct.pack("<I", len(payload)), payload, b"\0" * (len(payload) % 2)]

@@ -10,23 +10,18 @@ Nothing that was paid for is lost: tokens, cost and requests of every turn are s
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 
-from beholder.errors import AnswerError, Unreachable
+from beholder.errors import AnswerError, OverBudget, Unreachable
 from beholder.judges.protocol import Answer, Finish, Judge, Turn
 from beholder.rubrics.brief import Brief
-from beholder.verdicts.judging import Head, read_answer, scored_verdict
+from beholder.verdicts.judging import Head, declines, read_answer, scored_verdict
 from beholder.verdicts.model import Flag, Outcome, SentImage, Verdict, known_sum
 from beholder.verdicts.observing import Observations
 
 MORE_ROOM = 2
 EMPTY_AGAIN = 2
 QUOTED_BACK = 20_000  # characters of a broken answer that go into the repair turn
-
-_DECLINES = re.compile(
-    r"\A\W*(i('|’)?m (very )?sorry|sorry|i can(no|'|’)?t|i am (not able|unable)|i('|’)m unable)\b", re.I
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +42,8 @@ async def ask(judge: Judge, brief: Brief, head: Head, *, sample: int = 0) -> Ask
     except Unreachable as error:
         talk.attempts += error.attempts
         talk.end(Outcome.UNREACHABLE, str(error))
+    except OverBudget as error:
+        talk.end(Outcome.OVER_BUDGET, str(error))
     return talk.result()
 
 
@@ -71,7 +68,7 @@ class _Talk:
         """Takes an answer in: ends the talk, or leaves it open with what to ask next."""
         self._answers.append(answer)
         self.attempts += answer.attempts
-        if answer.finish is Finish.REFUSED or (answer.finish is Finish.COMPLETE and _declined(answer.text)):
+        if answer.finish is Finish.REFUSED or (answer.finish is Finish.COMPLETE and declines(answer.text)):
             self.end(Outcome.REFUSED, answer.detail or answer.text)
         elif answer.finish is Finish.FILTERED:
             self.end(Outcome.FILTERED, answer.detail or "the provider's content filter stopped the answer")
@@ -90,18 +87,16 @@ class _Talk:
         assert self._verdict is not None
         last = self._answers[-1] if self._answers else None
         verdict = replace(
-            self._verdict,
+            about(self._verdict, self.brief),
             model=last.model if last else None,
-            flags=(*self._flags, *_brief_flags(self.brief), *_answer_flags(self._answers), *self._verdict.flags),
-            images=_sent(self.brief),
             usage=_usage(self._answers),
             cost_usd=known_sum([answer.cost_usd for answer in self._answers]),
             latency_s=round(sum(answer.latency_s for answer in self._answers), 3) if self._answers else None,
             attempts=self.attempts,
-            brief_digest=self.brief.digest,
             answer=last.text if last else "",
         )
-        return Asked(verdict, self._observed)
+        flags = (*self._flags, *_answer_flags(self._answers), *verdict.flags)
+        return Asked(replace(verdict, flags=flags), self._observed)
 
     def _cut_off(self, answer: Answer) -> None:
         if self._cuts == MORE_ROOM:
@@ -127,10 +122,16 @@ class _Talk:
                 self.end(Outcome.INVALID, f"still wrong after one repair: {error}")
                 return
             self.turns = (Turn(text[:QUOTED_BACK], _repair(error)),)
-            self._flags.append(Flag("repaired", why=f"asked to mend: {error}"))
+            self._flags.append(Flag("repair_asked", why=f"asked to mend: {error}"))
             return
         self.open = False
         self._verdict = scored_verdict(self.head, self._observed)
+
+
+def about(verdict: Verdict, brief: Brief) -> Verdict:
+    """The verdict with what the brief has to say: its digest, the images that were sent, and their flags."""
+    flags = (*_brief_flags(brief), *verdict.flags)
+    return replace(verdict, flags=flags, images=_sent(brief), brief_digest=brief.digest)
 
 
 def _repair(error: AnswerError) -> str:
@@ -142,14 +143,8 @@ def _repair(error: AnswerError) -> str:
     )
 
 
-def _declined(text: str) -> bool:
-    """A refusal in plain words, from a model that has no other way to refuse."""
-    return "{" not in text and bool(_DECLINES.match(text))
-
-
 def _brief_flags(brief: Brief) -> list[Flag]:
-    notes = [Flag(note, picture.role) for picture in brief.pictures for note in picture.image.notes]
-    return [Flag(flag) for flag in brief.flags] + notes
+    return [Flag(note, picture.role) for picture in brief.pictures for note in picture.image.notes]
 
 
 def _answer_flags(answers: list[Answer]) -> list[Flag]:

@@ -7,21 +7,32 @@ import json
 import os
 import random as randomness
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from importlib.metadata import entry_points
+from typing import TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from beholder.errors import SetupError
 from beholder.images.model import STANDARD_SIZING, Sizing
-from beholder.judges.prices import cost
-from beholder.judges.protocol import Answer, Finish, Judge, Turn
-from beholder.judges.wires import Malformed, Reply, Request, Wire
-from beholder.judges.wires.faults import Again, Asked, Blocked, NoStructure, complaint_in, meaning, redact, shorten
+from beholder.judges.prices import Price, cost
+from beholder.judges.protocol import Answer, Finish, Gate, Judge, Turn
+from beholder.judges.wires import Malformed, Question, Reply, Request, Wire
+from beholder.judges.wires.faults import (
+    Again,
+    Blocked,
+    NoStructure,
+    Target,
+    complaint_in,
+    hide,
+    meaning,
+    redact,
+    shorten,
+)
 from beholder.judges.wires.patience import Patience, retry_after
 from beholder.judges.wires.transport import Response, Transport
-from beholder.rubrics.brief import Brief
+from beholder.rubrics.brief import Brief, Text
 
 GROUP = "beholder.judges"
 STRUCTURED_OUTPUT_UNAVAILABLE = "structured_output_unavailable"
@@ -30,10 +41,11 @@ _TIERS = frozenset({"service_tier", "serviceTier", "speed"})
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Settings:
     """What a person may set about a judge. `params` are model parameters, and `detail` and `max_side` for pictures.
 
-    `retries` counts requests after the first; `sleep` and `random` are there so that tests need not wait.
+    `retries` counts requests after the first. `price` goes before the price list. `sleep` and `random` are there so
+    that tests need not wait.
     """
 
     base_url: str | None = None
@@ -42,45 +54,60 @@ class Options:
     timeout_s: float = 120.0
     connect_timeout_s: float = 10.0
     retries: int = 5
+    gate: Gate | None = None
+    price: Price | None = None
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = randomness.random
 
+    def patience(self, brief: Brief) -> Patience:
+        """For one call with `brief`."""
+        return Patience(self.retries, self.sleep, self.random, self.gate, expected_tokens(brief))
+
+
+class Given(TypedDict, total=False):
+    """`Settings` as keywords."""
+
+    base_url: str | None
+    params: Mapping[str, object]
+    key_variable: str | None
+    timeout_s: float
+    connect_timeout_s: float
+    retries: int
+    gate: Gate | None
+    price: Price | None
+    sleep: Callable[[float], Awaitable[None]]
+    random: Callable[[], float]
+
+
+STANDARD_SETTINGS = Settings()
+
 
 class ModelJudge:
-    """A model behind a wire. Raises `SetupError` at once for a key, base URL or parameter that cannot work."""
+    """A model behind a wire. Raises `SetupError` at once for a key, base URL or parameter that cannot work.
+
+    A `key` goes before those of the environment.
+    """
 
     def __init__(
-        self,
-        wire: Wire,
-        model: str,
-        *,
-        base_url: str | None = None,
-        key: str | None = None,
-        key_variable: str | None = None,
-        params: Mapping[str, object] | Iterable[tuple[str, object]] = (),
-        timeout_s: float = 120.0,
-        connect_timeout_s: float = 10.0,
-        retries: int = 5,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        random: Callable[[], float] = randomness.random,
+        self, wire: Wire, model: str, settings: Settings = STANDARD_SETTINGS, *, key: str | None = None
     ) -> None:
-        self.wire = wire
-        self.model = model
-        base_url = base_url or os.environ.get(wire.base_url_variable, "").strip()
+        self.wire, self.model, self._settings = wire, model, settings
+        base_url = settings.base_url or os.environ.get(wire.base_url_variable, "").strip()
         self.base_url = checked_url(base_url) if base_url else wire.base_url
-        self.params, self._sizing = split_params(dict(params), wire.sizing, wire.details, wire.name)
+        self.params, self._sizing = split_params(settings.params, wire.sizing, wire.details, wire.name)
+        self._key, source = key, "the program"
         if key is None:
-            key, source = find_key(wire, key_variable, needed=not (wire.keyless and self.base_url != wire.base_url))
-        else:
-            source = "the program"
-        self._key = key
+            needed = not (wire.keyless and self.base_url != wire.base_url)
+            self._key, source = find_key(wire, settings.key_variable, needed=needed)
+        self._secrets = (self._key,) if self._key else ()
         native = (wire.names.get(name) or name for name in self.params)
-        self._asked = Asked(self.name, model, self.base_url, source, wire.key_variables, (*self.params, *native))
-        self._retries, self._sleep, self._random = retries, sleep, random
-        self._transport = Transport(self.base_url, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
+        self._target = Target(self.name, model, self.base_url, source, wire.key_variables, (*self.params, *native))
+        self._transport = Transport(
+            self.base_url, timeout_s=settings.timeout_s, connect_timeout_s=settings.connect_timeout_s
+        )
         self._structured = True
         # Parameters that cannot be sent are told now, not when the first case is asked.
-        self._request(Brief("", "", None, "", (), None, "", ""))
+        wire.request(self._question(Brief("", "", None, "", (), None, "", "")))
 
     def __repr__(self) -> str:
         return f"ModelJudge({self.name!r}, base_url={self.base_url!r})"
@@ -88,6 +115,10 @@ class ModelJudge:
     @property
     def name(self) -> str:
         return f"{self.wire.name}:{self.model}"
+
+    @property
+    def identity(self) -> str:
+        return identity(self.name, self.base_url, self.params)
 
     @property
     def sizing(self) -> Sizing:
@@ -101,10 +132,13 @@ class ModelJudge:
         A server that cannot hold answers to a schema is told the schema in words from then on, and its answers carry
         the flag `structured_output_unavailable`. A `seed` among the parameters counts up with the sample.
         """
-        patience = Patience(self._retries, self._sleep, self._random)
+        patience = self._settings.patience(brief)
+        question = replace(
+            self._question(brief), params=seeded(self.params, sample), earlier=earlier, max_tokens=max_tokens
+        )
 
         async def ask(structured: bool) -> Answer:
-            request = self._request(brief, structured, sample, earlier, max_tokens)
+            request = self.wire.request(replace(question, structured=structured))
             return await patience.persist(lambda: self._once(request, structured))
 
         answer, able = await answered(ask, patience, brief, self._structured)
@@ -114,25 +148,8 @@ class ModelJudge:
     async def aclose(self) -> None:
         await self._transport.aclose()
 
-    def _request(
-        self,
-        brief: Brief,
-        structured: bool = True,
-        sample: int = 0,
-        earlier: Sequence[Turn] = (),
-        max_tokens: int | None = None,
-    ) -> Request:
-        return self.wire.request(
-            brief,
-            model=self.model,
-            base_url=self.base_url,
-            key=self._key,
-            params=seeded(self.params, sample),
-            earlier=earlier,
-            max_tokens=max_tokens,
-            structured=structured,
-            detail=self._sizing.detail,
-        )
+    def _question(self, brief: Brief) -> Question:
+        return Question(brief, self.model, self.base_url, self._key, self.params, detail=self._sizing.detail)
 
     async def _once(self, request: Request, structured: bool) -> Answer:
         started = time.perf_counter()
@@ -143,16 +160,16 @@ class ModelJudge:
         try:
             reply = self.wire.read(response.body)
         except Malformed as malformed:
-            said = shorten(redact(str(malformed), self._key))
+            said = shorten(redact(str(malformed), self._secrets))
             raise Again(f"{self.name} sent a reply that is not of its form ({said}).") from None
         return Answer(
-            text=reply.text,
+            text=hide(reply.text, self._secrets),
             finish=reply.finish,
-            model=reply.model,
+            model=hide(reply.model, self._secrets) if reply.model else None,
             usage=reply.usage,
             cost_usd=self._cost(reply),
             latency_s=latency_s,
-            detail=redact(reply.detail, self._key),
+            detail=redact(reply.detail, self._secrets),
         )
 
     def _fault(self, response: Response, structured: bool) -> Exception:
@@ -165,19 +182,22 @@ class ModelJudge:
             )
         return meaning(
             response.status,
-            complaint_in(response.body),
-            self._asked,
+            complaint_in(response.body, self._secrets),
+            self._target,
             structured=structured,
             after=retry_after(response.headers),
-            key=self._key,
         )
 
     def _cost(self, reply: Reply) -> Decimal | None:
-        if self.base_url != self.wire.base_url or _TIERS & self.params.keys():
+        given = self._settings.price
+        if given is None and (self.base_url != self.wire.base_url or _TIERS & self.params.keys()):
             return None
-        models = [model for model in (reply.model, self.model) if model]
-        prices = (cost(self.wire.name, model, reply.usage, cache_writes=reply.cache_writes) for model in models)
-        return next((price for price in prices if price is not None), None)
+        costs = (
+            cost(self.wire.name, model, reply.usage, cache_writes=reply.cache_writes, given=given)
+            for model in (reply.model, self.model)
+            if model
+        )
+        return next((amount for amount in costs if amount is not None), None)
 
 
 async def answered(
@@ -196,45 +216,51 @@ async def answered(
     return replace(answer, attempts=patience.attempts, flags=flags), able
 
 
-def judge_from(
-    spec: str,
-    *,
-    base_url: str | None = None,
-    params: Mapping[str, object] | None = None,
-    key_variable: str | None = None,
-    timeout_s: float = 120.0,
-    connect_timeout_s: float = 10.0,
-    retries: int = 5,
-) -> Judge:
+def judge_from(spec: str, settings: Settings | None = None, **given: Unpack[Given]) -> Judge:
     """The judge that a person names: `openai:gpt-5-mini`, an entry of the group `beholder.judges`, or a provider that
-    pydantic-ai knows."""
+    pydantic-ai knows. Settings may be given by keyword: `judge_from("openai:qwen", base_url="http://localhost:8000/v1")`.
+    """
+    settings = replace(settings or STANDARD_SETTINGS, **given)
     provider, model = split_spec(spec)
-    options = Options(base_url, params or {}, key_variable, timeout_s, connect_timeout_s, retries)
     made = _plugin(provider)
     if made is None:
         from beholder.judges.others import other_judge
 
-        return other_judge(provider, model, options)
+        return other_judge(provider, model, settings)
+    return ModelJudge(made, model, settings) if isinstance(made, Wire) else made(model, settings)
+
+
+def identity(name: str, base_url: str, params: Mapping[str, object]) -> str:
+    """What an answer of a model depends on besides the brief, as one text."""
+    return json.dumps([name, base_url, dict(sorted(params.items()))], ensure_ascii=False, default=str)
+
+
+def identity_of(spec: str, base_url: str | None, params: Mapping[str, object]) -> str:
+    """The identity that the judge of that name would have; needs no key and asks nobody."""
+    made = _plugin(split_spec(spec)[0])
     if not isinstance(made, Wire):
-        return made(model, options)
-    return ModelJudge(
-        made,
-        model,
-        base_url=base_url,
-        key_variable=key_variable,
-        params=options.params,
-        timeout_s=timeout_s,
-        connect_timeout_s=connect_timeout_s,
-        retries=retries,
-    )
+        return identity(spec, base_url or "", split_params(params, STANDARD_SIZING, (), spec)[0])
+    elsewhere = base_url or os.environ.get(made.base_url_variable, "").strip()
+    rest, _ = split_params(params, made.sizing, made.details, made.name)
+    return identity(spec, checked_url(elsewhere) if elsewhere else made.base_url, rest)
+
+
+def expected_tokens(brief: Brief) -> int:
+    """About what one request uses, for a limit of tokens a minute: four characters a token, 750 pixels a token."""
+    texts = len(brief.system) + sum(len(part.text) for part in brief.content if isinstance(part, Text))
+    pixels = sum(picture.image.width * picture.image.height for picture in brief.pictures)
+    return texts // 4 + pixels // 750 + brief.answer_tokens
 
 
 def sizing_of(spec: str, params: Mapping[str, object]) -> Sizing:
     """How the judge of that name would want its pictures; needs no key and asks nobody."""
-    made = _plugin(split_spec(spec)[0])
+    provider, _ = split_spec(spec)
+    made = _plugin(provider)
     if isinstance(made, Wire):
         return split_params(params, made.sizing, made.details, made.name)[1]
-    return split_params(params, STANDARD_SIZING, (), spec)[1]
+    from beholder.judges.others import DETAILS
+
+    return split_params(params, STANDARD_SIZING, DETAILS, provider)[1]
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -247,7 +273,7 @@ def split_spec(spec: str) -> tuple[str, str]:
     return provider, model
 
 
-def _plugin(provider: str) -> Wire | Callable[[str, Options], Judge] | None:
+def _plugin(provider: str) -> Wire | Callable[[str, Settings], Judge] | None:
     """What the entry point of that name loads; `None` where there is none."""
     return next((entry.load() for entry in entry_points(group=GROUP) if entry.name == provider), None)
 
@@ -308,10 +334,11 @@ def checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        (parts.hostname or "").encode("idna")  # as the resolver will: no empty part, none of more than 63 characters
     except ValueError:
         valid = False
-    if not valid:
-        raise SetupError(f"'{url}' is no base URL; write one such as http://localhost:8000/v1.")
+    if not valid or not url.isprintable() or " " in url or "\\" in url:
+        raise SetupError(f"{url!r} is no base URL; write one such as http://localhost:8000/v1.")
     if "@" in parts.netloc:
         raise SetupError(f"The base URL for {parts.hostname} holds a password; put the key into a variable instead.")
     if parts.query or parts.fragment:

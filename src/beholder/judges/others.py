@@ -11,26 +11,35 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from decimal import Decimal
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from beholder.errors import SetupError
-from beholder.images.model import Sizing
-from beholder.judges.model import GROUP, Options, answered, checked_url, seeded, split_params
+from beholder.images.model import STANDARD_SIZING, Sizing
+from beholder.judges.model import (
+    GROUP,
+    Settings,
+    answered,
+    checked_url,
+    identity,
+    seeded,
+    split_params,
+)
+from beholder.judges.prices import cost
 from beholder.judges.protocol import Answer, Finish, Turn, Usage
 from beholder.judges.wires import conversation, place, system_text
 from beholder.judges.wires.faults import (
+    SHORTEST_KEY,
     Again,
-    Asked,
     Blocked,
+    Target,
     complaint_of,
+    hide,
     meaning,
     redact,
     shorten,
 )
-from beholder.judges.wires.patience import Patience
 from beholder.rubrics.brief import Brief, Text
 
 if TYPE_CHECKING:
@@ -41,9 +50,10 @@ if TYPE_CHECKING:
 DETAILS = ("auto", "low", "high", "original")
 NAMES = {"reasoning_effort": "thinking"}
 RESERVED = frozenset({"model", "messages", "timeout", "max_retries", "extra_headers"})
+_SECRET = re.compile("KEY|TOKEN|SECRET")
 
 
-def other_judge(provider: str, model: str, options: Options) -> OtherJudge:
+def other_judge(provider: str, model: str, settings: Settings) -> OtherJudge:
     """A judge through pydantic-ai. Raises `SetupError` for an unknown prefix, a missing extra or a missing key."""
     try:
         from pydantic_ai.exceptions import UserError
@@ -65,13 +75,13 @@ def other_judge(provider: str, model: str, options: Options) -> OtherJudge:
             f"'{provider}:{model}' needs its provider's package; "
             f"run: pip install 'beholder[providers]' 'pydantic-ai-slim[{extra}]'"
         ) from None
-    arguments = _arguments(provider, inspect.signature(provider_class.__init__).parameters, options)
+    arguments = _arguments(provider, inspect.signature(provider_class.__init__).parameters, settings)
 
     def make(_: str) -> Provider[Any]:
         return provider_class(**arguments)
 
     try:
-        return OtherJudge(provider, model, infer_model(f"{provider}:{model}", make), options)
+        return OtherJudge(provider, model, infer_model(f"{provider}:{model}", make), settings)
     except UserError as error:
         # Its sentence also says how to do it in Python and advertises a test model; people here need the first part.
         said = re.sub(r" or pass (it|them) via `[^`]*`", "", str(error).split(" To try Pydantic AI")[0])
@@ -81,15 +91,15 @@ def other_judge(provider: str, model: str, options: Options) -> OtherJudge:
 class OtherJudge:
     """A model behind pydantic-ai, with the same answers, outcomes and retries as one behind a wire."""
 
-    def __init__(self, provider: str, model: str, asked: Model, options: Options) -> None:
-        self.provider, self.model, self._model, self._options = provider, model, asked, options
-        self.params, self._sizing = split_params(options.params, Sizing(), DETAILS, provider)
+    def __init__(self, provider: str, model: str, asked: Model, settings: Settings) -> None:
+        self.provider, self.model, self._model, self._given = provider, model, asked, settings
+        self.params, self._sizing = split_params(settings.params, STANDARD_SIZING, DETAILS, provider)
         self._structured = bool(asked.profile.get("supports_json_schema_output", False))
-        self._keys = _secrets(provider, options.key_variable)
+        self._secrets = _secrets(settings.key_variable)
         self._open: AsyncExitStack | None = None
-        url = options.base_url or asked.base_url or provider
-        variable = options.key_variable or f"the environment of {provider}"
-        self._asked = Asked(self.name, model, url, variable, (variable,), tuple(self.params))
+        url = settings.base_url or asked.base_url or provider
+        variable = settings.key_variable or f"the environment of {provider}"
+        self._target = Target(self.name, model, url, variable, (variable,), tuple(self.params))
         self._settings(self.params)
 
     def __repr__(self) -> str:
@@ -98,6 +108,10 @@ class OtherJudge:
     @property
     def name(self) -> str:
         return f"{self.provider}:{self.model}"
+
+    @property
+    def identity(self) -> str:
+        return identity(self.name, self._given.base_url or "", self.params)
 
     @property
     def sizing(self) -> Sizing:
@@ -110,7 +124,7 @@ class OtherJudge:
         if self._open is None:
             self._open = AsyncExitStack()
             await self._open.enter_async_context(self._model)
-        patience = Patience(self._options.retries, self._options.sleep, self._options.random)
+        patience = self._given.patience(brief)
         params = dict(seeded(self.params, sample)) | ({"max_tokens": max_tokens} if max_tokens is not None else {})
 
         async def ask(structured: bool) -> Answer:
@@ -144,10 +158,9 @@ class OtherJudge:
                 model_request_parameters=parameters,
             )
         except exceptions.ModelHTTPError as error:
-            complaint = complaint_of(error.body)
-            complaint = replace(complaint, message=self._safe(complaint.message))
+            complaint = complaint_of(error.body, self._secrets)
             raise meaning(
-                error.status_code, complaint, self._asked, structured=structured, after=error.retry_after, key=None
+                error.status_code, complaint, self._target, structured=structured, after=error.retry_after
             ) from None
         except exceptions.ContentFilterError as error:
             raise Blocked(self._safe(str(error))) from None
@@ -188,7 +201,7 @@ class OtherJudge:
         }
         rest = {name: value for name, value in fields.items() if name not in known}
         # Retrying is done here, once: the SDK's own retries would multiply with ours and hide from `attempts`.
-        own = ModelSettings(timeout=self._options.timeout_s, max_retries=0)
+        own = ModelSettings(timeout=self._given.timeout_s, max_retries=0)
         if rest:
             own["extra_body"] = rest
         return cast(ModelSettings, {**known, **own})
@@ -201,51 +214,51 @@ class OtherJudge:
         finish = {"length": Finish.LENGTH, "content_filter": Finish.FILTERED}.get(response.finish_reason or "")
         if response.finish_reason == "error":
             raise Again(f"{self.name} reported an error instead of an answer.")
-        measured = not response.usage.unmeasured_requests
+        usage = Usage()
+        if not response.usage.unmeasured_requests:
+            used = response.usage
+            usage = Usage(used.input_tokens, used.output_tokens, used.cache_read_tokens)
         return Answer(
-            text="".join(part.content for part in response.parts if isinstance(part, TextPart)),
+            text=hide("".join(part.content for part in response.parts if isinstance(part, TextPart)), self._secrets),
             finish=Finish.REFUSED if refusal else finish or Finish.COMPLETE,
-            model=response.model_name,
-            usage=Usage(response.usage.input_tokens, response.usage.output_tokens, response.usage.cache_read_tokens)
-            if measured
-            else Usage(),
-            cost_usd=None if self._options.base_url else _price(response),
+            model=hide(response.model_name, self._secrets) if response.model_name else None,
+            usage=usage,
+            cost_usd=self._cost(response, usage),
             latency_s=latency_s,
             detail=self._safe(str(refusal or details.get("block_reason") or "")),
         )
 
+    def _cost(self, response: ModelResponse, usage: Usage) -> Decimal | None:
+        if (given := self._given.price) is not None:
+            return cost(self.provider, self.model, usage, cache_writes=response.usage.cache_write_tokens, given=given)
+        return None if self._given.base_url else _price(response)
+
     def _safe(self, message: str) -> str:
-        for key in self._keys:
-            message = redact(message, key)
-        return shorten(redact(message))
+        return shorten(redact(message, self._secrets))
 
 
-def _arguments(provider: str, accepted: Mapping[str, object], options: Options) -> dict[str, object]:
+def _arguments(provider: str, accepted: Mapping[str, object], settings: Settings) -> dict[str, object]:
     arguments: dict[str, object] = {}
-    if options.base_url:
+    if settings.base_url:
         name = next((name for name in ("base_url", "api_base") if name in accepted), None)
         if name is None:
             raise SetupError(f"{provider} takes no base URL; for a compatible server use openai: with a base URL.")
-        arguments[name] = checked_url(options.base_url)
-    if options.key_variable:
+        arguments[name] = checked_url(settings.base_url)
+    if settings.key_variable:
         if "api_key" not in accepted:
             raise SetupError(f"{provider} takes no key variable; it finds its credentials in the environment.")
-        key = os.environ.get(options.key_variable, "").strip()
+        key = os.environ.get(settings.key_variable, "").strip()
         if not key:
-            raise SetupError(f"{provider} needs a key and {options.key_variable} is not set; set it first.")
+            raise SetupError(f"{provider} needs a key and {settings.key_variable} is not set; set it first.")
         arguments["api_key"] = key
     return arguments
 
 
-def _secrets(provider: str, variable: str | None) -> list[str]:
-    """Values of the environment that may be this provider's keys, so that no message shows them."""
-    prefix = provider.upper().replace("-", "_").split("_")[0]
-    names = [
-        name
-        for name in os.environ
-        if name == variable or (name.startswith((prefix, "AWS", "HF")) and name.endswith(("KEY", "TOKEN")))
-    ]
-    return sorted((os.environ[name] for name in names if len(os.environ[name]) >= 6), key=len, reverse=True)
+def _secrets(variable: str | None) -> tuple[str, ...]:
+    """Values of the environment that may be keys, the longest first, so that no message shows them. Which of them is
+    this provider's only its SDK knows: Cohere's is in CO_API_KEY, Amazon's in AWS_BEARER_TOKEN_BEDROCK."""
+    values = {value.strip() for name, value in os.environ.items() if name == variable or _SECRET.search(name.upper())}
+    return tuple(sorted((value for value in values if len(value) >= SHORTEST_KEY), key=len, reverse=True))
 
 
 def _price(response: ModelResponse) -> Decimal | None:

@@ -53,6 +53,16 @@ class Turn:
     reply: str
 
 
+class Gate(Protocol):
+    """What lets requests through to a judge's server: how many at once, how fast."""
+
+    async def enter(self, tokens: int) -> None:
+        """Waits until one more request may go out; `tokens` is what it is expected to use."""
+
+    def leave(self, *, pushed_back: bool, latency_s: float | None) -> None:
+        """One request is over; `latency_s` is `None` where it was not answered."""
+
+
 @runtime_checkable
 class Judge(Protocol):
     """Answers briefs. Raises `SetupError` when it can never answer, `Unreachable` when it could not this time."""
@@ -60,6 +70,10 @@ class Judge(Protocol):
     @property
     def name(self) -> str:
         """As the user named it: `openai:gpt-5-mini`."""
+
+    @property
+    def identity(self) -> str:
+        """What an answer depends on besides the brief: name, base URL, parameters. Never a key."""
 
     @property
     def sizing(self) -> Sizing:

@@ -7,17 +7,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 from beholder.cases import Case, FieldValue
-from beholder.errors import AnswerError, CaseError, UsageError
+from beholder.errors import AnswerError, CaseError, RubricError, UsageError
 from beholder.rubrics.composing import Composer
+from beholder.rubrics.delimiting import clean
+from beholder.rubrics.library import styles
 from beholder.rubrics.model import Rubric
 from beholder.verdicts.judging import Head, judge_answer
 from beholder.verdicts.model import Outcome, Verdict
-from beholder.verdicts.parsing import Document, parse, parse_exactly
+from beholder.verdicts.parsing import MAX_CHARACTERS, Document, check_length, parse, parse_exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +37,27 @@ class Recorded:
     broken: str = ""
 
 
-def read_recorded(path: Path) -> Iterator[Recorded]:
-    """The answers of a file, one after the other. Raises `UsageError` at the first line that is none."""
+def read_recorded(path: Path, malformed: Callable[[str], object] | None = None) -> Iterator[Recorded]:
+    """The answers of a file, one after the other and read once, so that a pipe will do; `-` is standard input.
+
+    `malformed` is told of every line that is no recorded answer (a sentence with file and line); without it the first
+    such line raises `UsageError`, as a file does that cannot be read.
+    """
     try:
-        with path.open("rb") as lines:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8", "replace").strip()
-                if text:
-                    yield _recorded(text, f"{path}, line {number}")
+                if not text:
+                    continue
+                try:
+                    recorded = _recorded(text)
+                except UsageError as error:
+                    sentence = f"{path}, line {number}: {error}"
+                    if malformed is None:
+                        raise UsageError(sentence) from None
+                    malformed(sentence)
+                else:
+                    yield recorded
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
 
@@ -52,12 +70,22 @@ class Rescorer:
         self._setting = setting
         self._style_folders = style_folders
         self._composers: dict[str, Composer] = {}
+        self._composer(setting)  # what is wrong with the settings or folders of a user is no fault of the answers
+        if rubric.styles:
+            styles(style_folders)
 
     def verdict(self, recorded: Recorded) -> tuple[Verdict, Rubric]:
-        """The verdict, and the rubric it was given by. Raises `CaseError` when a style is needed and not there."""
+        """The verdict, and the rubric it was given by. An answer whose style or setting is missing or is none is
+        `invalid`; only a style file that is wrong raises (`RubricError`)."""
         document = _document(recorded.answer)
         setting = self._setting or recorded.setting or _setting(self._rubric, document)
-        rubric = self._composer(setting).rubric_for(Case(recorded.case, fields=self._fields(recorded, document)))
+        try:
+            rubric = self._composer(setting).rubric_for(Case(recorded.case, fields=self._fields(recorded, document)))
+        except RubricError:
+            raise
+        except UsageError as error:
+            head = Head(recorded.case, self._rubric, recorded.judge)
+            return head.verdict(Outcome.INVALID, recorded.broken or str(error)), self._rubric
         head = Head(recorded.case, rubric, recorded.judge)
         if recorded.broken:
             return head.verdict(Outcome.INVALID, recorded.broken), rubric
@@ -79,44 +107,49 @@ class Rescorer:
         return fields
 
 
-def _recorded(text: str, place: str) -> Recorded:
+def _recorded(text: str) -> Recorded:
     try:
-        plain = json.loads(text)
+        plain = json.loads(text, parse_int=_whole)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{place}: this is no JSON ({error}).") from None
+        raise UsageError(f"this is no JSON ({error}).") from None
     if not isinstance(plain, dict) or not isinstance(plain.get("case"), str | int) or "answer" not in plain:
-        raise UsageError(
-            f'{place}: a line is {{"case": …, "answer": …}}, with "fields" and "judge" where there are any.'
-        )
+        raise UsageError('a line is {"case": …, "answer": …}, with "fields" and "judge" where there are any.')
     answer, broken = plain["answer"], ""
     if isinstance(answer, dict):
         try:
             answer = parse_exactly(text)["answer"]
+            if len(text) > MAX_CHARACTERS:
+                check_length(json.dumps(plain["answer"], ensure_ascii=False, default=str))
         except AnswerError as error:
-            broken = str(error)
+            answer, broken = {}, str(error)
     elif not isinstance(answer, str):
-        broken = "the answer is neither a text nor a JSON object"
+        answer, broken = "", "the answer is neither a text nor a JSON object"
     return Recorded(
-        case=str(plain["case"]),
-        answer=answer if isinstance(answer, str | dict) else "",
-        fields=_fields(plain.get("fields") or {}, place),
-        judge=str(plain.get("judge") or "recorded"),
-        setting=str(plain.get("setting") or ""),
+        case=clean(str(plain["case"])),
+        answer=answer,
+        fields=_fields(plain.get("fields") or {}),
+        judge=clean(str(plain.get("judge") or "recorded")),
+        setting=clean(str(plain.get("setting") or "")),
         broken=broken,
     )
 
 
-def _fields(values: object, place: str) -> dict[str, FieldValue]:
+def _whole(digits: str) -> int | Decimal:
+    """A whole number of any length: one that Python does not read is no reason to lose the line around it."""
+    return int(digits) if len(digits) < 1000 else Decimal(digits)
+
+
+def _fields(values: object) -> dict[str, FieldValue]:
     if not isinstance(values, dict):
-        raise UsageError(f'{place}: "fields" should be an object of texts.')
+        raise UsageError('"fields" should be an object of texts.')
     fields: dict[str, FieldValue] = {}
     for name, value in values.items():
         if isinstance(value, list) and all(isinstance(one, str) for one in value):
-            fields[name] = tuple(value)
-        elif isinstance(value, str | int | float):
-            fields[name] = str(value)
+            fields[name] = tuple(map(clean, value))
+        elif isinstance(value, str | int | float | Decimal):
+            fields[name] = clean(str(value))
         elif value is not None:
-            raise UsageError(f"{place}: the field {name!r} should be a text or a list of texts.")
+            raise UsageError(f"the field {name!r} should be a text or a list of texts.")
     return fields
 
 

@@ -25,6 +25,7 @@ class ScriptedJudge:
         if bool(lines) == bool(say):
             raise UsageError("A ScriptedJudge needs either lines to say or a function `say`.")
         self.name = name
+        self.identity = name
         self.sizing = Sizing()
         self.briefs: list[Brief] = []
         self.turns: list[tuple[Turn, ...]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -12,16 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from beholder.reports.terminal import printable
-from beholder.verdicts.model import AssertionResult, CriterionResult, Jury, Verdict
+from beholder.verdicts.model import AssertionResult, CriterionResult, Flag, Jury, Verdict
+from beholder.verdicts.values import HUGE, shown
 
 BAR = 10
-FLAGS_SHOWN = 8
+LONGEST = 2000  # characters of a text that is shown whole
 
 _MARKS = {"yes": ("✓", "green"), "no": ("✗", "red"), "not_applicable": ("–", "dim")}
 
 
 def card(verdict: Verdict, *, full: bool = False) -> Panel:
-    """The card. Passed assertions are counted and shown only when `full`; everything that went wrong is shown."""
+    """The card. Passed assertions are counted and shown only when `full`; everything that went wrong is shown, and of
+    a very long text how much more there is."""
     title = Text.assemble((printable(verdict.case), "bold"), (f"  {verdict.rubric} {verdict.rubric_version}", "dim"))
     if verdict.setting:
         title.append(f" ({verdict.setting})", "dim")
@@ -58,7 +60,7 @@ def _scored(verdict: Verdict, full: bool) -> Iterator[RenderableType]:
 
 def _unscored(verdict: Verdict) -> Iterator[RenderableType]:
     yield Text.assemble(("no score: ", "bold"), (str(verdict.outcome), "bold yellow"))
-    yield Text(printable(verdict.detail[:2000], lines=True))
+    yield Text(printable(_cut(verdict.detail), lines=True))
     if verdict.jury:
         yield Padding(_jury(verdict.jury), (1, 0, 0, 0))
     yield from _notes(verdict)
@@ -133,8 +135,10 @@ def _jury(jury: Jury) -> Group:
     if jury.agreement is not None:
         lines.append(Text(f"  {jury.agreement:.0%} of the assertions answered alike by all"))
     for juror in jury.jurors:
-        said = f"{juror.score:.2f}" if juror.score is not None else f"{juror.outcome}: {juror.detail[:120]}"
-        lines.append(Text(printable(f"  {juror.judge} #{juror.sample + 1}  {said}"), "dim"))
+        said = f"{juror.score:.2f}" if juror.score is not None else f"{juror.outcome}: {_cut(juror.detail, 120)}"
+        flags = ", ".join(dict.fromkeys(flag.flag for flag in juror.flags))
+        flagged = f"  ⚑ {flags}" if flags else ""
+        lines.append(Text(printable(f"  {juror.judge} #{juror.sample + 1}  {said}{flagged}"), "dim"))
     return Group(*lines)
 
 
@@ -146,14 +150,7 @@ def _notes(verdict: Verdict) -> Iterator[RenderableType]:
         ]
         yield Padding(Group(Text("Corrected by code", "bold"), *rows), (1, 0, 0, 0))
     if verdict.flags:
-        rows = [
-            _item(
-                "⚑", " ".join(part for part in (one.flag, one.at, f"({one.why})" if one.why else "") if part), "yellow"
-            )
-            for one in verdict.flags[:FLAGS_SHOWN]
-        ]
-        if len(verdict.flags) > FLAGS_SHOWN:
-            rows.append(_item(" ", f"and {len(verdict.flags) - FLAGS_SHOWN} more (--json shows all)"))
+        rows = [_item("⚑", line, "yellow") for line in _flag_lines(verdict.flags)]
         yield Padding(Group(Text("Flags", "bold"), *rows), (1, 0, 0, 0))
     if verdict.images:
         rows = [
@@ -166,6 +163,16 @@ def _notes(verdict: Verdict) -> Iterator[RenderableType]:
             for one in verdict.images
         ]
         yield Padding(Group(Text("Sent", "bold"), *rows), (1, 0, 0, 0))
+
+
+def _flag_lines(flags: Sequence[Flag]) -> Iterator[str]:
+    """The flags, those of one kind on one line with all their places."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in flags:
+        places.setdefault((one.flag, one.why), []).append(one.at)
+    for (flag, why), at in places.items():
+        listed = ", ".join(dict.fromkeys(place for place in at if place))
+        yield " ".join(part for part in (flag, listed, f"({_cut(why)})" if why else "") if part)
 
 
 def _foot(verdict: Verdict) -> Text:
@@ -203,7 +210,17 @@ def _colour(share: float) -> str:
 
 
 def _brief(value: object) -> str:
-    return "nothing" if value is None else number(value) if isinstance(value, int | float) else str(value)
+    """A value of a correction; a judge may have claimed anything."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, int | float):
+        return number(value)
+    return value if isinstance(value, str) and len(value) <= 60 else shown(value)
+
+
+def _cut(text: str, longest: int = LONGEST) -> str:
+    more = len(text) - longest
+    return text if more <= 0 else f"{text[:longest]}… ({more:,} characters more)"
 
 
 def _name(key: str) -> str:
@@ -211,5 +228,7 @@ def _name(key: str) -> str:
 
 
 def number(value: float) -> str:
-    """At most two decimals, none where there are none."""
+    """At most two decimals, none where there are none; a huge one is only quoted."""
+    if not -HUGE <= value <= HUGE:
+        return shown(value)
     return str(value) if isinstance(value, bool) else f"{value:.2f}".rstrip("0").rstrip(".")

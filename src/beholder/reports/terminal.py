@@ -1,7 +1,8 @@
-"""Text from models, cases and file names, made safe for a terminal."""
+"""Text from models, cases and files, made safe for a terminal."""
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 
 
@@ -14,3 +15,8 @@ def printable(text: str, *, lines: bool = False) -> str:
         letter if (letter == "\n" and lines) or not unicodedata.category(letter).startswith("C") else " "
         for letter in text
     )
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """Prints `text`, made safe, with its line breaks; to standard error if `error`."""
+    print(printable(text, lines=True), file=sys.stderr if error else sys.stdout, flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from beholder.images.model import PreparedImage
 
@@ -43,7 +43,6 @@ class Brief:
     digest: str
     label: str
     answer_tokens: int = 2048
-    flags: tuple[str, ...] = field(default=())
 
     @property
     def pictures(self) -> tuple[Picture, ...]:

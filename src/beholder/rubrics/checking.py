@@ -41,8 +41,13 @@ def style_problems(style: Style) -> list[Problem]:
     return problems
 
 
+def is_name(name: str) -> bool:
+    """Whether a rubric may be called so: lower-case letters, digits and hyphens."""
+    return bool(_NAME.match(name))
+
+
 def _names(rubric: Rubric) -> Iterator[Problem]:
-    if not _NAME.match(rubric.rubric):
+    if not is_name(rubric.rubric):
         yield Problem(f"{rubric.rubric!r} should be lower-case letters, digits and hyphens", "rubric")
     named = [
         ("criteria", "key", [criterion.key for criterion in rubric.criteria]),

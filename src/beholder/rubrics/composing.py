@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,7 @@ class Composer:
 
     def _apply(self, case: Case) -> _Applied:
         rubric = self.rubric
-        setting = self._setting or _setting(rubric, case)
+        setting = self._setting or fitting_setting(rubric, case.images)
         if setting:
             rubric = rubric.with_setting(setting)
         _check(rubric, case)
@@ -109,9 +109,9 @@ class Composer:
         return (Text(text), *pictures, *([Text(closing)] if closing else []))
 
 
-def _setting(rubric: Rubric, case: Case) -> str:
-    """The first setting whose images the case has; the rubric's first where it has none at all."""
-    fitting = (name for name, one in rubric.settings.items() if set(case.images) <= set(one.images))
+def fitting_setting(rubric: Rubric, roles: Collection[str]) -> str:
+    """The first setting that takes images of all these roles; the rubric's first where none does."""
+    fitting = (name for name, one in rubric.settings.items() if set(roles) <= set(one.images))
     return next(fitting, next(iter(rubric.settings), ""))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -227,9 +227,6 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
     def image(self, role: str) -> Image:
         return next(image for image in self.images if image.role == role)
 
-    def criterion(self, key: str) -> Criterion:
-        return next(criterion for criterion in self.criteria if criterion.key == key)
-
     def assertions(self) -> Iterator[Assertion]:
         for criterion in self.criteria:
             yield from criterion.assertions
@@ -249,8 +246,3 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
     def with_scoring(self, **changes: object) -> Rubric:
         """The rubric with some of its scoring changed, such as `threshold=0.8`."""
         return structs.replace(self, scoring=structs.replace(self.scoring, **changes))
-
-
-def field_values(value: object) -> Mapping[str, object]:
-    """A frozen value as a plain mapping, for templates and digests."""
-    return structs.asdict(value)  # type: ignore[arg-type]  # msgspec has no public base type for "a Struct"

@@ -8,6 +8,7 @@ to users' rubrics too.
 from __future__ import annotations
 
 from functools import cache
+from traceback import extract_tb
 from typing import TYPE_CHECKING
 
 from beholder.errors import Problem, RubricError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 DEFAULT_PROMPT = "default.md.j2"
 RULES = "rules.md.j2"
 
+# what a template's own arithmetic may raise, such as {{ 1 / 0 }}
+_COMPUTED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
 
 def system_text(rubric: Rubric) -> str:
     """The whole system message. Raises `RubricError` when the prompt cannot be rendered."""
@@ -30,11 +34,10 @@ def system_text(rubric: Rubric) -> str:
     try:
         template = environment.from_string(rubric.prompt) if rubric.prompt else environment.get_template(DEFAULT_PROMPT)
         return "\n\n".join(part.render(values).strip() for part in (template, environment.get_template(RULES))) + "\n"
-    except TemplateError as error:
-        raise RubricError(f"the prompt of {rubric.name}", [Problem(error.message or type(error).__name__)]) from None
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        # what the template itself computes, such as {{ 1 / 0 }}
-        raise RubricError(f"the prompt of {rubric.name}", [Problem(f"cannot be rendered: {error}")]) from None
+    except (TemplateError, *_COMPUTED) as error:
+        where = f"the prompt of {rubric.name}" + (f" ({rubric.setting})" if rubric.setting else "")
+        said = getattr(error, "message", None) or str(error) or type(error).__name__
+        raise RubricError(where, [Problem(f"cannot be rendered: {said}", line=_line(error))]) from None
 
 
 def prompt_problems(rubric: Rubric) -> list[Problem]:
@@ -46,6 +49,12 @@ def prompt_problems(rubric: Rubric) -> list[Problem]:
     except TemplateSyntaxError as error:
         return [Problem(f"the prompt is no valid template: {error.message}", line=error.lineno)]
     return []
+
+
+def _line(error: Exception) -> int | None:
+    """The line of the rubric's own prompt that an error comes from; jinja2 puts it into the traceback."""
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == "<template>"]
+    return lines[-1] if lines else None
 
 
 def data_rules() -> str:

@@ -17,12 +17,12 @@ from beholder.verdicts.values import as_count, as_number
 
 if TYPE_CHECKING:
     from beholder.verdicts.observing import ObservedCriterion
-    from beholder.verdicts.scoring import Overall, Tally
+    from beholder.verdicts.scoring import CriterionTally, Overall
 
 COMPUTED = "computed from the answer"
 
 
-def criterion_corrections(tally: Tally, seen: ObservedCriterion) -> list[Correction]:
+def criterion_corrections(tally: CriterionTally, seen: ObservedCriterion) -> list[Correction]:
     """Where a criterion's claimed pass rate, counts or sums differ from what its answers give."""
     if not tally.criterion.assertions:
         return []
@@ -42,7 +42,7 @@ def criterion_corrections(tally: Tally, seen: ObservedCriterion) -> list[Correct
 
 
 def overall_corrections(
-    rubric: Rubric, tallies: list[Tally], overall: Overall, claims: Mapping[str, object]
+    rubric: Rubric, tallies: list[CriterionTally], overall: Overall, claims: Mapping[str, object]
 ) -> list[Correction]:
     """Where claimed totals, percentages, grades or passes differ from the computed ones."""
     yes = sum(tally.yes for tally in tallies)

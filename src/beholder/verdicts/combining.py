@@ -13,15 +13,19 @@ from dataclasses import replace
 from decimal import Decimal
 from statistics import median
 
-from beholder.rubrics.model import Assertion, Criterion, Rubric, exact
-from beholder.verdicts.model import Flag, Number, Verdict, plain_number
+from beholder.rubrics.model import Assertion, Criterion, Number, Rubric, exact
+from beholder.verdicts.model import Flag, Verdict, plain_number
 from beholder.verdicts.observing import Observations, ObservedAssertion, ObservedCriterion
 
 
-def combine(rubric: Rubric, answers: Sequence[Observations]) -> Observations:
-    """The jury's observations. One answer is returned as it is."""
+def combine(rubric: Rubric, jurors: Sequence[Observations | None]) -> Observations:
+    """The jury's observations. `jurors` are all of its members in order, `None` for one without an answer, so that a
+    flag names the juror by its place. A single answer is taken as it is."""
+    seated = [(place, one) for place, one in enumerate(jurors, 1) if one is not None]
+    answers = [one for _, one in seated]
+    own = [replace(flag, at=f"juror {place}: {flag.at}") for place, one in seated for flag in one.flags]
     if len(answers) == 1:
-        return answers[0]
+        return answers[0] if len(jurors) == 1 else replace(answers[0], flags=tuple(own))
     flags: list[Flag] = []
     criteria = {
         criterion.key: _criterion(criterion, [one.criteria[criterion.key] for one in answers], flags)
@@ -30,7 +34,6 @@ def combine(rubric: Rubric, answers: Sequence[Observations]) -> Observations:
     findings = {
         finding.key: _finding([one.findings.get(finding.key, ()) for one in answers]) for finding in rubric.findings
     }
-    own = [replace(flag, at=f"juror {n}: {flag.at}") for n, one in enumerate(answers, 1) for flag in one.flags]
     assessment = next((one.assessment for one in answers if one.assessment), "")
     return Observations(criteria, findings, assessment, {}, (*own, *flags))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from beholder.errors import AnswerError
@@ -10,6 +11,10 @@ from beholder.verdicts.model import Flag, Outcome, Verdict
 from beholder.verdicts.observing import Observations, observe
 from beholder.verdicts.parsing import Document, parse
 from beholder.verdicts.scoring import score
+
+_DECLINES = re.compile(
+    r"\A\W*(i('|’)?m (very )?sorry|sorry|i can(no|'|’)?t|i am (not able|unable)|i('|’)m unable)\b", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +47,23 @@ def read_answer(rubric: Rubric, answer: str | Document, *, label: str = "") -> O
 
 
 def judge_answer(head: Head, answer: str | Document, *, label: str = "") -> Verdict:
-    """The verdict on an answer: `scored`, or `invalid` with everything that is wrong in `detail`. Never raises."""
+    """The verdict on an answer: `scored`, `refused`, or `invalid` with all that is wrong in `detail`. Never raises."""
+    text = answer if isinstance(answer, str) else ""
+    if declines(text):
+        return replace(head.verdict(Outcome.REFUSED, text), answer=text)
     try:
         observed = read_answer(head.rubric, answer, label=label)
     except AnswerError as error:
-        return replace(head.verdict(Outcome.INVALID, str(error)), answer=answer if isinstance(answer, str) else "")
-    return scored_verdict(head, observed, answer=answer if isinstance(answer, str) else "")
+        return replace(head.verdict(Outcome.INVALID, str(error)), answer=text)
+    return replace(scored_verdict(head, observed), answer=text)
 
 
-def scored_verdict(head: Head, observed: Observations, *, answer: str = "", flags: tuple[Flag, ...] = ()) -> Verdict:
-    """The verdict on observations that have been read."""
-    scored = score(head.rubric, observed)
-    return replace(
-        head.verdict(Outcome.SCORED),
-        criteria=scored.criteria,
-        total=scored.total,
-        max_total=scored.max_total,
-        percentage=scored.percentage,
-        grade=scored.grade,
-        score=scored.score,
-        score_derived=scored.score_derived,
-        partial=scored.partial,
-        passed=scored.passed,
-        findings=observed.findings,
-        assessment=observed.assessment,
-        reported=observed.claims,
-        flags=(*observed.flags, *scored.flags, *flags),
-        corrections=scored.corrections,
-        answer=answer,
-    )
+def scored_verdict(head: Head, observed: Observations, *, flags: tuple[Flag, ...] = ()) -> Verdict:
+    """The verdict on observations that have been read; `flags` are added to theirs."""
+    verdict = score(head.verdict(Outcome.SCORED), head.rubric, observed)
+    return replace(verdict, flags=(*verdict.flags, *flags))
+
+
+def declines(text: str) -> bool:
+    """Whether a text is a refusal in plain words, from a model that has no other way to refuse."""
+    return "{" not in text and bool(_DECLINES.match(text))

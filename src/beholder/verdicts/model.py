@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
 from math import isfinite
 from typing import TypeVar
 
+from beholder.errors import UsageError
+from beholder.rubrics.model import Number
 from beholder.verdicts.values import HUGE, shown
 
-Number = int | float
 Amount = TypeVar("Amount", int, Decimal)
 
 
@@ -95,7 +97,8 @@ class SentImage:
 
 @dataclass(frozen=True, slots=True)
 class Juror:
-    """What one member of a jury said: its outcome, and its scores if it has any."""
+    """What one member of a jury said: its outcome, and its scores if it has any. `flags`, `corrections`, `images` and
+    `brief_digest` are those of its own verdict."""
 
     judge: str
     sample: int
@@ -104,6 +107,10 @@ class Juror:
     criteria: Mapping[str, Number | None] = field(default_factory=dict)
     detail: str = ""
     model: str | None = None
+    flags: tuple[Flag, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    images: tuple[SentImage, ...] = ()
+    brief_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +179,24 @@ class Verdict:
         del values["answer"]
         return values
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object]) -> Verdict:
+        """The verdict that `to_dict` (or a line of `beholder export --to jsonl`) describes; other keys are ignored.
+
+        What JSON cannot hold comes back as JSON held it: a list for a tuple in `said`, and a cost to the precision of
+        a double. Raises `UsageError` for anything that is no verdict.
+        """
+        import msgspec
+
+        usage = values.get("usage")
+        if isinstance(usage, Mapping):  # a count past all bounds was quoted as a text
+            counts = {name: count if isinstance(count, int) else None for name, count in usage.items()}
+            values = {**values, "usage": counts}
+        try:
+            return msgspec.convert(values, cls)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"This is no verdict: {error}.") from None
+
 
 def plain_number(number: Fraction) -> Number:
     """An exact number for show and storage: an integer where it is one, else the nearest double."""
@@ -187,16 +212,26 @@ def known_sum(values: Sequence[Amount | None]) -> Amount | None:
 
 
 def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+    # A run asks for thousands of verdicts: what is common comes first, and the slow checks of an ABC last.
+    kind: type = type(value)
+    if value is None or kind is str or kind is bool:
+        return value
+    if isinstance(value, int | float):
+        return value if -HUGE <= value <= HUGE else shown(value)
     if isinstance(value, tuple | list):
         return [_plain(inner) for inner in value]
+    names = _names(kind)
+    if names:
+        return {name: _plain(getattr(value, name)) for name in names}
+    if isinstance(value, dict | Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, Decimal):
-        return float(value) if isfinite(value) else shown(value)
-    if isinstance(value, int | float) and not -HUGE <= value <= HUGE:
-        return shown(value)
+        return float(value) if isfinite(value) and -HUGE <= value <= HUGE else shown(value)
     if isinstance(value, Fraction):
         return plain_number(value)
     return value
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()

@@ -53,6 +53,11 @@ class ObservedCriterion:
     assertions: Mapping[str, ObservedAssertion] = field(default_factory=dict)
     claims: Mapping[str, object] = field(default_factory=dict)
 
+    @property
+    def applies(self) -> bool:
+        """Whether there is anything to score: no assertions at all, or one that is not N/A."""
+        return _applies(self.assertions)
+
 
 @dataclass(frozen=True, slots=True)
 class Observations:
@@ -72,7 +77,18 @@ def observe(document: Mapping[str, object], rubric: Rubric, *, label: str = "") 
     if reader.complaints:
         more = len(reader.complaints) - MOST_COMPLAINTS
         raise AnswerError(reader.complaints[:MOST_COMPLAINTS] + ([f"and {more:,} more"] if more > 0 else []))
+    if nothing := nothing_applies(rubric, observed):
+        raise AnswerError([nothing])
     return observed
+
+
+def nothing_applies(rubric: Rubric, observed: Observations) -> str:
+    """What is wrong with an answer that leaves nothing to score; empty where something that has a weight applies."""
+    applying = [criterion for criterion in rubric.criteria if observed.criteria[criterion.key].applies]
+    if any(criterion.weight > 0 for criterion in applying):
+        return ""
+    whose = " of a criterion with a weight" if applying else ""
+    return f"nothing in it applies: every assertion{whose} is N/A"
 
 
 class _Reader:
@@ -144,9 +160,8 @@ class _Reader:
         if not isinstance(block, Mapping):
             return self._bare_score(criterion, block)
         assertions = self._assertions(criterion, block) if criterion.assertions else {}
-        applies = not assertions or any(one.answer != "not_applicable" for one in assertions.values())
         _, value = _first(block, SCORES)
-        if applies and self.rubric.scoring.criterion_score == "given":
+        if _applies(assertions) and self.rubric.scoring.criterion_score == "given":
             score = self._score(criterion, value, f"{place}.score")
         else:  # a claim, whatever it says: code computes the score, or there is none
             score = as_number(value)
@@ -280,6 +295,10 @@ class _Reader:
         said = document.get(self.rubric.echo) if self.rubric.echo else None
         if self.label and said is not None and said != self.label:
             self.flags.append(Flag("label_differs", self.rubric.echo, said, f"the case was called {self.label}"))
+
+
+def _applies(assertions: Mapping[str, ObservedAssertion]) -> bool:
+    return not assertions or any(one.answer != "not_applicable" for one in assertions.values())
 
 
 def _claims(block: Mapping[str, object]) -> dict[str, object]:

@@ -30,8 +30,7 @@ def parse(text: str) -> tuple[Document, tuple[Flag, ...]]:
     Fences are fine; prose around the object is flagged; no object, or two that differ, is an `AnswerError`, as are
     duplicate keys, NaN and infinities.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise AnswerError([f"the answer has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read"])
+    check_length(text)
     bare = _unfenced(text.strip().removeprefix("\ufeff").strip())
     if bare.startswith("{"):
         try:
@@ -47,6 +46,12 @@ def parse(text: str) -> tuple[Document, tuple[Flag, ...]]:
     if any(document != documents[0] for document in documents[1:]):
         raise AnswerError([f"the answer holds {len(documents)} JSON objects that differ; give one"])
     return documents[0], (Flag("prose_around_json", why="there was text besides the JSON object"),)
+
+
+def check_length(text: str) -> None:
+    """Raises `AnswerError` for an answer that is too long to be read."""
+    if len(text) > MAX_CHARACTERS:
+        raise AnswerError([f"the answer has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read"])
 
 
 def parse_exactly(text: str) -> Document:

@@ -7,35 +7,17 @@ partial. Grades and thresholds are compared with the unrounded value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from beholder.rubrics.model import Criterion, Number, Rubric, ScoringKind, exact
 from beholder.verdicts.claims import criterion_corrections, overall_corrections
-from beholder.verdicts.model import AssertionResult, Correction, CriterionResult, Flag, plain_number
-from beholder.verdicts.observing import Observations, ObservedCriterion
+from beholder.verdicts.model import AssertionResult, Correction, CriterionResult, Flag, Outcome, Verdict, plain_number
+from beholder.verdicts.observing import Observations, ObservedCriterion, nothing_applies
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """What scoring adds to observations; the fields of a verdict of the same names."""
-
-    criteria: Mapping[str, CriterionResult]
-    total: float | None
-    max_total: float | None
-    percentage: float | None
-    grade: str | None
-    score: float | None
-    score_derived: bool
-    partial: bool
-    passed: bool | None
-    flags: tuple[Flag, ...]
-    corrections: tuple[Correction, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
+class CriterionTally:
     """A criterion as it is counted: `score` exact, or `None` where nothing applied."""
 
     criterion: Criterion
@@ -48,9 +30,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """The whole, exact."""
+    """The whole, exact; `total` and `max_total` only where the rubric adds up."""
 
-    score: Fraction | None
+    score: Fraction
     total: Fraction | None
     max_total: Fraction | None
     grade: str | None
@@ -61,53 +43,62 @@ class Overall:
         return None if self.total is None or not self.max_total else self.total / self.max_total * 100
 
 
-def score(rubric: Rubric, observed: Observations) -> Scored:
-    """Scores an answer that has been read. Never raises: what can be wrong with an answer was found before."""
-    flags: list[Flag] = []
+def score(verdict: Verdict, rubric: Rubric, observed: Observations) -> Verdict:
+    """`verdict`, of which only the head is known, with everything that was observed and what it comes to.
+
+    Never raises: what can be wrong with an answer was found before. What only a jury can come to, that nothing applies
+    to most of its members, has no score and is `invalid`.
+    """
+    if nothing := nothing_applies(rubric, observed):
+        return replace(verdict, outcome=Outcome.INVALID, detail=nothing, flags=observed.flags)
+    flags = list(observed.flags)
     corrections: list[Correction] = []
-    tallies: list[Tally] = []
-    results: dict[str, CriterionResult] = {}
+    tallies: list[CriterionTally] = []
     for criterion in rubric.criteria:
         seen = observed.criteria[criterion.key]
         tally = _tally(rubric, criterion, seen, corrections)
         _guidance(rubric, tally, flags)
         corrections += criterion_corrections(tally, seen)
         tallies.append(tally)
-        results[criterion.key] = _result(tally, seen)
-    partial = any(tally.score is None for tally in tallies)
-    if partial:
-        gone = [tally.criterion.key for tally in tallies if tally.score is None]
+    gone = [tally.criterion.key for tally in tallies if tally.score is None]
+    if gone:
         flags.append(Flag("partial", ", ".join(gone), why="nothing in it applied; the total was rescaled"))
     overall = _overall(rubric, tallies, observed)
     corrections += overall_corrections(rubric, tallies, overall, observed.claims)
-    return Scored(
-        criteria=results,
+    return replace(
+        verdict,
+        criteria={tally.criterion.key: _result(tally, observed.criteria[tally.criterion.key]) for tally in tallies},
         total=_float(overall.total),
         max_total=_float(overall.max_total),
         percentage=_float(overall.percentage),
         grade=overall.grade,
         score=_float(overall.score),
-        score_derived=rubric.scoring.kind is ScoringKind.FACTORS and overall.score is not None,
-        partial=partial,
+        score_derived=rubric.scoring.kind is ScoringKind.FACTORS,
+        partial=bool(gone),
         passed=overall.passed,
+        findings=observed.findings,
+        assessment=observed.assessment,
+        reported=observed.claims,
         flags=tuple(flags),
         corrections=tuple(corrections),
     )
 
 
-def _tally(rubric: Rubric, criterion: Criterion, seen: ObservedCriterion, corrections: list[Correction]) -> Tally:
+def _tally(
+    rubric: Rubric, criterion: Criterion, seen: ObservedCriterion, corrections: list[Correction]
+) -> CriterionTally:
     answers = [seen.assertions[one.id].answer for one in criterion.assertions]
     yes, no, not_applicable = (answers.count(kind) for kind in ("yes", "no", "not_applicable"))
     given = None if seen.score is None else exact(seen.score)
     confidence: Fraction | None = None
-    if criterion.assertions and not yes + no:
+    if not seen.applies:
         stands = None
         why = "none of its assertions applied"
     elif rubric.scoring.criterion_score == "confidence":
         sure = [exact(one.confidence or 0) for one in seen.assertions.values() if one.answer != "not_applicable"]
         confidence = sum(sure, Fraction(0)) / len(sure)
         stands = min(Fraction(yes, yes + no) * confidence, exact(criterion.scale[1]))
-        return Tally(criterion, stands, yes, no, not_applicable, confidence)
+        return CriterionTally(criterion, stands, yes, no, not_applicable, confidence)
     else:
         stands = given
         why = ""
@@ -119,10 +110,10 @@ def _tally(rubric: Rubric, criterion: Criterion, seen: ObservedCriterion, correc
                 why = f"{no} failed {'assertion allows' if no == 1 else 'assertions allow'} at most {_shown(most)}"
     if given is not None and stands != given:
         corrections.append(Correction(f"{criterion.key}.score", _shown(given), _shown(stands), why))
-    return Tally(criterion, stands, yes, no, not_applicable)
+    return CriterionTally(criterion, stands, yes, no, not_applicable)
 
 
-def _guidance(rubric: Rubric, tally: Tally, flags: list[Flag]) -> None:
+def _guidance(rubric: Rubric, tally: CriterionTally, flags: list[Flag]) -> None:
     lower = rubric.scoring.guidance
     if not lower or not tally.criterion.assertions or tally.score is None:
         return
@@ -132,7 +123,7 @@ def _guidance(rubric: Rubric, tally: Tally, flags: list[Flag]) -> None:
         flags.append(Flag("below_guidance", f"{tally.criterion.key}.score", _shown(tally.score), why))
 
 
-def _result(tally: Tally, seen: ObservedCriterion) -> CriterionResult:
+def _result(tally: CriterionTally, seen: ObservedCriterion) -> CriterionResult:
     criterion = tally.criterion
     return CriterionResult(
         score=_shown(tally.score),
@@ -156,18 +147,17 @@ def _result(tally: Tally, seen: ObservedCriterion) -> CriterionResult:
     )
 
 
-def _overall(rubric: Rubric, tallies: list[Tally], observed: Observations) -> Overall:
+def _overall(rubric: Rubric, tallies: list[CriterionTally], observed: Observations) -> Overall:
     counted = [(tally.criterion, tally.score) for tally in tallies if tally.score is not None]
-    weight = sum((exact(criterion.weight) for criterion, _ in counted), Fraction(0))
-    total = max_total = value = None
+    total = max_total = None
     if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL:
         max_total = sum((exact(one.weight) * exact(one.scale[1]) for one in rubric.criteria), Fraction(0))
         reachable = sum((exact(one.weight) * exact(one.scale[1]) for one, _ in counted), Fraction(0))
-        if reachable > 0:
-            reached = sum((exact(one.weight) * points for one, points in counted), Fraction(0))
-            total = reached / reachable * max_total
-            value = total / max_total
-    elif weight > 0:
+        reached = sum((exact(one.weight) * points for one, points in counted), Fraction(0))
+        value = reached / reachable
+        total = value * max_total
+    else:
+        weight = sum((exact(criterion.weight) for criterion, _ in counted), Fraction(0))
         parts = (exact(one.weight) * _position(one, points) for one, points in counted)
         value = sum(parts, Fraction(0)) / weight
     return Overall(value, total, max_total, _grade(rubric, value), _passed(rubric, value, tallies, observed))
@@ -179,16 +169,14 @@ def _position(criterion: Criterion, points: Fraction) -> Fraction:
     return (points - low) / (high - low)
 
 
-def _grade(rubric: Rubric, value: Fraction | None) -> str | None:
-    if value is None or (rubric.scoring.kind is ScoringKind.FACTORS and not rubric.scoring.grades):
-        return None
+def _grade(rubric: Rubric, value: Fraction) -> str | None:
     measured = value * 100 if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL else value
     return next((grade.grade for grade in rubric.scoring.grades if measured >= exact(grade.least)), None)
 
 
-def _passed(rubric: Rubric, value: Fraction | None, tallies: list[Tally], observed: Observations) -> bool | None:
+def _passed(rubric: Rubric, value: Fraction, tallies: list[CriterionTally], observed: Observations) -> bool | None:
     scoring = rubric.scoring
-    if value is None or (scoring.threshold is None and not scoring.gates):
+    if scoring.threshold is None and not scoring.gates:
         return None
     if scoring.threshold is not None and value < exact(scoring.threshold):
         return False

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
 
 from beholder.errors import UsageError
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.model import AssertionResult, CriterionResult, Number, Verdict
+from beholder.rubrics.model import Number, Rubric
+from beholder.verdicts.model import AssertionResult, CriterionResult, Verdict
 
 Json = dict[str, object]
 

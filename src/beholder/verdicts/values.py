@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from decimal import Decimal, InvalidOperation
 
-Number = int | float
+from beholder.rubrics.model import Number
 
 _NUMBER = re.compile(r"[+-]?\d{1,12}(\.\d{1,12})?")
 _SHOWN = 60
+_LARGEST = 10**60  # exact arithmetic with more digits is no longer cheap, and no judge means it
 HUGE = 10**18  # past this a number is quoted as a text: not every reader of JSON can hold it
 
 
@@ -17,7 +18,7 @@ def as_number(value: object) -> int | Decimal | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return value
+        return value if abs(value) < _LARGEST else None
     if isinstance(value, float):
         value = Decimal(repr(value))
     if isinstance(value, Decimal):

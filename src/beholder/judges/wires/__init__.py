@@ -6,16 +6,16 @@ Plugins: an entry point of the group `beholder.judges` is named after the prefix
 `openai:gpt-5-mini`) and loads either
 
 - a `Wire`: `ModelJudge` does the rest (keys, retries, timeouts, prices); our own three are such entries; or
-- a callable `(model: str, options: beholder.judges.model.Options) -> Judge` for anything else.
+- a callable `(model: str, settings: beholder.judges.model.Settings) -> Judge` for anything else.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import zip_longest
 
 import pybase64
 
@@ -24,6 +24,50 @@ from beholder.images.model import Sizing
 from beholder.judges.protocol import Finish, Turn, Usage
 from beholder.rubrics.brief import Brief
 
+SLICE_BYTES = 192 * 1024  # a multiple of 3, so that the base64 of the slices is that of the whole
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A brief as one model is asked it.
+
+    `base_url` has no slash at its end. `structured` asks for the provider's own constrained output; without it the
+    schema is told in words. `max_tokens` is room for the answer and goes before a limit in `params`.
+    """
+
+    brief: Brief
+    model: str
+    base_url: str
+    key: str | None = field(repr=False)
+    params: Mapping[str, object] = field(default_factory=dict)
+    earlier: Sequence[Turn] = ()
+    max_tokens: int | None = None
+    structured: bool = True
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """JSON whose pictures become base64 only while it is sent, a slice at a time, as often as it is sent.
+
+    A picture stands between each two of `texts`. Measured with 64 requests under way, two 360 KB pictures each: 1 MB
+    and 0.66 ms of CPU a request, against 61 MB and 0.75 ms for bodies joined beforehand; slices of 48 KB take 0.82.
+    """
+
+    texts: tuple[bytes, ...]
+    pictures: tuple[bytes, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.texts)) + sum((len(data) + 2) // 3 * 4 for data in self.pictures)
+
+    def pieces(self) -> Iterator[bytes]:
+        """What to send, in order."""
+        for text, data in zip_longest(self.texts, self.pictures, fillvalue=b""):
+            yield text
+            view = memoryview(data)
+            for start in range(0, len(view), SLICE_BYTES):
+                yield pybase64.b64encode(view[start : start + SLICE_BYTES])
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -31,7 +75,7 @@ class Request:
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
+    body: Body = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +94,6 @@ class Malformed(Exception):
     """A body that is not the provider's form, such as a gateway's HTML with status 200. Never leaves `judges`."""
 
 
-class BuildRequest(Protocol):
-    def __call__(
-        self,
-        brief: Brief,
-        *,
-        model: str,
-        base_url: str,
-        key: str | None,
-        params: Mapping[str, object],
-        earlier: Sequence[Turn],
-        max_tokens: int | None,
-        structured: bool,
-        detail: str | None = None,
-    ) -> Request:
-        """`base_url` has no slash at its end. `structured` asks for the provider's own constrained output; without it
-        the schema is told in words. `max_tokens` is room for the answer and goes before a limit in `params`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Wire:
     """A provider's protocol. `names` are the common parameters that it names differently, `details` the picture
@@ -78,7 +104,7 @@ class Wire:
     key_variables: tuple[str, ...]
     base_url: str
     sizing: Sizing
-    request: BuildRequest
+    request: Callable[[Question], Request]
     read: Callable[[bytes], Reply]
     names: Mapping[str, str | None] = field(default_factory=dict)
     details: tuple[str, ...] = ()
@@ -87,9 +113,9 @@ class Wire:
 
 
 class Splicer:
-    """Stands in for pictures while a body is dumped as JSON, then puts their base64 in its place.
+    """Stands in for pictures while a body is dumped as JSON, then puts them in their places.
 
-    The base64 never becomes a Python string and is never escaped: that is where the SDKs' milliseconds go.
+    Their base64 never becomes a Python string and is never escaped: that is where the SDKs' milliseconds go.
     """
 
     def __init__(self) -> None:
@@ -100,14 +126,10 @@ class Splicer:
         self._pictures.append(data)
         return self._mark
 
-    def dump(self, body: Mapping[str, object]) -> bytes:
+    def dump(self, body: Mapping[str, object]) -> Body:
         # "replace" turns half a surrogate pair, which no provider reads, into a question mark.
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
-        chunks = text.split(self._mark.encode())
-        parts = [chunks[0]]
-        for data, chunk in zip(self._pictures, chunks[1:], strict=True):
-            parts += (pybase64.b64encode(data), chunk)
-        return b"".join(parts)
+        return Body(tuple(text.split(self._mark.encode())), tuple(self._pictures))
 
 
 def system_text(brief: Brief, structured: bool) -> str:

@@ -9,14 +9,14 @@ Pictures: https://platform.claude.com/docs/en/build-with-claude/vision
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from beholder.images.model import Sizing
-from beholder.judges.protocol import Finish, Turn, Usage
-from beholder.judges.wires import Malformed, Reply, Request, Splicer, Wire, conversation, place, system_text
+from beholder.judges.protocol import Finish, Usage
+from beholder.judges.wires import Malformed, Question, Reply, Request, Splicer, Wire, conversation, place, system_text
 from beholder.judges.wires.reading import count, document, items, mapping, text, total
 from beholder.judges.wires.schemas import narrow, words
-from beholder.rubrics.brief import Brief, Text
+from beholder.rubrics.brief import Text
 
 BASE_URL = "https://api.anthropic.com"
 # The version of 2026-10-21 refuses sampling parameters; the one before still takes them, for models that know them.
@@ -37,18 +37,8 @@ THINKING_ROOM = 8192
 _GENERATION = re.compile(r"claude-[a-z]+-(\d+)")
 
 
-def request(
-    brief: Brief,
-    *,
-    model: str,
-    base_url: str,
-    key: str | None,
-    params: Mapping[str, object],
-    earlier: Sequence[Turn],
-    max_tokens: int | None,
-    structured: bool,
-    detail: str | None = None,
-) -> Request:
+def request(question: Question) -> Request:
+    brief = question.brief
     splicer = Splicer()
     content: list[dict[str, object]] = []
     for part in brief.content:
@@ -60,22 +50,24 @@ def request(
             source = {"type": "base64", "media_type": part.image.media_type, "data": data}
             content.append({"type": "image", "source": source})
     messages: list[dict[str, object]] = [{"role": "user", "content": content}]
-    for said, reply in conversation(earlier):
+    for said, reply in conversation(question.earlier):
         messages += ({"role": "assistant", "content": said}, {"role": "user", "content": reply})
 
-    body: dict[str, object] = {"model": model}
-    body |= place(params, NAMES, wire="anthropic", reserved=RESERVED)
-    if max_tokens is not None or "max_tokens" not in body:
-        body["max_tokens"] = (max_tokens or brief.answer_tokens) + _thinking_room(model, body)
-    if (system := system_text(brief, structured)).strip():
+    body: dict[str, object] = {"model": question.model}
+    body |= place(question.params, NAMES, wire="anthropic", reserved=RESERVED)
+    if question.max_tokens is not None or "max_tokens" not in body:
+        body["max_tokens"] = (question.max_tokens or brief.answer_tokens) + _thinking_room(question.model, body)
+    if (system := system_text(brief, question.structured)).strip():
         body["system"] = [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]
-    if structured and brief.schema is not None:
+    if question.structured and brief.schema is not None:
         form = {"type": "json_schema", "schema": narrow(brief.schema, KEYWORDS)}
         body["output_config"] = {**mapping(body.get("output_config")), "format": form}
     body["messages"] = messages
     version = SAMPLING_VERSION if SAMPLING & body.keys() else VERSION
-    headers = {"Content-Type": "application/json", "anthropic-version": version} | ({"x-api-key": key} if key else {})
-    return Request(f"{base_url}/v1/messages", headers, splicer.dump(body))
+    headers = {"Content-Type": "application/json", "anthropic-version": version}
+    if question.key:
+        headers["x-api-key"] = question.key
+    return Request(f"{question.base_url}/v1/messages", headers, splicer.dump(body))
 
 
 def read(payload: bytes) -> Reply:

@@ -8,15 +8,15 @@ Pictures: https://ai.google.dev/gemini-api/docs/image-understanding
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from beholder.images.model import Sizing
-from beholder.judges.protocol import Finish, Turn, Usage
-from beholder.judges.wires import Malformed, Reply, Request, Splicer, Wire, conversation, place, system_text
+from beholder.judges.protocol import Finish, Usage
+from beholder.judges.wires import Malformed, Question, Reply, Request, Splicer, Wire, conversation, place, system_text
 from beholder.judges.wires.reading import count, document, items, mapping, text
 from beholder.judges.wires.schemas import described, narrow, words
-from beholder.rubrics.brief import Brief, Text
+from beholder.rubrics.brief import Text
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 NAMES = {
@@ -39,18 +39,8 @@ FILTERED = words(
 )
 
 
-def request(
-    brief: Brief,
-    *,
-    model: str,
-    base_url: str,
-    key: str | None,
-    params: Mapping[str, object],
-    earlier: Sequence[Turn],
-    max_tokens: int | None,
-    structured: bool,
-    detail: str | None = None,
-) -> Request:
+def request(question: Question) -> Request:
+    brief = question.brief
     splicer = Splicer()
     parts: list[dict[str, object]] = []
     for part in brief.content:
@@ -60,26 +50,28 @@ def request(
         data = splicer.stand_in(part.image.data)
         parts += ({"text": part.label}, {"inlineData": {"mimeType": part.image.media_type, "data": data}})
     contents: list[dict[str, object]] = [{"role": "user", "parts": parts}]
-    for said, reply in conversation(earlier):
+    for said, reply in conversation(question.earlier):
         contents.append({"role": "model", "parts": [{"text": said}]})
         contents.append({"role": "user", "parts": [{"text": reply}]})
 
-    fields = place(params, NAMES, wire="google", reserved=RESERVED)
+    fields = place(question.params, NAMES, wire="google", reserved=RESERVED)
     body: dict[str, object] = {name: fields.pop(name) for name in TOP_LEVEL & fields.keys()}
-    if max_tokens is not None:
-        fields["maxOutputTokens"] = max_tokens
-    if detail:
-        fields["mediaResolution"] = f"MEDIA_RESOLUTION_{detail.upper()}"
-    if structured and brief.schema is not None:
+    if question.max_tokens is not None:
+        fields["maxOutputTokens"] = question.max_tokens
+    if question.detail:
+        fields["mediaResolution"] = f"MEDIA_RESOLUTION_{question.detail.upper()}"
+    if question.structured and brief.schema is not None:
         fields |= {"responseMimeType": "application/json", "responseSchema": _dialect(narrow(brief.schema, KEYWORDS))}
     if fields:
         body["generationConfig"] = fields
-    if system := system_text(brief, structured):
+    if system := system_text(brief, question.structured):
         body["systemInstruction"] = {"parts": [{"text": system}]}
     body["contents"] = contents
-    headers = {"Content-Type": "application/json"} | ({"x-goog-api-key": key} if key else {})
-    name = quote(model.removeprefix("models/"), safe="")
-    return Request(f"{base_url}/v1beta/models/{name}:generateContent", headers, splicer.dump(body))
+    headers = {"Content-Type": "application/json"}
+    if question.key:
+        headers["x-goog-api-key"] = question.key
+    name = quote(question.model.removeprefix("models/"), safe="")
+    return Request(f"{question.base_url}/v1beta/models/{name}:generateContent", headers, splicer.dump(body))
 
 
 def read(payload: bytes) -> Reply:

@@ -7,14 +7,12 @@ Pictures: https://developers.openai.com/api/docs/guides/images-vision
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from beholder.images.model import Sizing
-from beholder.judges.protocol import Finish, Turn, Usage
-from beholder.judges.wires import Malformed, Reply, Request, Splicer, Wire, conversation, place, system_text
+from beholder.judges.protocol import Finish, Usage
+from beholder.judges.wires import Malformed, Question, Reply, Request, Splicer, Wire, conversation, place, system_text
 from beholder.judges.wires.reading import count, document, items, mapping, text
 from beholder.judges.wires.schemas import narrow, words
-from beholder.rubrics.brief import Brief, Text
+from beholder.rubrics.brief import Text
 
 BASE_URL = "https://api.openai.com/v1"
 RESERVED = frozenset({"model", "messages", "response_format", "stream", "n"})
@@ -24,18 +22,9 @@ KEYWORDS = words(
 )
 
 
-def request(
-    brief: Brief,
-    *,
-    model: str,
-    base_url: str,
-    key: str | None,
-    params: Mapping[str, object],
-    earlier: Sequence[Turn],
-    max_tokens: int | None,
-    structured: bool,
-    detail: str | None = None,
-) -> Request:
+def request(question: Question) -> Request:
+    brief, params = question.brief, question.params
+    detail = {"detail": question.detail} if question.detail else {}
     splicer = Splicer()
     content: list[dict[str, object]] = []
     for part in brief.content:
@@ -44,24 +33,27 @@ def request(
             continue
         url = f"data:{part.image.media_type};base64,{splicer.stand_in(part.image.data)}"
         content.append({"type": "text", "text": part.label})
-        content.append({"type": "image_url", "image_url": {"url": url, "detail": detail} if detail else {"url": url}})
-    system = system_text(brief, structured)
+        content.append({"type": "image_url", "image_url": {"url": url} | detail})
+    system = system_text(brief, question.structured)
     messages: list[dict[str, object]] = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": content})
-    for said, reply in conversation(earlier):
+    for said, reply in conversation(question.earlier):
         messages += ({"role": "assistant", "content": said}, {"role": "user", "content": reply})
 
     # OpenAI's reasoning models refuse the old name of the limit; many compatible servers know only the old one.
-    limit = "max_completion_tokens" if base_url == BASE_URL or "max_completion_tokens" in params else "max_tokens"
-    body: dict[str, object] = {"model": model, "messages": messages}
+    newer = question.base_url == BASE_URL or "max_completion_tokens" in params
+    limit = "max_completion_tokens" if newer else "max_tokens"
+    body: dict[str, object] = {"model": question.model, "messages": messages}
     body |= place(params, {"max_tokens": limit}, wire="openai", reserved=RESERVED)
-    if max_tokens is not None:
-        body[limit] = max_tokens
-    if structured and brief.schema is not None:
+    if question.max_tokens is not None:
+        body[limit] = question.max_tokens
+    if question.structured and brief.schema is not None:
         schema = {"name": "answer", "strict": True, "schema": narrow(brief.schema, KEYWORDS)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    return Request(f"{base_url}/chat/completions", headers, splicer.dump(body))
+    headers = {"Content-Type": "application/json"}
+    if question.key:
+        headers["Authorization"] = f"Bearer {question.key}"
+    return Request(f"{question.base_url}/chat/completions", headers, splicer.dump(body))
 
 
 def read(payload: bytes) -> Reply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from beholder.errors import Unreachable
+from beholder.judges.protocol import Gate
 from beholder.judges.wires.faults import Again, Never
 
 FIRST_WAIT_S = 0.5
@@ -23,11 +25,14 @@ T = TypeVar("T")
 
 @dataclass
 class Patience:
-    """One call's retries. `attempts` counts the requests that were made, over every `persist` of the call."""
+    """One call's retries, each through the gate (if there is one) as a request of about `tokens`. `attempts` counts
+    the requests that were made, over every `persist` of the call."""
 
     retries: int
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
+    gate: Gate | None = None
+    tokens: int = 0
     attempts: int = 0
 
     async def persist(self, ask: Callable[[], Awaitable[T]]) -> T:
@@ -36,7 +41,7 @@ class Patience:
         while True:
             self.attempts += 1
             try:
-                return await ask()
+                return await self._through(ask)
             except Never as never:
                 raise Unreachable(str(never), self.attempts) from None
             except Again as again:
@@ -53,6 +58,24 @@ class Patience:
                 delay = self._delay(failures, again.after)
                 _log.info("%s Try %d of %d in %.1f s.", again, failures + 1, allowed + 1, delay)
                 await self.sleep(delay)
+
+    async def _through(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """One request, at its turn."""
+        if self.gate is None:
+            return await ask()
+        await self.gate.enter(self.tokens)
+        started = time.perf_counter()
+        latency_s: float | None = None
+        pushed_back = False
+        try:
+            answer = await ask()
+            latency_s = time.perf_counter() - started
+            return answer
+        except Again as again:
+            pushed_back = again.pushed_back
+            raise
+        finally:
+            self.gate.leave(pushed_back=pushed_back, latency_s=latency_s)
 
     def _delay(self, failures: int, after: float | None) -> float:
         if after:

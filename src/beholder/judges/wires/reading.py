@@ -13,7 +13,7 @@ def document(payload: bytes) -> Mapping[str, object]:
     """The body as an object; raises `Malformed` for anything else."""
     try:
         value = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Malformed("the reply is no JSON") from None
     if not isinstance(value, Mapping):
         raise Malformed("the reply is no JSON object")

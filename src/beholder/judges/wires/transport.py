@@ -12,14 +12,13 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from beholder.errors import SetupError
-from beholder.judges.wires import Request
+from beholder.judges.wires import Body, Request
 from beholder.judges.wires.faults import Again, Never
 
 if TYPE_CHECKING:
     import aiohttp
 
 MAX_REPLY_BYTES = 16 * 1024 * 1024
-PIECE_BYTES = 256 * 1024
 # A wrong base URL stays wrong; a server that is just starting comes up within a few tries.
 CONNECT_RETRIES = 2
 
@@ -55,7 +54,7 @@ class Transport:
         try:
             async with self._session.post(
                 URL(request.url, encoded=True),
-                data=_pieces(request.body),
+                data=_stream(request.body),
                 headers={**request.headers, "Content-Length": str(len(request.body))},
                 proxy=self._proxy,
                 allow_redirects=False,
@@ -81,6 +80,8 @@ class Transport:
             raise Again(
                 f"Cannot connect to {self._base_url} ({reason}); {self._advice()}.", retries=CONNECT_RETRIES
             ) from None
+        except ValueError:  # the base URL was checked, so it is a proxy whose name can be no name
+            raise Never(f"{self._base_url} cannot be asked; {self._advice()}.") from None
         except (aiohttp.ClientError, OSError):
             raise Again(f"{self._host} dropped the connection.") from None
 
@@ -144,12 +145,10 @@ def proxy_for(url: str) -> str | None:
     return proxy
 
 
-async def _pieces(body: bytes) -> AsyncIterator[memoryview]:
-    """The body without copying it. 500 cases of two 360 KB pictures, 16 at once: 0.79 ms of CPU a case in all, against
-    0.95 for an `io.BytesIO`; plain bytes make aiohttp warn, and block the loop while they go out."""
-    view = memoryview(body)
-    for start in range(0, len(view), PIECE_BYTES):
-        yield view[start : start + PIECE_BYTES]
+async def _stream(body: Body) -> AsyncIterator[bytes]:
+    """Asynchronous only for aiohttp, which then waits for the socket after each piece."""
+    for piece in body.pieces():
+        yield piece
 
 
 def _plain(body: bytes, headers: Mapping[str, str]) -> bytes:

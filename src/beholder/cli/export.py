@@ -1,0 +1,101 @@
+"""`beholder export`: a run for other programs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beholder.cli.runs import LedgerAt, Which
+from beholder.errors import UsageError
+
+if TYPE_CHECKING:
+    from beholder.ledger import Ledger
+    from beholder.ledger.reading import Judged
+
+FORMATS = ("csv", "jsonl", "parquet")
+
+
+def export(
+    run: Which = "latest",
+    to: Annotated[str, typer.Option(help="csv, jsonl or parquet.")] = "csv",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else it is printed.")] = None,
+    ledger: LedgerAt = None,
+) -> None:
+    """Write the verdicts of a run for other programs, in the order of its cases.
+
+    jsonl has whole verdicts, one a line, with `groups` beside them. csv and parquet have flat columns: `case`, the
+    case's groups as `group.NAME`, `rubric`, `judge`, `model`, `outcome`, `score`, each criterion as `NAME.score`,
+    `grade`, `passed`, `usage.input_tokens`, `cost_usd` and so on; without a value, a cell is empty. In csv a text that
+    a spreadsheet would take for a formula (=, +, -, @ in front) gets an apostrophe in front.
+    """
+    from beholder.ledger import Ledger
+
+    if to not in FORMATS:
+        raise UsageError(f"--to is one of {', '.join(FORMATS)}, not {to!r}.")
+    if to == "parquet" and output is None:
+        raise UsageError("Parquet is not for a terminal; name a file with -o FILE.")
+    with Ledger.open(ledger, read_only=True) as book:
+        record = book.run(run)
+
+        def verdicts() -> Iterable[Judged]:
+            return book.judged(record.id)
+
+        if output is None:
+            _print(_lines(to, verdicts))
+            return
+        _spare(book, output)
+        with _replacing(output) as draft:
+            if to == "parquet":
+                from beholder.ledger.exporting import write_parquet
+
+                write_parquet(verdicts(), draft)
+            else:
+                with draft.open("wb") as file:
+                    file.writelines(_lines(to, verdicts))
+
+
+def _lines(to: str, verdicts: Callable[[], Iterable[Judged]]) -> Iterator[bytes]:
+    from beholder.ledger.exporting import csv_lines, json_lines
+
+    return csv_lines(verdicts) if to == "csv" else json_lines(verdicts())
+
+
+def _print(lines: Iterable[bytes]) -> None:
+    out = typer.get_binary_stream("stdout")
+    for line in lines:
+        out.write(line)
+    out.flush()
+
+
+def _spare(book: Ledger, output: Path) -> None:
+    with suppress(OSError):
+        if os.path.samefile(book.path, output):
+            raise UsageError(f"{str(output)!r} is the ledger itself; name another file.")
+
+
+@contextmanager
+def _replacing(output: Path) -> Iterator[Path]:
+    """A file beside the wanted one, which takes its place when everything is written: half an export is none."""
+    try:
+        if output.is_dir():
+            raise UsageError(f"{str(output)!r} is a folder; name a file in it.")
+        handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+        os.close(handle)
+        draft = Path(name)
+        try:
+            yield draft
+            mask = os.umask(0)
+            os.umask(mask)
+            draft.chmod(0o666 & ~mask)
+            draft.replace(output)
+        finally:
+            draft.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{str(output)!r} cannot be written: {reason}.") from None

@@ -1,0 +1,128 @@
+"""`beholder run`: all cases of a suite, begun or gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from beholder.cli.suite_flags import takes_a_suite
+from beholder.errors import UsageError
+
+if TYPE_CHECKING:
+    from beholder.cases.checking import Checked
+    from beholder.cli.progress import Counts
+    from beholder.ledger import Ledger, RunRecord
+    from beholder.runs.running import Wishes
+    from beholder.runs.suite import Suite
+    from beholder.verdicts.model import Outcome
+
+
+@takes_a_suite
+def run(
+    suite: Suite,
+    retry: Annotated[str, typer.Option(help="Final outcomes to try again: refused,filtered.")] = "",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew and ask even what is answered already.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without cases that are wrong.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: progress, then the summary.")] = False,
+) -> None:
+    """Judge all cases of a suite. Stopped or killed, the same command goes on where it was.
+
+    Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 some cases have no score and no --max-unscored was given.
+    """
+    from beholder.ledger import Ledger
+    from beholder.runs.running import Wishes, checked_cases, record_for, require_prices
+
+    if not suite.judges:
+        from beholder.cli.judge import NO_JUDGE
+
+        raise UsageError(NO_JUDGE)
+    require_prices(suite)
+    wishes = Wishes(fresh=fresh, retry=_outcomes(retry), skip_bad=skip_bad)
+    checked = checked_cases(suite, skip_bad=skip_bad)
+    if checked.problem_count and not json_:
+        print(f"beholder: {len(checked.bad)} cases are left out; they are wrong.", file=sys.stderr)
+    with Ledger.open(suite.ledger_place()) as ledger:
+        record, new = record_for(suite, ledger, checked, fresh=fresh)
+        if not quiet and not json_:
+            print(f"{'run' if new else 'going on with run'} {record.id} ({record.name}), {record.total} verdicts")
+        counts = _watch(record.total, quiet=quiet, as_json=json_)
+        state = asyncio.run(_execute(suite, ledger, record, checked, wishes, counts))
+        raise typer.Exit(_report(suite, ledger, record, state, counts, as_json=json_, quiet=quiet))
+
+
+def _outcomes(names: str) -> frozenset[Outcome]:
+    from beholder.verdicts.model import Outcome
+
+    try:
+        return frozenset(Outcome(name.strip()) for name in names.split(",") if name.strip())
+    except ValueError:
+        raise UsageError(f"--retry takes outcomes ({', '.join(Outcome)}), and {names!r} has another word.") from None
+
+
+def _watch(total: int, *, quiet: bool, as_json: bool) -> Counts:
+    from beholder.cli.progress import Bar, Counts, Lines
+
+    return Lines(total) if as_json else Counts(total) if quiet or not sys.stderr.isatty() else Bar(total)
+
+
+async def _execute(
+    suite: Suite, ledger: Ledger, record: RunRecord, checked: Checked, wishes: Wishes, counts: Counts
+) -> str:
+    """Runs, and listens for Ctrl-C: the first stops asking, the second stops at once."""
+    from beholder.runs.running import run_suite
+
+    stop = asyncio.Event()
+    work = asyncio.ensure_future(run_suite(suite, ledger, record, checked, wishes, counts, stop))
+
+    def interrupted() -> None:
+        if stop.is_set():
+            work.cancel()
+        else:
+            stop.set()
+            print("\nstopping: what is under way is finished; Ctrl-C again stops at once", file=sys.stderr)
+
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, interrupted)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return "interrupted"
+    finally:
+        counts.close()
+
+
+def _report(
+    suite: Suite, ledger: Ledger, record: RunRecord, state: str, counts: Counts, *, as_json: bool, quiet: bool
+) -> int:
+    """Says what the run came to, and returns the exit code."""
+    from beholder.runs.thresholds import Means, exit_code, missed
+
+    tally = ledger.tally(record.id)
+    criteria = {key: mean.exact for one in tally.rubrics.values() for key, mean in one.criteria.items()}
+    means = Means(
+        total=record.total,
+        scored=tally.outcomes["scored"],
+        means={key: value for key, value in {**criteria, "score": tally.score.exact}.items() if value is not None},
+    )
+    wrong = missed(means, suite.fail_under, suite.max_unscored)
+    code = exit_code(means, suite.fail_under, suite.max_unscored)
+    summary: dict[str, Any] = {"event": "summary", "run": record.id, "name": record.name, "state": state}
+    summary |= {"exit_code": code, "missed": wrong, **counts.to_dict(), "tally": tally.to_dict()}
+    if as_json:
+        typer.echo(json.dumps(summary, ensure_ascii=False))
+    elif not quiet:
+        from beholder.cli.summary import show_summary
+
+        show_summary(summary, tally)
+    if state == "interrupted" and not as_json:
+        print("interrupted; the same command goes on where it was", file=sys.stderr)
+    for sentence in wrong:
+        print(f"beholder: {sentence}", file=sys.stderr)
+    return code

@@ -1,0 +1,163 @@
+"""`beholder runs`: list, rename, tag and delete runs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beholder.errors import UsageError
+from beholder.reports.terminal import printable, say
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from beholder.ledger.model import Progress, RunRecord
+
+app = typer.Typer(help="List, rename, tag and delete runs.", invoke_without_command=True)
+
+LedgerAt = Annotated[
+    str | None, typer.Option("--ledger", help="The ledger; else BEHOLDER_LEDGER, else beholder.db.", show_default=False)
+]
+Which = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, the start of it, its name, or `latest`.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback()
+def list_(
+    context: typer.Context,
+    ledger: LedgerAt = None,
+    tag: Annotated[str | None, typer.Option(help="Only runs with this tag.")] = None,
+    json_: AsJson = False,
+) -> None:
+    """List the runs, newest first."""
+    if context.invoked_subcommand:
+        return
+    from beholder.ledger import Ledger
+    from beholder.ledger.model import Progress
+
+    with Ledger.open(ledger, read_only=True) as book:
+        records, progress = book.runs(tag=tag), book.progress()
+    rows = [(record, progress.get(record.id, Progress())) for record in records]
+    if json_:
+        for record, far in rows:
+            say(json.dumps(_as_dict(record, far)))
+    elif not rows:
+        say("No runs yet.")
+    else:
+        _table(rows)
+
+
+@app.command("rename")
+def rename(run: Which, name: str, ledger: LedgerAt = None) -> None:
+    """Give a run another name."""
+    from beholder.ledger import Ledger
+
+    with Ledger.open(ledger, create=False) as book:
+        record = book.run(run)
+        book.rename(record.id, name)
+    say(f"Run {record.id} is now called {name!r}.")
+
+
+@app.command("tag")
+def tag(
+    run: Which,
+    tags: Annotated[list[str] | None, typer.Argument(help="Tags to add.")] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="A tag to take away.")] = None,
+    ledger: LedgerAt = None,
+) -> None:
+    """Add tags to a run, or take them away."""
+    from beholder.ledger import Ledger
+
+    with Ledger.open(ledger, create=False) as book:
+        record = book.run(run)
+        now = book.tag(record.id, *(tags or ()), remove=remove or ())
+    say(f"Run {record.id} has the tags: {', '.join(now) or 'none'}.")
+
+
+@app.command("delete")
+def delete(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to delete.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    ledger: LedgerAt = None,
+) -> None:
+    """Delete runs with everything that only they used: verdicts, answers, thumbnails. There is no way back."""
+    from beholder.ledger import Ledger
+
+    with Ledger.open(ledger, create=False) as book:
+        # Settled first: after the first deletion "latest" would be another run.
+        records = list({record.id: record for record in map(book.run, runs)}.values())
+        far = book.progress()
+        for record in records:
+            done = far[record.id].done if record.id in far else 0
+            named = printable(f"run {record.id} ({record.name}) with {done} verdicts")
+            if not yes and not _agreed(f"Delete {named}?"):
+                say(f"Kept {named}.")
+                continue
+            book.delete(record.id)
+            say(f"Deleted {named}.")
+
+
+def money(known: Decimal | None, unpriced: int) -> str:
+    """An amount, and how much is unknown: `$1.2300 + 3 of unknown cost`."""
+    if known is None:
+        return "unknown"
+    return f"${known:.4f}" + (f" + {unpriced} of unknown cost" if unpriced else "")
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return typer.confirm(question)
+    except typer.Abort:
+        raise UsageError("Nobody was there to answer; add --yes to delete without a question.") from None
+
+
+def _table(rows: list[tuple[RunRecord, Progress]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("run", "name", "state", "done", "mean score", "spent", "age", "tags", box=None, pad_edge=False)
+    for record, far in rows:
+        cells = (
+            record.id,
+            record.name,
+            record.state,
+            f"{far.done}/{record.total}" + (f" ({record.skipped} skipped)" if record.skipped else ""),
+            "–" if far.mean_score is None else f"{far.mean_score:.3f}",
+            money(record.spent_usd, record.unpriced),
+            _age(record.created),
+            ", ".join(record.tags),
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    Console(highlight=False).print(table)
+
+
+def _age(moment: datetime) -> str:
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return "now"  # also when the clock was set back since
+
+
+def record_dict(record: RunRecord) -> dict[str, object]:
+    """A run as JSON values, without its suite and rubrics."""
+    return {
+        "run": record.id,
+        "name": record.name,
+        "state": record.state,
+        "created": record.created.isoformat(),
+        "updated": record.updated.isoformat(),
+        "total": record.total,
+        "skipped": record.skipped,
+        "spent_usd": None if record.spent_usd is None else float(record.spent_usd),
+        "unpriced": record.unpriced,
+        "tags": list(record.tags),
+    }
+
+
+def _as_dict(record: RunRecord, far: Progress) -> dict[str, object]:
+    return {**record_dict(record), "done": far.done, "scored": far.scored, "score": far.mean_score}

@@ -1,0 +1,109 @@
+"""The flags that stand for a suite's keys, for every command that takes a suite."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from beholder.runs.suite import Suite
+
+Many = list[str] | None
+
+# name, type, default, help
+FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
+    ("name", str | None, None, typer.Option(help="What the run is called.")),
+    ("cases", str | None, None, typer.Option(help="A case file: .jsonl, .csv, .tsv, .parquet.")),
+    ("pair", Many, None, typer.Option(help="ROLE=PATTERN, such as original=photos/{name}.jpg, or ROLE=FOLDER.")),
+    ("set_", Many, None, typer.Option("--set", help="A text for every case that has none: NAME=TEXT.")),
+    ("rubric", str | None, None, typer.Option(help="A rubric's name, folder or YAML file.")),
+    ("judge", Many, None, typer.Option(help="Who judges: PROVIDER:MODEL; several form a jury.")),
+    ("base_url", str | None, None, typer.Option(help="Where a compatible server answers.")),
+    ("key_variable", str | None, None, typer.Option(help="The environment variable that holds the key.")),
+    ("param", Many, None, typer.Option(help="A model parameter: NAME=VALUE.")),
+    ("samples", int | None, None, typer.Option(help="How often each judge is asked.")),
+    ("setting", str | None, None, typer.Option(help="One of the rubric's settings.")),
+    ("styles", Many, None, typer.Option(help="A folder with styles of your own.")),
+    ("prompt", str | None, None, typer.Option(help="A prompt file of your own, run as it is.")),
+    ("threshold", float | None, None, typer.Option(help="A case passes from this score (0 to 1).")),
+    ("gate", Many, None, typer.Option(help="A finding that fails a case.")),
+    ("not_applicable", str | None, None, typer.Option(help="N/A answers: accept, offer or refuse.")),
+    ("max_side", int | None, None, typer.Option(help="Scale images down to this many pixels a side.")),
+    ("detail", str | None, None, typer.Option(help="The provider's image detail.")),
+    ("allow_remote", bool | None, None, typer.Option("--allow-remote", help="Fetch http(s) images.")),
+    ("concurrency", int | None, None, typer.Option(help="How many cases are under way at once.")),
+    ("requests_per_minute", float | None, None, typer.Option(help="At most so many requests a minute.")),
+    ("tokens_per_minute", float | None, None, typer.Option(help="At most so many tokens a minute.")),
+    ("timeout", float | None, None, typer.Option(help="Seconds to wait for one call.")),
+    ("total_timeout", float | None, None, typer.Option(help="Seconds to wait for one case.")),
+    ("budget", float | None, None, typer.Option(help="US dollars that are never passed.")),
+    ("fail_under", Many, None, typer.Option(help="Exit code 1 below: 80 (score × 100), or accuracy=4.")),
+    ("max_unscored", str | None, None, typer.Option(help="How many may have no score: 3, or 2%.")),
+    ("tag", Many, None, typer.Option(help="A word to find the run by.")),
+    ("ledger", str | None, None, typer.Option(help="The ledger's file.")),
+    (
+        "thumbnails",
+        bool | None,
+        None,
+        typer.Option("--thumbnails/--no-thumbnails", help="Keep small copies of images."),
+    ),
+    ("limit", int | None, None, typer.Option(help="Judge at most so many cases.")),
+    ("only", str | None, None, typer.Option(help="Judge the cases whose id fits this pattern: 'p1*/anime'.")),
+    ("shuffle", int | None, None, typer.Option(help="Judge in an order that this seed gives.")),
+]
+
+_RENAMED = {"pair": "pairs", "set_": "fields", "judge": "judges", "param": "params", "gate": "gates", "tag": "tags"}
+_LIMITS = {
+    "requests_per_minute": "requests_per_minute",
+    "tokens_per_minute": "tokens_per_minute",
+    "timeout": "timeout_s",
+    "total_timeout": "total_timeout_s",
+}
+
+
+def takes_a_suite(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the argument SUITE and all flags; it is called with the `Suite` they make and its own options."""
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != "suite"]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    path = Annotated[Path | None, typer.Argument(metavar="SUITE", help="A suite.yaml; or say it all by flags.")]
+    parameters = [inspect.Parameter("suite", kind, default=None, annotation=path)]
+    parameters += [
+        inspect.Parameter(name, kind, default=default, annotation=Annotated[type_, option])
+        for name, type_, default, option in FLAGS
+    ]
+    for p in own:  # their module postpones annotations, and typer would look for the names here
+        annotation = eval(p.annotation, command.__globals__) if isinstance(p.annotation, str) else p.annotation
+        parameters.append(p.replace(kind=kind, annotation=annotation))
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        mine = {p.name: given.pop(p.name) for p in own}
+        command(_suite(given.pop("suite"), given), **mine)
+
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapped
+
+
+def _suite(path: Path | None, given: dict[str, Any]) -> Suite:
+    from beholder.cli.options import fields, pairs, params
+    from beholder.runs.suite import suite_from
+    from beholder.runs.suite_file import thresholds
+
+    said = {key: given.pop(name) for name, key in _LIMITS.items()}
+    limits = {key: value for key, value in said.items() if value is not None}
+    flags = {_RENAMED.get(name, name): value for name, value in given.items()}
+    if flags["pairs"]:
+        flags["pairs"] = dict(pairs(flags["pairs"], "--pair"))
+    if flags["fields"]:
+        flags["fields"] = fields(flags["fields"], ())
+    if flags["params"]:
+        flags["params"] = params(flags["params"])
+    if flags["fail_under"]:
+        flags["fail_under"] = thresholds(flags["fail_under"])
+    return suite_from(path, {**flags, "limits": limits or None})

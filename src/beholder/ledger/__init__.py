@@ -1,0 +1,33 @@
+"""What is kept: runs, cases, answers, verdicts, thumbnails. One SQLite file, which a person can hold.
+
+    model        what goes in and comes out: RunRecord, Entry, AnswerKey, StoredAnswer
+    ledger       Ledger, the door: opening, runs, writing, reading, deleting
+    tables       the tables; migrations brings an older file up to them
+    sqlite       everything that only SQLite does: opening, pragmas, errors as sentences, checks
+    packing      JSON, zlib (with the dictionary in words) and digests
+    writing      a batch as rows; reading streams them back; checking looks at all of them
+    redacting    no key is kept
+    tallying     what a run came to
+    flattening   verdicts as flat rows; exporting writes them as CSV, JSONL, Parquet
+
+Importing this package loads no database library; `Ledger` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beholder.ledger.model import AnswerKey, Entry, RunRecord, StoredAnswer
+
+if TYPE_CHECKING:
+    from beholder.ledger.ledger import Ledger
+
+__all__ = ["AnswerKey", "Entry", "Ledger", "RunRecord", "StoredAnswer"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Ledger":
+        from beholder.ledger.ledger import Ledger
+
+        return Ledger
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,96 @@
+"""Verdicts for other programs: CSV and JSON lines as a stream, Parquet and frames through Polars."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from beholder.errors import SetupError
+from beholder.ledger.flattening import Cell, Columns, flat
+from beholder.ledger.reading import Judged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars
+
+FORMATS = ("csv", "jsonl", "parquet")
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_PAGE = 1024
+
+
+def csv_lines(verdicts: Callable[[], Iterable[Judged]]) -> Iterator[bytes]:
+    """Flat rows under a header, UTF-8, RFC 4180 with `\\n` at the ends of lines. Goes through the verdicts twice: the
+    header needs to know every column.
+
+    A text that a spreadsheet would run as a formula (it starts with = + - @, a tab or a return, and is no number) gets
+    an apostrophe in front, which spreadsheets do not show; so do the names of columns.
+    """
+    columns = Columns()
+    for one in verdicts():
+        columns.add(one)
+    kinds = columns.kinds
+    yield _csv_line([_harmless(name) for name in kinds])
+    for one in verdicts():
+        row = flat(one)
+        yield _csv_line([_harmless(row.get(name)) for name in kinds])
+
+
+def json_lines(verdicts: Iterable[Judged]) -> Iterator[bytes]:
+    """Whole verdicts, one a line, with `groups` and `reused` beside them; `Verdict.from_dict` reads a line back."""
+    for one in verdicts:
+        line = {**one.verdict.to_dict(), "groups": dict(one.groups), "reused": one.reused}
+        try:
+            yield json.dumps(line, ensure_ascii=False).encode("utf-8") + b"\n"
+        except UnicodeEncodeError:  # half a surrogate pair is escaped
+            yield json.dumps(line).encode("ascii") + b"\n"
+
+
+def frame(verdicts: Iterable[Judged]) -> polars.DataFrame:
+    """Flat rows as a frame; columns without a value in a row hold null. Built in memory."""
+    try:
+        import polars
+    except ImportError:
+        raise SetupError("Frames and Parquet need Polars: pip install 'beholder[tables]'") from None
+    types = {str: polars.String, float: polars.Float64, int: polars.Int64, bool: polars.Boolean}
+    columns = Columns()
+    pages: list[polars.DataFrame] = []
+    iterator = iter(verdicts)
+    while True:
+        rows: list[dict[str, Cell]] = []
+        for one in islice(iterator, _PAGE):
+            columns.add(one)
+            rows.append(_encodable(flat(one)))
+        kinds = columns.kinds
+        pages.append(polars.DataFrame(rows, schema={name: types[kind] for name, kind in kinds.items()}))
+        if len(rows) < _PAGE:
+            return polars.concat(pages, how="diagonal").select(kinds)
+
+
+def write_parquet(verdicts: Iterable[Judged], path: Path) -> None:
+    frame(verdicts).write_parquet(path)
+
+
+def _csv_line(cells: Iterable[Cell]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _harmless(cell: Cell) -> Cell:
+    if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
+
+
+def _encodable(row: dict[str, Cell]) -> dict[str, Cell]:
+    return {
+        name: cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
+        for name, cell in row.items()
+    }

@@ -1,0 +1,62 @@
+"""Which version of the tables a file has, and the steps that bring an older one up to date.
+
+A new file gets the tables as `tables` states them. A change there comes with a step here, which does the same to a
+file of the version before; steps are never changed once they were released, and use no table from `tables`, which
+moves on. `tests/ledger/version-1.sql` is the oldest file there is: a test brings it up and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection, inspect, select, update
+
+from beholder.errors import LedgerError
+from beholder.ledger.tables import meta, metadata
+
+Step = Callable[[Connection], None]
+
+STEPS: Sequence[Step] = ()  # the first one takes a file from version 1 to version 2, and so on
+_VERSION = "version"
+
+
+def newest(steps: Sequence[Step] = STEPS) -> int:
+    return 1 + len(steps)
+
+
+def version(connection: Connection) -> int:
+    """The version of the file; 0 where there is nothing in it yet. Raises `LedgerError` for a file of others."""
+    names = inspect(connection).get_table_names()
+    if not names:
+        return 0
+    found = None
+    if "meta" in names:
+        columns = {column["name"] for column in inspect(connection).get_columns("meta")}
+        if {"key", "value"} <= columns:
+            found = connection.scalar(select(meta.c.value).where(meta.c.key == _VERSION))
+    if found is None or not str(found).isdecimal():
+        raise LedgerError("is a database of another program, not a ledger; name another file with --ledger.")
+    return int(found)
+
+
+def check(found: int, steps: Sequence[Step] = STEPS) -> None:
+    """Refuses what this version of Beholder cannot read."""
+    if found > newest(steps):
+        raise LedgerError(
+            f"was written by a newer Beholder (its tables are of version {found}, this one knows {newest(steps)}); "
+            "upgrade Beholder, or name another ledger with --ledger."
+        )
+
+
+def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> None:
+    """Makes the tables, or brings them up to date, inside the transaction of `connection`: all of it or nothing."""
+    found = version(connection)
+    check(found, steps)
+    if found == 0:
+        metadata.create_all(connection)
+        connection.execute(meta.insert().values(key=_VERSION, value=str(newest(steps))))
+        return
+    for step in steps[found - 1 :]:
+        step(connection)
+    if found < newest(steps):
+        connection.execute(update(meta).where(meta.c.key == _VERSION).values(value=str(newest(steps))))

@@ -1,0 +1,146 @@
+"""Out of the ledger: verdicts and cases in their order, a few hundred at a time.
+
+Each part is a short transaction of its own that starts after the last row of the one before: nothing is held open
+while the caller works, however long that takes, and memory stays flat.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from sqlalchemy import Connection, Engine, select, tuple_
+
+from beholder.cases import Case
+from beholder.errors import LedgerError
+from beholder.ledger import tables
+from beholder.ledger.model import AnswerKey, StoredAnswer
+from beholder.ledger.packing import DAMAGED, key_id, split_ids, unpack, unpack_text, unpack_verdict
+from beholder.ledger.sqlite import parts, told
+from beholder.ledger.tables import AnyRow, AnySelect
+from beholder.verdicts.model import Verdict
+
+PAGE = 256
+
+_V, _C, _A = tables.verdicts.c, tables.cases.c, tables.answers.c
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict as the ledger has it, with the groups of its case. `reused`: nobody was asked for it in this run."""
+
+    position: int
+    verdict: Verdict
+    groups: Mapping[str, str]
+    reused: bool
+
+
+def judged(
+    engine: Engine,
+    where: object,
+    run: int,
+    *,
+    case: str | None = None,
+    outcome: str | None = None,
+    rubric: str | None = None,
+    answers: bool = False,
+) -> Iterator[Judged]:
+    """The verdicts of a run in the order of its cases; with the raw answers only when asked."""
+    query = (
+        select(_V.position, _V.number, _V.case_id, _V.reused, _V.answers, _V.body, _C.groups)
+        .join_from(tables.verdicts, tables.cases, (_C.run == _V.run) & (_C.id == _V.case_id), isouter=True)
+        .where(_V.run == run)
+        .order_by(_V.position, _V.number)
+        .limit(PAGE)
+    )
+    for column, wanted in ((_V.case_id, case), (_V.outcome, outcome), (_V.rubric, rubric)):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    last: tuple[int, int] | None = None
+    while True:
+        with told(where), engine.begin() as connection:
+            rows = connection.execute(_after(query, last)).all()
+            texts = _texts(connection, rows) if answers else {}
+        yield from (_judged(row, texts) for row in rows)
+        if len(rows) < PAGE:
+            return
+        last = rows[-1].position, rows[-1].number
+
+
+def cases(engine: Engine, where: object, run: int, *, case: str | None = None) -> Iterator[Case]:
+    """The cases of a run, in the order of their ids. An image is its path, or what `source_text` kept of it."""
+    query = select(_C.id, _C.groups, _C.body).where(_C.run == run).order_by(_C.id).limit(PAGE)
+    if case is not None:
+        query = query.where(_C.id == case)
+    last: str | None = None
+    while True:
+        with told(where), engine.begin() as connection:
+            rows = connection.execute(query if last is None else query.where(_C.id > last)).all()
+        yield from (_case(row) for row in rows)
+        if len(rows) < PAGE:
+            return
+        last = rows[-1].id
+
+
+def cached(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey, StoredAnswer]:
+    """The newest answer to each key that there is one for."""
+    by_id = {key_id(key): key for key in keys}
+    columns = (_A.key, _A.body, _A.model, _A.usage, _A.cost_usd, _A.latency_s, _A.attempts)
+    found: dict[AnswerKey, StoredAnswer] = {}
+    for part in parts(list(by_id)):
+        for row in connection.execute(select(*columns).where(_A.key.in_(part)).order_by(_A.number)):
+            key = by_id[row.key]
+            found[key] = StoredAnswer(
+                key,
+                text=unpack_text(row.body, "an answer"),
+                model=row.model,
+                usage=json.loads(row.usage),
+                cost_usd=None if row.cost_usd is None else Decimal(row.cost_usd),
+                latency_s=row.latency_s,
+                attempts=row.attempts,
+            )
+    return found
+
+
+def _after(query: AnySelect, last: tuple[int, int] | None) -> AnySelect:
+    return query if last is None else query.where(tuple_(_V.position, _V.number) > last)
+
+
+def _texts(connection: Connection, rows: Sequence[AnyRow]) -> dict[bytes, str]:
+    """The raw answers of verdicts that were made from exactly one; a jury's verdict has none of its own."""
+    ids = list({row.answers for row in rows if len(row.answers) == 16})
+    texts: dict[bytes, str] = {}
+    for part in parts(ids):
+        for row in connection.execute(select(_A.id, _A.body).where(_A.id.in_(part))):
+            texts[row.id] = unpack_text(row.body, "an answer")
+    return texts
+
+
+def _judged(row: AnyRow, texts: Mapping[bytes, str]) -> Judged:
+    verdict = unpack_verdict(row.body, f"the verdict on {row.case_id!r}")
+    text = texts.get(row.answers)
+    if text is not None and verdict.jury is None and not verdict.answer:
+        verdict = replace(verdict, answer=text)
+    return Judged(row.position, verdict, json.loads(row.groups or "{}"), row.reused)
+
+
+def _case(row: AnyRow) -> Case:
+    what = f"the case {row.id!r}"
+    body = unpack(row.body, what)
+    if not isinstance(body, dict):
+        raise LedgerError(DAMAGED.format(what))
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in body["fields"].items()}
+    return Case(body["id"], body["images"], fields, json.loads(row.groups))
+
+
+def answer_texts(connection: Connection, ids: bytes) -> list[str]:
+    """The raw answers behind a verdict, a jury's too, in the order of its jurors."""
+    wanted = split_ids(ids)
+    found = {
+        row.id: unpack_text(row.body, "an answer")
+        for part in parts(wanted)
+        for row in connection.execute(select(_A.id, _A.body).where(_A.id.in_(part)))
+    }
+    return [found[id_] for id_ in wanted if id_ in found]

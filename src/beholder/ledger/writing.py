@@ -1,0 +1,173 @@
+"""A batch of verdicts becomes rows, in the one transaction that the caller has open."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from sqlalchemy import Connection, select
+
+from beholder.cases import Case, ImageSource
+from beholder.images.sources import is_remote
+from beholder.ledger import tables
+from beholder.ledger.model import AnswerKey, Entry, StoredAnswer
+from beholder.ledger.packing import (
+    answer_id,
+    digest_bytes,
+    dump,
+    key_id,
+    pack,
+    pack_text,
+    pack_verdict,
+    plain_text,
+)
+from beholder.ledger.sqlite import insert, parts
+from beholder.verdicts.model import Verdict
+
+Row = dict[str, object]
+
+_LARGEST = 2**63 - 1  # of an integer column
+
+_case_in = insert(tables.cases)
+_CASE = _case_in.on_conflict_do_update(
+    index_elements=["run", "id"], set_={"groups": _case_in.excluded.groups, "body": _case_in.excluded.body}
+)
+_verdict_in = insert(tables.verdicts)
+_VERDICT = _verdict_in.on_conflict_do_update(
+    index_elements=["run", "case_id", "rubric"],
+    set_={name: _verdict_in.excluded[name] for name in ("position", "outcome", "score", "reused", "answers", "body")},
+)
+_ANSWER, _THUMBNAIL, _RUN_ANSWER, _RUN_THUMBNAIL = (
+    insert(table).on_conflict_do_nothing()
+    for table in (tables.answers, tables.thumbnails, tables.run_answers, tables.run_thumbnails)
+)
+
+
+def write_entries(connection: Connection, run: int, entries: Sequence[Entry]) -> None:
+    """Writes verdicts with their cases, answers and thumbnails; a verdict that is there already is replaced."""
+    ids = _answer_ids(connection, entries)
+    cases = {entry.case.id: entry.case for entry in entries}
+    thumbnails = {digest_bytes(digest): webp for entry in entries for digest, webp in entry.thumbnails}
+    images = {digest_bytes(image.source_digest) for entry in entries for image in entry.verdict.images}
+    for statement, rows in (
+        (_CASE, [_case(run, case) for case in cases.values()]),
+        (_ANSWER, [_answer(answer) for entry in entries for answer in entry.answers]),
+        (_THUMBNAIL, [{"digest": digest, "webp": webp} for digest, webp in thumbnails.items()]),
+        (_VERDICT, [_verdict(run, entry, own) for entry, own in zip(entries, ids, strict=True)]),
+        (_RUN_ANSWER, [{"answer": id_, "run": run} for id_ in sorted({id_ for own in ids for id_ in own})]),
+        (_RUN_THUMBNAIL, [{"digest": digest, "run": run} for digest in sorted(images | thumbnails.keys())]),
+    ):
+        if rows:
+            connection.execute(statement, rows)
+
+
+def spent(entries: Iterable[Entry]) -> tuple[Decimal, int]:
+    """What the entries cost this run as far as it is known, and how many cost an unknown amount."""
+    known, unknown = Decimal(0), 0
+    for entry in entries:
+        if entry.spent_usd is not None:
+            known += entry.spent_usd
+        elif not entry.reused:
+            unknown += 1
+    return known, unknown
+
+
+def source_text(source: ImageSource) -> str:
+    """Where an image came from, as far as it is kept: an absolute path, a web address without what may be secret in
+    it, or only the kind of what was handed in."""
+    if isinstance(source, bytes):
+        return "bytes:"
+    text = os.fspath(source)
+    if isinstance(source, str) and text[:5].lower() == "data:":
+        return re.split("[;,]", text[:100], maxsplit=1)[0]
+    if isinstance(source, str) and is_remote(text):
+        return re.sub(r"(?<=://)[^/?#]*@", "", re.split("[?#]", text, maxsplit=1)[0])
+    return os.path.abspath(text)
+
+
+def _answer_ids(connection: Connection, entries: Sequence[Entry]) -> list[list[bytes]]:
+    """By entry, the answers that its verdict was made from and that stand (or will) in the table of answers."""
+    recalled = _recalled(connection, [key for entry in entries for key in entry.used])
+    ids = [
+        [answer_id(answer.key.brief_digest, answer.text) for answer in entry.answers]
+        + [recalled[key] for key in entry.used if key in recalled]
+        for entry in entries
+    ]
+    guesses = {
+        place: answer_id(entry.verdict.brief_digest, entry.verdict.answer)
+        for place, entry in enumerate(entries)
+        if entry.reused and entry.verdict.answer and not ids[place]
+    }
+    there = _there(connection, list(guesses.values()))
+    for place, guess in guesses.items():
+        if guess in there:  # else another process deleted it in the meantime, and the verdict keeps its own copy
+            ids[place].append(guess)
+    return [list(dict.fromkeys(one)) for one in ids]
+
+
+def _recalled(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey, bytes]:
+    by_id = {key_id(key): key for key in keys}
+    columns = tables.answers.c
+    found: dict[AnswerKey, bytes] = {}
+    for part in parts(list(by_id)):
+        query = select(columns.key, columns.id).where(columns.key.in_(part)).order_by(columns.number)
+        found |= {by_id[key]: id_ for key, id_ in connection.execute(query)}
+    return found
+
+
+def _there(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:
+    column = tables.answers.c.id
+    return {id_ for part in parts(ids) for id_ in connection.scalars(select(column).where(column.in_(part)))}
+
+
+def _verdict(run: int, entry: Entry, ids: Sequence[bytes]) -> Row:
+    verdict = entry.verdict
+    return {
+        "run": run,
+        "position": entry.position,
+        "case_id": plain_text(verdict.case),
+        "rubric": plain_text(verdict.rubric),
+        "outcome": str(verdict.outcome),
+        "score": verdict.score,
+        "reused": entry.reused,
+        "answers": b"".join(ids),
+        "body": pack_verdict(verdict, answer=not _stands_elsewhere(verdict, ids)),
+    }
+
+
+def _stands_elsewhere(verdict: Verdict, ids: Sequence[bytes]) -> bool:
+    """Whether the raw answer is the one in the table of answers, where other runs find it; any other stays with its
+    verdict."""
+    return len(ids) == 1 and verdict.jury is None and ids[0] == answer_id(verdict.brief_digest, verdict.answer)
+
+
+def _case(run: int, case: Case) -> Row:
+    images = {role: source_text(source) for role, source in case.images.items()}
+    return {
+        "run": run,
+        "id": plain_text(case.id),
+        "groups": dump(dict(case.groups)),
+        "body": pack({"id": case.id, "images": images, "fields": dict(case.fields)}),
+    }
+
+
+def _answer(answer: StoredAnswer) -> Row:
+    return {
+        "key": key_id(answer.key),
+        "id": answer_id(answer.key.brief_digest, answer.text),
+        "brief_digest": digest_bytes(answer.key.brief_digest),
+        "judge": plain_text(answer.key.judge),
+        "sample": answer.key.sample,
+        "model": None if answer.model is None else plain_text(answer.model),
+        "usage": dump({name: _count(count) for name, count in answer.usage.items()}),
+        "cost_usd": None if answer.cost_usd is None else str(answer.cost_usd),
+        "latency_s": answer.latency_s,
+        "attempts": answer.attempts,
+        "body": pack_text(answer.text),
+    }
+
+
+def _count(value: int | None) -> int | None:
+    return value if value is not None and value <= _LARGEST else None

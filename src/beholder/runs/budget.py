@@ -1,0 +1,78 @@
+"""A hard budget: what a call may cost at most is reserved before it is made, and settled after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+from beholder.errors import OverBudget
+from beholder.images.model import Sizing
+from beholder.judges.protocol import Answer, Judge, Turn
+from beholder.rubrics.brief import Brief
+
+Most = Callable[[Brief, Sequence[Turn], int | None], tuple[Decimal, int | None]]
+
+
+class Budget:
+    """Money, in US dollars. `limit` is `None` where everything may be spent; then only `spent` is kept."""
+
+    def __init__(self, limit: Decimal | None = None, spent: Decimal = Decimal(0)) -> None:
+        self.limit = limit
+        self.spent = spent
+        self.reserved = Decimal(0)
+
+    def reserve(self, amount: Decimal) -> None:
+        """Sets `amount` aside. Raises `OverBudget` when that would be more than is left."""
+        if self.limit is not None and self.spent + self.reserved + amount > self.limit:
+            left = max(Decimal(0), self.limit - self.spent - self.reserved)
+            raise OverBudget(
+                f"a call may cost up to ${amount:.4f}, and ${left:.4f} of the budget ${self.limit} is left"
+            )
+        self.reserved += amount
+
+    def settle(self, amount: Decimal, cost: Decimal | None) -> None:
+        """A reservation is over; `cost` is what it really came to, `None` where nobody knows: then all of it."""
+        self.reserved -= amount
+        self.spent += amount if cost is None else cost
+
+
+class BudgetedJudge:
+    """A judge that asks the budget first.
+
+    `most` says what one call (a brief, earlier turns, a limit of tokens) may cost at most, and the limit under which
+    that is true. The limit is then sent: an answer without one has no highest price.
+    """
+
+    def __init__(self, judge: Judge, budget: Budget, most: Most) -> None:
+        self._judge = judge
+        self._budget = budget
+        self._most = most
+
+    @property
+    def name(self) -> str:
+        return self._judge.name
+
+    @property
+    def identity(self) -> str:
+        return self._judge.identity
+
+    @property
+    def sizing(self) -> Sizing:
+        return self._judge.sizing
+
+    async def answer(
+        self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
+    ) -> Answer:
+        """Asks, if the budget allows it. A call that got no answer at all is counted as free."""
+        amount, max_tokens = self._most(brief, earlier, max_tokens)
+        self._budget.reserve(amount)
+        cost: Decimal | None = Decimal(0)
+        try:
+            answer = await self._judge.answer(brief, sample=sample, earlier=earlier, max_tokens=max_tokens)
+            cost = answer.cost_usd
+            return answer
+        finally:
+            self._budget.settle(amount, cost)
+
+    async def aclose(self) -> None:
+        await self._judge.aclose()

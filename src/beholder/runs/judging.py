@@ -1,0 +1,216 @@
+"""One case before its judges: its brief, their answers (new, or from the ledger), one verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from beholder.cases import Case
+from beholder.errors import AnswerError, CaseError, ImageError, SetupError
+from beholder.images import Sizing
+from beholder.judges.asking import Asked, about, ask
+from beholder.judges.protocol import Judge
+from beholder.ledger.model import AnswerKey, StoredAnswer
+from beholder.rubrics.brief import Brief
+from beholder.rubrics.composing import Composer
+from beholder.runs.pictures import Pictures
+from beholder.verdicts.combining import agreement, combine, spread
+from beholder.verdicts.judging import Head, read_answer, scored_verdict
+from beholder.verdicts.model import Flag, Juror, Jury, Outcome, Verdict, known_sum
+
+T = TypeVar("T")
+
+Recall = Callable[[Sequence[AnswerKey]], Awaitable[Mapping[AnswerKey, StoredAnswer]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict, the scored answers that are new, and what they cost (`None`: unknown)."""
+
+    verdict: Verdict
+    answers: tuple[StoredAnswer, ...] = ()
+    spent_usd: Decimal | None = Decimal(0)
+    asked: int = 0
+
+
+async def judge_case(
+    composer: Composer,
+    case: Case,
+    judges: Sequence[Judge],
+    samples: int,
+    pictures: Pictures,
+    *,
+    recall: Recall | None = None,
+    timeout_s: float | None = None,
+) -> Judged:
+    """Judges a case. `recall` finds answers that were paid for already; `timeout_s` is for the whole of it.
+
+    Raises `CaseError` and `SetupError` (wrong use); every other failure is an outcome.
+    """
+    rubric = composer.rubric_for(case)
+    head = Head(case.id, rubric, _names(judges, samples))
+    try:
+        briefs = {one.sizing: await brief_of(composer, case, one.sizing, pictures) for one in judges}
+    except ImageError as error:
+        return Judged(head.verdict(Outcome.UNREADABLE, str(error)))
+    seats = [
+        _Seat(one, sample, briefs[one.sizing], Head(case.id, rubric, one.name))
+        for one in judges
+        for sample in range(samples)
+    ]
+    found = await recall([seat.key for seat in seats]) if recall else {}
+    try:
+        async with asyncio.timeout(timeout_s):
+            results = await _together([seat.sit(found.get(seat.key), alone=len(seats) == 1) for seat in seats])
+    except TimeoutError:
+        detail = f"no verdict within {timeout_s:g} s"
+        return Judged(
+            about(head.verdict(Outcome.UNREACHABLE, detail), seats[0].brief), spent_usd=None, asked=len(seats)
+        )
+    asked = [result for result, _ in results]
+    new = [(seat, result.verdict) for seat, (result, fresh) in zip(seats, results, strict=True) if fresh]
+    return Judged(
+        asked[0].verdict if len(asked) == 1 else _jury(head, asked, [seat.sample for seat in seats]),
+        answers=tuple(_stored(seat.key, verdict) for seat, verdict in new if verdict.scored),
+        spent_usd=known_sum([verdict.cost_usd for _, verdict in new]) if new else Decimal(0),
+        asked=len(new),
+    )
+
+
+async def brief_of(composer: Composer, case: Case, sizing: Sizing, pictures: Pictures) -> Brief:
+    """The brief of a case, its images read and prepared. Raises `CaseError` or `ImageError`."""
+    roles = composer.rubric_for(case).roles
+    missing = [role for role in roles if role not in case.images]
+    if missing:
+        raise CaseError(f"The case {case.id!r} lacks the image {', '.join(map(repr, missing))}.")
+    images = {}
+    for role in roles:
+        try:
+            images[role] = await pictures.get(case.images[role], sizing)
+        except ImageError as error:
+            raise ImageError(f"{role}: {error}") from None
+    return composer.compose(case, images)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seat:
+    """One judge, asked once."""
+
+    judge: Judge
+    sample: int
+    brief: Brief
+    head: Head
+
+    @property
+    def key(self) -> AnswerKey:
+        return AnswerKey(self.brief.digest, short(self.judge.identity), self.sample)
+
+    async def sit(self, stored: StoredAnswer | None, *, alone: bool) -> tuple[Asked, bool]:
+        """The verdict, and whether the judge was asked for it. A juror that is set up wrongly is one that failed."""
+        if stored is not None and (recalled := _recalled(stored, self.brief, self.head)) is not None:
+            return recalled, False
+        try:
+            return await ask(self.judge, self.brief, self.head, sample=self.sample), True
+        except SetupError as error:
+            if alone:
+                raise
+            return Asked(about(self.head.verdict(Outcome.UNREACHABLE, str(error)), self.brief)), True
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """All of them at once. When one raises, the others are cancelled before it is raised here."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def short(identity: str) -> str:
+    """What tells a judge with its parameters from every other, in short."""
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+def _recalled(stored: StoredAnswer, brief: Brief, head: Head) -> Asked | None:
+    """A stored answer, checked and scored anew; `None` where it does not pass any more (stricter scoring)."""
+    try:
+        observed = read_answer(head.rubric, stored.text, label=brief.label)
+    except AnswerError:
+        return None
+    verdict = replace(
+        about(scored_verdict(head, observed), brief),
+        model=stored.model,
+        usage=stored.usage,
+        cost_usd=stored.cost_usd,
+        latency_s=stored.latency_s,
+        attempts=stored.attempts,
+        answer=stored.text,
+    )
+    return Asked(verdict, observed)
+
+
+def _stored(key: AnswerKey, verdict: Verdict) -> StoredAnswer:
+    return StoredAnswer(
+        key,
+        text=verdict.answer,
+        model=verdict.model,
+        usage=verdict.usage,
+        cost_usd=verdict.cost_usd,
+        latency_s=verdict.latency_s,
+        attempts=verdict.attempts,
+    )
+
+
+def _jury(head: Head, asked: Sequence[Asked], samples: Sequence[int]) -> Verdict:
+    """One verdict from many. A juror without a score is counted, and takes no part in any number."""
+    verdicts = [one.verdict for one in asked]
+    answers = [one.observed for one in asked if one.observed is not None]
+    failed = Counter(verdict.outcome for verdict in verdicts if not verdict.scored)
+    said = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
+    if answers:
+        flags = (Flag("jurors_failed", said=said, why="they take no part in the scores"),) if failed else ()
+        verdict = scored_verdict(head, combine(head.rubric, answers), flags=flags)
+    else:
+        verdict = head.verdict(failed.most_common(1)[0][0], f"no juror has a score: {said}")
+    scored = [one for one in verdicts if one.scored]
+    models = {one.model for one in scored}
+    return replace(
+        verdict,
+        model=models.pop() if len(models) == 1 else None,
+        jury=Jury(
+            answered=len(scored),
+            failed=len(verdicts) - len(scored),
+            spread=spread(head.rubric, scored),
+            agreement=agreement(answers),
+            jurors=tuple(_juror(one, sample) for one, sample in zip(verdicts, samples, strict=True)),
+        ),
+        images=verdicts[0].images,
+        usage={name: known_sum([one.usage.get(name) for one in verdicts]) for name in verdicts[0].usage},
+        cost_usd=known_sum([one.cost_usd for one in verdicts]),
+        latency_s=max((one.latency_s for one in verdicts if one.latency_s is not None), default=None),
+        attempts=sum(one.attempts for one in verdicts),
+        brief_digest=verdicts[0].brief_digest,
+    )
+
+
+def _juror(verdict: Verdict, sample: int) -> Juror:
+    return Juror(
+        judge=verdict.judge,
+        sample=sample,
+        outcome=verdict.outcome,
+        score=verdict.score,
+        criteria={key: result.score for key, result in verdict.criteria.items()},
+        detail=verdict.detail,
+        model=verdict.model,
+    )
+
+
+def _names(judges: Sequence[Judge], samples: int) -> str:
+    names = " + ".join(one.name for one in judges)
+    return f"{names} ×{samples}" if samples > 1 else names

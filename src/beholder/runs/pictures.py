@@ -1,0 +1,83 @@
+"""The pictures of a run: each read once while in use, decoded only where it must be, and then in other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TypeVar
+
+from beholder.cases import ImageSource
+from beholder.images import PreparedImage, Sizing, as_it_is, is_remote, obtain, prepare, read
+
+T = TypeVar("T")
+
+KEPT_BYTES = 24 * 1024 * 1024
+
+
+class Pictures:
+    """Prepares pictures for judges. What was used last is kept, up to `kept_bytes`, for the cases that share it.
+
+    `workers` is how many processes decode, as many as there are cores unless said; with 0 a thread does it here.
+    """
+
+    def __init__(self, *, allow_remote: bool = False, kept_bytes: int = KEPT_BYTES, workers: int | None = None) -> None:
+        self._allow_remote = allow_remote
+        self._kept_bytes = kept_bytes
+        self._workers = (os.cpu_count() or 1) if workers is None else workers
+        self._pool: ProcessPoolExecutor | None = None
+        self._kept: OrderedDict[tuple[ImageSource, Sizing], PreparedImage] = OrderedDict()
+        self._size = 0
+        self._under_way: dict[tuple[ImageSource, Sizing], asyncio.Future[PreparedImage]] = {}
+
+    async def get(self, source: ImageSource, sizing: Sizing) -> PreparedImage:
+        """The picture as a judge with that sizing gets it. Raises `ImageError`."""
+        key = (source, sizing)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        if key not in self._under_way:
+            work = asyncio.ensure_future(self._prepare(source, sizing))
+            self._under_way[key] = work
+            work.add_done_callback(lambda done: self._finished(key, done))
+        return await asyncio.shield(self._under_way[key])
+
+    async def thumbnail(self, source: ImageSource) -> bytes:
+        """A small WebP of the picture. Raises `ImageError`."""
+        from beholder.images.thumbnails import thumbnail
+
+        data = await obtain(source, allow_remote=self._allow_remote)
+        return await self._elsewhere(thumbnail, data)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    async def _prepare(self, source: ImageSource, sizing: Sizing) -> PreparedImage:
+        if isinstance(source, str) and is_remote(source):
+            data = await obtain(source, allow_remote=self._allow_remote)
+        else:
+            data = read(source)  # from the disk cache this takes less than handing it to a thread would
+        image = as_it_is(data, sizing)
+        return image if image is not None else await self._elsewhere(prepare, data, sizing)
+
+    async def _elsewhere(self, work: Callable[..., T], *arguments: object) -> T:
+        if not self._workers:
+            return await asyncio.to_thread(work, *arguments)
+        if self._pool is None:
+            # Not forked: a forked child would share our sockets and the ledger's file.
+            self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"))
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+
+    def _finished(self, key: tuple[ImageSource, Sizing], done: asyncio.Future[PreparedImage]) -> None:
+        del self._under_way[key]
+        if done.cancelled() or done.exception() is not None:
+            return
+        self._kept[key] = done.result()
+        self._size += len(done.result().data)
+        while self._size > self._kept_bytes:
+            _, dropped = self._kept.popitem(last=False)
+            self._size -= len(dropped.data)

@@ -1,0 +1,188 @@
+"""A suite, run: checked, found again in the ledger or begun, executed, summed up."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import platform
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import msgspec
+
+from beholder.cases.checking import Checked, check, good
+from beholder.errors import CaseError, UsageError
+from beholder.judges.model import judge_from
+from beholder.judges.prices import MILLION, Price, price_of
+from beholder.judges.protocol import Judge, Turn
+from beholder.ledger import Ledger
+from beholder.ledger.model import RunRecord
+from beholder.rubrics.brief import Brief
+from beholder.rubrics.composing import Composer
+from beholder.runs.budget import Budget, BudgetedJudge
+from beholder.runs.engine import Watch, Work, execute
+from beholder.runs.gate import Gate
+from beholder.runs.pictures import Pictures
+from beholder.runs.suite import JudgeEntry, Suite
+from beholder.runs.tokens import estimate, money, text_tokens
+from beholder.verdicts.model import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How a suite is run this time. `fresh` begins anew and asks even what is answered already."""
+
+    fresh: bool = False
+    retry: frozenset[Outcome] = frozenset()
+    skip_bad: bool = False
+
+
+def checked_cases(suite: Suite, *, skip_bad: bool = False) -> Checked:
+    """A look at all cases. Raises `CaseError` that lists what is wrong, unless bad ones may be left out."""
+    checked = check(suite.rows(), allow_remote=suite.allow_remote)
+    if checked.problem_count and not skip_bad:
+        more = checked.problem_count - len(checked.problems)
+        listed = "\n".join(checked.problems) + (f"\n… and {more} more" if more else "")
+        raise CaseError(
+            f"{checked.problem_count} things are wrong with the cases (--skip-bad goes on without them):\n{listed}"
+        )
+    if not checked.count:
+        raise CaseError("There is no case to judge.")
+    return checked
+
+
+def record_for(suite: Suite, ledger: Ledger, checked: Checked, *, fresh: bool) -> tuple[RunRecord, bool]:
+    """The run to go on with, and whether it is new.
+
+    Two runs are the same when suite and cases are: rubric, judges, prompt, ids, texts, and image files by path, size
+    and time of change. What only says how fast or how far to go (concurrency, limits, budget, thresholds) may differ.
+    """
+    mark = fingerprint(suite, checked)
+    found = None if fresh else ledger.find(mark)
+    if found is not None:
+        return found, False
+    now = datetime.now(UTC)
+    run = RunRecord(
+        id=f"{now:%y%m%d}-{secrets.token_hex(3)}",
+        name=suite.name,
+        fingerprint=mark,
+        state="running",
+        created=now,
+        updated=now,
+        total=checked.count * len(suite.rubrics()),
+        suite=suite.public_dict(),
+        rubrics=tuple(msgspec.to_builtins(rubric) for rubric in suite.rubrics()),
+        prompt=suite.prompt_text(),
+        versions={"beholder": _version(), "python": platform.python_version(), "platform": platform.platform()},
+        tags=tuple(suite.tags),
+        skipped=len(checked.bad),
+    )
+    ledger.start(run)
+    return run, True
+
+
+async def run_suite(
+    suite: Suite, ledger: Ledger, run: RunRecord, checked: Checked, wishes: Wishes, watch: Watch, stop: asyncio.Event
+) -> str:
+    """Executes the run and returns its state: `finished`, or `interrupted` when `stop` was set or it was cancelled."""
+    budget = Budget(suite.budget_usd(), spent=run.spent_usd or Decimal(0))
+    judges = [_seated(entry, suite, budget) for entry in suite.judges]
+    pictures = Pictures(allow_remote=suite.allow_remote)
+    work = Work(
+        run_id=run.id,
+        composers=tuple(composers(suite)),
+        judges=tuple(judges),
+        samples=suite.samples,
+        concurrency=suite.concurrency,
+        timeout_s=suite.limits.total_timeout_s,
+        retry=wishes.retry,
+        recall=not wishes.fresh,
+        thumbnails=suite.thumbnails,
+    )
+    state = "interrupted"
+    ledger.update(run.id, state="running")
+    try:
+        await execute(work, good(suite.rows(), checked), ledger, pictures, watch, stop)
+        state = "interrupted" if stop.is_set() else "finished"
+        return state
+    finally:
+        pictures.close()
+        for judge in judges:
+            await judge.aclose()
+        ledger.update(run.id, state=state)
+
+
+def composers(suite: Suite) -> Iterator[Composer]:
+    """A composer for each rubric of the suite."""
+    for rubric in suite.rubrics():
+        yield Composer(rubric, prompt=suite.prompt_text(), setting=suite.setting, style_folders=suite.style_folders())
+
+
+def require_prices(suite: Suite) -> None:
+    """Raises `UsageError` where a budget is set and nobody knows what a judge costs."""
+    for entry in suite.judges:
+        if suite.budget is not None and price_for(entry) is None:
+            raise UsageError(
+                f"Nobody knows what {entry.judge} costs, so a budget cannot be kept: give its price in the suite, "
+                "price: {input: 1.25, output: 10}, in US dollars per million tokens."
+            )
+
+
+def price_for(entry: JudgeEntry) -> Price | None:
+    """What a judge costs: as the suite says, else as the price list does; `None` where nobody knows."""
+    provider, _, model = entry.judge.partition(":")
+    return price_of(provider, model, base_url_is_own=bool(entry.base_url), given=entry.given_price())
+
+
+def _seated(entry: JudgeEntry, suite: Suite, budget: Budget) -> Judge:
+    """A judge behind its gate, and behind the budget if there is one."""
+    gate = Gate(
+        suite.concurrency,
+        requests_per_minute=suite.limits.requests_per_minute,
+        tokens_per_minute=suite.limits.tokens_per_minute,
+    )
+    judge = judge_from(
+        entry.judge,
+        base_url=entry.base_url,
+        key_variable=entry.key_variable,
+        params={**suite.image_params(), **entry.params},
+        timeout_s=suite.limits.timeout_s,
+        gate=gate,
+        price=entry.given_price(),
+    )
+    if budget.limit is None:
+        return judge
+    price = price_for(entry)
+    assert price is not None  # `require_prices` came before
+    provider, _, model = entry.judge.partition(":")
+
+    def most(brief: Brief, earlier: Sequence[Turn], max_tokens: int | None) -> tuple[Decimal, int | None]:
+        limit = max_tokens or entry.max_tokens()
+        if limit is None and provider != "anthropic":  # whose wire sends the brief's own limit
+            limit = estimate(provider, model, brief).output_high
+        expected = estimate(provider, model, brief, max_tokens=limit)
+        said = sum(text_tokens(provider, model, turn.answer + turn.reply) for turn in earlier)
+        return money(expected, price)[1] + price.input * said / MILLION, limit
+
+    return BudgetedJudge(judge, budget, most)
+
+
+def fingerprint(suite: Suite, checked: Checked) -> str:
+    """What makes two runs the same; see `record_for`."""
+    parts = [
+        checked.fingerprint,
+        suite.settings_that_matter(),
+        [msgspec.to_builtins(rubric) for rubric in suite.rubrics()],
+        suite.prompt_text(),
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _version() -> str:
+    from beholder import __version__
+
+    return __version__

@@ -1,0 +1,363 @@
+"""A suite: cases, rubric, judges and settings, from a `suite.yaml`, from flags, or from both.
+
+Flags have the names of the file's keys and win over them. Paths in the file are relative to the file, those of flags
+to the working folder. A suite never holds a key: it names the variable that does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import structs
+
+from beholder.cases import FieldValue
+from beholder.cases.choosing import chosen
+from beholder.cases.patterns import pair_rows
+from beholder.cases.reading import Row, Shape, read_rows
+from beholder.errors import Problem, RubricError, UsageError
+from beholder.rubrics.files import read_yaml
+from beholder.rubrics.library import known, load_all
+from beholder.rubrics.model import Rubric
+from beholder.rubrics.rescoring import rescored
+from beholder.runs.suite_file import (
+    JudgeEntry,
+    Limits,
+    SuiteFile,
+    flag_sentence,
+    helped,
+    judge_problems,
+    plain_problems,
+    root_of,
+    set_in,
+    share_of,
+)
+
+if TYPE_CHECKING:
+    from beholder.rubrics.composing import Composer
+
+__all__ = ["JudgeEntry", "Limits", "Rows", "Suite", "SuiteFile", "suite_from"]
+
+
+class Suite(SuiteFile, frozen=True, kw_only=True):
+    """A suite that is ready to run: everything loaded that it names, and checked. Made by `suite_from`.
+
+    Strings stay as they were given; `by_flag` are the keys that a flag gave, whose paths are relative to the working
+    folder and not to `folder`.
+    """
+
+    judges: tuple[JudgeEntry, ...]
+    pairs: dict[str, str]
+    fields: dict[str, FieldValue]
+    fail_under: dict[str, float]
+    loaded: tuple[Rubric, ...]
+    prompt_read: str | None
+    folder: Path
+    by_flag: frozenset[str]
+
+    def rubrics(self) -> tuple[Rubric, ...]:
+        """The rubrics that `rubric` stands for, with the suite's changes to their scoring."""
+        return self.loaded
+
+    def prompt_text(self) -> str | None:
+        return self.prompt_read
+
+    def style_folders(self) -> tuple[Path, ...]:
+        return tuple(self._base("styles") / folder for folder in self.styles)
+
+    def budget_usd(self) -> Decimal | None:
+        return None if self.budget is None else Decimal(str(self.budget))
+
+    def image_params(self) -> dict[str, object]:
+        """What is said of all images, as parameters of a judge."""
+        said = {"max_side": self.max_side, "detail": self.detail}
+        return {name: value for name, value in said.items() if value is not None}
+
+    def ledger_place(self) -> str | None:
+        """The ledger as a URL or a path from the working folder; `None` where nothing was said."""
+        if self.ledger is None or "://" in self.ledger:
+            return self.ledger
+        return str(self._base("ledger") / self.ledger)
+
+    def settings_that_matter(self) -> dict[str, object]:
+        """What, besides cases, rubrics and prompt, decides which verdicts come out: another one is another run."""
+        files = [file for folder in self.style_folders() for file in sorted(folder.glob("*.yaml"))]
+        return {
+            "judges": [[one.judge, one.base_url, one.params] for one in self.judges],
+            "samples": self.samples,
+            "setting": self.setting,
+            "images": self.image_params(),
+            "styles": [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files],
+        }
+
+    def allows_unscored(self, unscored: int, total: int) -> bool:
+        """Whether so many cases without a score are within `max_unscored`; without one, none are."""
+        share = share_of(self.max_unscored)
+        return unscored <= (int(self.max_unscored or 0) if share is None else share * total)
+
+    def shape(self) -> Shape:
+        """What the rubrics need of a case, in names."""
+        return _shape(self.loaded, self.setting, tuple(self.fields))
+
+    def composers(self) -> tuple[Composer, ...]:
+        """What makes the briefs, one for each rubric."""
+        from beholder.rubrics.composing import Composer
+
+        return tuple(
+            Composer(rubric, prompt=self.prompt_read, setting=self.setting, style_folders=self.style_folders())
+            for rubric in self.loaded
+        )
+
+    def rows(self) -> Rows:
+        """The rows that are chosen, each tried on the rubrics; can be gone through again and again."""
+        return Rows(self._rows)
+
+    def _rows(self) -> Iterator[Row]:
+        if self.pairs:
+            rows = pair_rows(self.pairs, self.shape(), self._base("pairs"))
+        else:
+            rows = read_rows(self._base("cases") / self.cases, self.shape())
+        fitted = _fitted(rows, self.fields, self.composers())
+        return chosen(fitted, self.limit, self.only, self.shuffle)
+
+    def _base(self, key: str) -> Path:
+        return _base(self.folder, self.by_flag, key)
+
+    def public_dict(self) -> dict[str, object]:
+        """The suite as JSON values for the ledger: what was set, paths as given. It has no secrets, and the ledger's
+        own address, which may hold one, is left out."""
+        given = {
+            one.name: getattr(self, one.name)
+            for one in structs.fields(SuiteFile)
+            if one.name != "ledger" and getattr(self, one.name) not in (one.default, {}, ())
+        }
+        if "judges" in given:
+            given["judges"] = [set_in(judge) for judge in self.judges]
+        if "limits" in given:
+            given["limits"] = set_in(self.limits)
+        built: dict[str, object] = msgspec.to_builtins(given)
+        return built
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that are read anew each time they are gone through."""
+
+    make: Callable[[], Iterator[Row]]
+
+    def __iter__(self) -> Iterator[Row]:
+        return self.make()
+
+
+_FOR_JUDGES: tuple[str, ...] = ("base_url", "key_variable", "params", "price")
+
+
+def suite_from(path: str | os.PathLike[str] | None, flags: Mapping[str, object] | None = None) -> Suite:
+    """The suite of a file with flags over it, or of flags alone.
+
+    `flags` has the file's keys; `None` means not given. `limits` and `fields` are merged entry by entry; `cases` and
+    `pairs` replace one another; `base_url`, `key_variable`, `params` and `price` go to every judge. Raises
+    `RubricError` with the line and key of everything that is wrong in the file, `UsageError` for a flag.
+    """
+    given = {key: value for key, value in (flags or {}).items() if value is not None}
+    for_judges = {key: given.pop(key) for key in _FOR_JUDGES if key in given}
+    flagged = _from_flags(given)
+    by_flag = frozenset(given)
+    made: list[Suite] = []
+
+    def complete(file: SuiteFile, folder: Path) -> list[Problem]:
+        merged = _with_judges(_merged(file, flagged, by_flag), for_judges)
+        suite, problems = _completed(merged, folder, by_flag)
+        wrong = [problem for problem in problems if path is None or root_of(problem.key) in by_flag]
+        if wrong:
+            raise UsageError("\n".join(flag_sentence(problem) for problem in wrong))
+        made.append(suite)
+        return problems
+
+    if path is None:
+        complete(SuiteFile(), Path())
+    else:
+        file = Path(path)
+        try:
+            read_yaml(file, SuiteFile, lambda read: complete(read, file.parent))
+        except RubricError as error:
+            raise RubricError(error.source, [helped(problem) for problem in error.problems]) from None
+    suite = made[0]
+    return structs.replace(suite, name=suite.name or _name(path, suite))
+
+
+def _from_flags(given: Mapping[str, object]) -> SuiteFile:
+    try:
+        return msgspec.convert(given, SuiteFile)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$.")
+        raise UsageError(flag_sentence(Problem(said[0].lower() + said[1:], place.rstrip("`")))) from None
+
+
+def _merged(file: SuiteFile, flagged: SuiteFile, by_flag: frozenset[str]) -> SuiteFile:
+    changes = {key: getattr(flagged, key) for key in by_flag}
+    if "limits" in by_flag:
+        set_ = {key: value for key, value in structs.asdict(flagged.limits).items() if value != _LIMITS[key]}
+        changes["limits"] = structs.replace(file.limits, **set_)
+    if "fields" in by_flag:
+        changes["fields"] = {**file.fields, **flagged.fields}
+    if "cases" in by_flag and "pairs" not in by_flag:
+        changes["pairs"] = {}
+    if "pairs" in by_flag and "cases" not in by_flag:
+        changes["cases"] = ""
+    return structs.replace(file, **changes)
+
+
+_LIMITS = structs.asdict(Limits())
+
+
+def _with_judges(file: SuiteFile, changes: Mapping[str, object]) -> SuiteFile:
+    """The suite with every judge spelled out, and what flags say of all of them."""
+    judges = [JudgeEntry(one) if isinstance(one, str) else one for one in file.judges]
+    if changes:
+        try:
+            said = msgspec.convert({"judge": "", **changes}, JudgeEntry)
+        except msgspec.ValidationError as error:
+            text, _, place = str(error).partition(" - at `$.")
+            raise UsageError(flag_sentence(Problem(text[0].lower() + text[1:], place.rstrip("`")))) from None
+        set_ = {key: getattr(said, key) for key in changes if key != "params"}
+        judges = [structs.replace(one, **set_, params={**one.params, **said.params}) for one in judges]
+    return structs.replace(file, judges=tuple(judges))
+
+
+def _completed(file: SuiteFile, folder: Path, by_flag: frozenset[str]) -> tuple[Suite, list[Problem]]:
+    """The suite as far as it can be made, and everything that stands against it."""
+    problems = [*plain_problems(file), *judge_problems(file)]
+
+    def place(key: str, name: str) -> Path:
+        return _base(folder, by_flag, key) / name
+
+    rubrics: tuple[Rubric, ...] = ()
+    if not file.rubric:
+        problems.append(Problem("no rubric is named; name one, such as restyle", "rubric"))
+    else:
+        try:
+            rubrics = load_all(_rubric_source(file.rubric, place("rubric", file.rubric)))
+        except UsageError as error:
+            problems.append(Problem(str(error), "rubric"))
+    rubrics = _with_scoring(rubrics, file, problems)
+    problems += _fit_problems(file, rubrics, place)
+    prompt = _prompt(place("prompt", file.prompt), problems) if file.prompt else None
+    values: dict[str, Any] = {one.name: getattr(file, one.name) for one in structs.fields(SuiteFile)}
+    values["fields"] = {name: tuple(text) if isinstance(text, list) else text for name, text in file.fields.items()}
+    if not isinstance(file.fail_under, dict):
+        values["fail_under"] = {} if file.fail_under is None else {"score": file.fail_under}
+    suite = Suite(**values, loaded=rubrics, prompt_read=prompt, folder=folder, by_flag=by_flag)
+    return suite, problems
+
+
+def _with_scoring(rubrics: tuple[Rubric, ...], file: SuiteFile, problems: list[Problem]) -> tuple[Rubric, ...]:
+    threshold = file.threshold if file.threshold is not None and 0 <= file.threshold <= 1 else None
+    rubrics = tuple(rescored(rubric, threshold, (), file.not_applicable) for rubric in rubrics)
+    for position, gate in enumerate(file.gates):
+        try:
+            rubrics = tuple(rescored(rubric, None, (gate,), None) for rubric in rubrics)
+        except UsageError as error:
+            problems.append(Problem(str(error), f"gates[{position}]"))
+    return rubrics
+
+
+def _fit_problems(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[str, str], Path]) -> Iterator[Problem]:
+    """What does not fit the rubrics, or is not there."""
+    if file.cases and not place("cases", file.cases).is_file():
+        yield Problem(f"there is no case file {str(place('cases', file.cases))!r}", "cases")
+    for position, folder in enumerate(file.styles):
+        if not place("styles", folder).is_dir():
+            yield Problem(f"there is no folder {str(place('styles', folder))!r}", f"styles[{position}]")
+    if not rubrics:
+        return
+    settings = list(rubrics[0].settings)
+    if file.setting and any(file.setting not in rubric.settings for rubric in rubrics):
+        yield Problem(f"{file.setting!r} is not a setting here; {_or_none(settings)}", "setting")
+        return
+    shape = _shape(rubrics, file.setting, ())
+    for role in file.pairs:
+        if role not in shape.images:
+            yield Problem(f"is not an image of {file.rubric}; {_or_none(shape.images)}", f"pairs.{role}")
+    for name in file.fields:
+        if name not in shape.fields:
+            yield Problem(f"is not a field of {file.rubric}; {_or_none(shape.fields)}", f"fields.{name}")
+    if isinstance(file.fail_under, dict):
+        criteria = ["score", *(criterion.key for rubric in rubrics for criterion in rubric.criteria)]
+        for name in file.fail_under:
+            if name not in criteria:
+                yield Problem(f"is not a criterion of {file.rubric}; {_or_none(criteria)}", f"fail_under.{name}")
+
+
+def _prompt(path: Path, problems: list[Problem]) -> str | None:
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        problems.append(Problem(f"{str(path)!r} cannot be read: {reason}", "prompt"))
+        return None
+    if not text.strip():
+        problems.append(Problem(f"{str(path)!r} is empty", "prompt"))
+    return text
+
+
+def _rubric_source(name: str, path: Path) -> str | Path:
+    """A known name is that rubric, as everywhere; anything else that is there is a path."""
+    if not path.exists() or (os.path.basename(name) == name and name in known()):
+        return name
+    return path
+
+
+def _shape(rubrics: Sequence[Rubric], setting: str, given: Sequence[str]) -> Shape:
+    first = rubrics[0]
+    settings = [setting] if setting else list(first.settings)
+    roles = tuple(first.settings[one].images for one in settings) or (first.roles,)
+    fields = {field.name: field.required for rubric in rubrics for field in rubric.fields}
+    for rubric in rubrics:
+        fields |= {field.name: True for field in rubric.fields if field.required}
+    required = tuple(name for name, needed in fields.items() if needed and name not in given)
+    asked = {role for one in roles for role in one}
+    return Shape(
+        roles=roles,
+        required=required,
+        optional=tuple(name for name in fields if name not in required),
+        left_out=tuple(image.role for image in first.images if image.role not in asked),
+    )
+
+
+def _fitted(rows: Iterable[Row], fields: Mapping[str, FieldValue], composers: Sequence[Composer]) -> Iterator[Row]:
+    """The rows with the suite's own fields filled in, and what a rubric has against them (an impossible style)."""
+    for row in rows:
+        if row.case is None:
+            yield row
+            continue
+        case = replace(row.case, fields={**fields, **row.case.fields}) if fields else row.case
+        try:
+            for composer in composers:
+                composer.rubric_for(case)
+        except UsageError as error:
+            yield replace(row, case=None, problems=(str(error).replace("\n", "; "),))
+        else:
+            yield replace(row, case=case) if fields else row
+
+
+def _base(folder: Path, by_flag: frozenset[str], key: str) -> Path:
+    return Path() if key in by_flag else folder
+
+
+def _name(path: str | os.PathLike[str] | None, suite: Suite) -> str:
+    if path is None:
+        return Path(suite.rubric).stem
+    file = Path(path).absolute()
+    return file.parent.name or file.stem if file.stem == "suite" else file.stem
+
+
+def _or_none(names: Iterable[str]) -> str:
+    listed = ", ".join(dict.fromkeys(names))
+    return f"there are {listed}" if listed else "there is none"

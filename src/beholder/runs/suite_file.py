@@ -1,0 +1,265 @@
+"""What stands in a `suite.yaml`: its shape, its JSON Schema, and what is wrong with it taken by itself."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct, structs
+
+from beholder.errors import Problem, UsageError
+
+if TYPE_CHECKING:
+    from beholder.judges.prices import Price
+
+# Their values are checked here rather than by msgspec, which does not say in which entry of a mapping one is wrong.
+_Text = Annotated[Any, Meta(extra_json_schema={"type": "string"})]
+_Texts = Annotated[Any, Meta(extra_json_schema={"anyOf": [{"type": "string"}, {"type": "array"}]})]
+_Number = Annotated[Any, Meta(extra_json_schema={"type": "number"})]
+
+_Count = Annotated[int, Meta(ge=1)]
+_Positive = Annotated[float, Meta(gt=0)]
+_NotNegative = Annotated[float, Meta(ge=0)]
+
+
+class PriceEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """US dollars for a million tokens, for a model whose price no list knows; `cached` and `written` for input that is
+    read from and put into a prompt cache."""
+
+    input: _NotNegative
+    output: _NotNegative
+    cached: _NotNegative | None = None
+    written: _NotNegative | None = None
+
+
+class JudgeEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A judge with its parameters. The key is read from the variable that `key_variable` names."""
+
+    judge: str
+    base_url: str | None = None
+    key_variable: str | None = None
+    params: dict[str, Any] = {}
+    price: PriceEntry | None = None
+
+    def given_price(self) -> Price | None:
+        """The price that the suite states."""
+        from beholder.judges.prices import Price
+
+        if self.price is None:
+            return None
+        return Price(**{name: Decimal(str(amount)) for name, amount in set_in(self.price).items()})
+
+    def max_tokens(self) -> int | None:
+        """The longest answer that the parameters allow; `None` where they say nothing."""
+        given = (self.params.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"))
+        return next((value for value in given if isinstance(value, int)), None)
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a provider may be asked for, and how long is waited: for one call, and for all of one case."""
+
+    requests_per_minute: _Positive | None = None
+    tokens_per_minute: _Positive | None = None
+    timeout_s: _Positive = 120.0
+    total_timeout_s: _Positive | None = None
+
+
+class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a `suite.yaml` may say."""
+
+    name: Annotated[str, Meta(description="What the run is called; the file's name unless set.")] = ""
+    cases: Annotated[str, Meta(description="A case file: .jsonl, .csv, .tsv or .parquet.")] = ""
+    pairs: Annotated[
+        dict[str, _Text], Meta(description="In place of cases: for each image a pattern or a folder.")
+    ] = {}
+    fields: Annotated[dict[str, _Texts], Meta(description="Texts for every case that has none of its own.")] = {}
+    limit: Annotated[_Count | None, Meta(description="Judge at most so many cases.")] = None
+    only: Annotated[str, Meta(description="Judge the cases whose id fits this pattern: p1*/anime.")] = ""
+    shuffle: Annotated[int | None, Meta(description="Judge in an order that this seed gives.")] = None
+    rubric: Annotated[str, Meta(description="A rubric's name, folder or YAML file.")] = ""
+    setting: Annotated[str, Meta(description="One of the rubric's settings; without it the images decide.")] = ""
+    styles: Annotated[tuple[str, ...], Meta(description="Folders with styles of your own.")] = ()
+    prompt: Annotated[str, Meta(description="A prompt file of your own, run as it is.")] = ""
+    threshold: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="A case passes from this score (0 to 1).")
+    ] = None
+    gates: Annotated[tuple[str, ...], Meta(description="Findings that fail a case.")] = ()
+    not_applicable: Annotated[
+        Literal["accept", "offer", "refuse"] | None, Meta(description="What happens to N/A answers.")
+    ] = None
+    judges: Annotated[
+        tuple[str | JudgeEntry, ...], Meta(description="Who judges: PROVIDER:MODEL; several form a jury.")
+    ] = ()
+    samples: Annotated[_Count, Meta(description="How often each judge is asked.")] = 1
+    max_side: Annotated[_Count | None, Meta(description="Scale images down to this many pixels a side.")] = None
+    detail: Annotated[str | None, Meta(description="The provider's image detail.")] = None
+    allow_remote: Annotated[bool, Meta(description="Whether http(s) images are fetched.")] = False
+    concurrency: Annotated[
+        Annotated[int, Meta(ge=1, le=4096)], Meta(description="How many cases are under way at once.")
+    ] = 32
+    limits: Annotated[Limits, Meta(description="Rates and waiting times.")] = Limits()
+    budget: Annotated[_NotNegative | None, Meta(description="US dollars that are never passed.")] = None
+    fail_under: Annotated[
+        float | dict[str, _Number] | None,
+        Meta(description="Exit code 1 below this mean: of score × 100, or by criterion on its own scale."),
+    ] = None
+    max_unscored: Annotated[
+        int | str | None, Meta(description="How many cases may have no score: a number, or a share such as 2%.")
+    ] = None
+    tags: Annotated[tuple[str, ...], Meta(description="Words to find the run by.")] = ()
+    ledger: Annotated[str | None, Meta(description="The ledger's file or URL.")] = None
+    thumbnails: Annotated[bool, Meta(description="Keep a small copy of each image in the ledger.")] = True
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a `suite.yaml`, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(SuiteFile)}
+
+
+def thresholds(values: Iterable[str]) -> dict[str, float]:
+    """`--fail-under 80 --fail-under accuracy=4` as the key `fail_under` has it."""
+    found: dict[str, float] = {}
+    for value in values:
+        name, _, number = value.rpartition("=")
+        try:
+            found[name.strip() or "score"] = float(number)
+        except ValueError:
+            raise UsageError(f"--fail-under takes a number or CRITERION=NUMBER, and {value!r} is neither.") from None
+    return found
+
+
+def plain_problems(file: SuiteFile) -> Iterator[Problem]:
+    """What is wrong without looking at anything else."""
+    if file.cases and file.pairs:
+        yield Problem("`cases` and `pairs` are both given; keep one", "pairs")
+    elif not file.cases and not file.pairs:
+        yield Problem("no cases are given: name a case file, or give `pairs`", "cases")
+    for key, texts in (("name", [file.name]), ("tags", file.tags)):
+        for text in texts:
+            if len(text) > 200 or not text.isprintable():
+                yield Problem(f"{text[:60]!r} should be one line of at most 200 characters", key)
+    for role, pattern in file.pairs.items():
+        if not isinstance(pattern, str):
+            yield Problem("should be a pattern, such as photos/{name}.jpg", f"pairs.{role}")
+    for name, text in file.fields.items():
+        texts = text if isinstance(text, list | tuple) else [text]
+        if not texts or not all(isinstance(one, str) for one in texts):
+            yield Problem("should be a text or a list of texts", f"fields.{name}")
+    if file.max_unscored is not None and (
+        share_of(file.max_unscored) is None and not re.fullmatch(r"\d{1,12}", str(file.max_unscored))
+    ):
+        yield Problem(f"{file.max_unscored!r} should be a number of cases, or a share such as 2%", "max_unscored")
+    for key, number in _numbers(file):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            yield Problem(f"{number!r} should be a number", key)
+
+
+def _numbers(file: SuiteFile) -> Iterator[tuple[str, object]]:
+    """Numbers that may still be none: NaN and infinity are floats to everybody else."""
+    if isinstance(file.fail_under, dict):
+        yield from ((f"fail_under.{name}", value) for name, value in file.fail_under.items())
+    elif file.fail_under is not None:
+        yield "fail_under", file.fail_under
+    for key in ("budget", "threshold"):
+        if getattr(file, key) is not None:
+            yield key, getattr(file, key)
+    yield from ((f"limits.{key}", one) for key, one in structs.asdict(file.limits).items() if one is not None)
+    for position, judge in enumerate(file.judges):
+        if isinstance(judge, JudgeEntry) and judge.price:
+            yield from ((f"judges[{position}].price.{key}", one) for key, one in set_in(judge.price).items())
+
+
+_SECRETS = {
+    *("key", "keys", "api_key", "apikey", "token", "access_token", "auth", "authorization", "bearer", "secret"),
+    *("password", "x_api_key", "x_goog_api_key", "credentials"),
+}
+_NO_KEYS = "a suite never holds a key: remove it and name the variable that does, `key_variable: OPENAI_API_KEY`"
+
+
+def judge_problems(file: SuiteFile) -> Iterator[Problem]:
+    from beholder.judges.model import checked_url, split_spec
+
+    for position, judge in enumerate(file.judges):
+        if isinstance(judge, str):  # they are spelled out by now
+            continue
+        place = f"judges[{position}]"
+        try:
+            split_spec(judge.judge)
+        except UsageError as error:
+            yield Problem(str(error), place)
+        try:
+            checked_url(judge.base_url or "http://localhost")
+        except UsageError as error:
+            yield Problem(str(error), f"{place}.base_url")
+        variable = judge.key_variable
+        if variable is not None and (not re.fullmatch(r"[A-Za-z_]\w{0,79}", variable) or variable.startswith("AIza")):
+            yield Problem(
+                "is not the name of a variable (it is not shown here, since it may be a key); " + _NO_KEYS,
+                f"{place}.key_variable",
+            )
+        for key in _secret_keys(judge.params):
+            yield Problem(f"{key!r}: {_NO_KEYS}", f"{place}.params")
+
+
+def _secret_keys(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if str(key).lower().replace("-", "_") in _SECRETS:
+                yield str(key)
+            yield from _secret_keys(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _secret_keys(inner)
+
+
+def share_of(value: int | str | None) -> Fraction | None:
+    """`2%` as a fraction; `None` for anything else."""
+    found = re.fullmatch(r"\s*(\d{1,3}(?:\.\d{1,9})?)\s*%\s*", value) if isinstance(value, str) else None
+    share = Fraction(found[1]) / 100 if found else None
+    return share if share is not None and share <= 1 else None
+
+
+def root_of(key: str) -> str:
+    return re.split(r"[.\[]", key, maxsplit=1)[0]
+
+
+def flag_sentence(problem: Problem) -> str:
+    root = root_of(problem.key)
+    words = f"--{_FLAGS.get(root, root).replace('_', '-')}"
+    rest = problem.key[len(root) :].lstrip(".")
+    return f"{words}{f' ({rest})' if rest else ''}: {problem.message.rstrip('.')}."
+
+
+_FLAGS = {"pairs": "pair", "judges": "judge", "gates": "gate", "tags": "tag", "fields": "set", "params": "param"}
+
+
+def helped(problem: Problem) -> Problem:
+    """An unknown key with the nearest known one; for one that would hold a secret, what to do instead."""
+    if problem.message != "is not a key that is known here":
+        return problem
+    parent, _, last = problem.key.rpartition(".")
+    if last.lower().replace("-", "_") in _SECRETS:
+        return Problem(_NO_KEYS, problem.key, problem.line)
+    kinds: dict[str, type[Struct]] = {"": SuiteFile, "limits": Limits, "judges": JudgeEntry}
+    kind = PriceEntry if parent.endswith(".price") else kinds.get(root_of(parent), SuiteFile)
+    names = [one.name for one in structs.fields(kind)]
+    near = difflib.get_close_matches(last, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(names)}"
+    return Problem(f"is not a key that is known here; {hint}", problem.key, problem.line)
+
+
+def set_in(value: Struct) -> dict[str, object]:
+    """A struct as plain values, without what was left at its default."""
+    given = {one.name: getattr(value, one.name) for one in structs.fields(value)}
+    defaults = {one.name: one.default for one in structs.fields(value)}
+    return {
+        name: set_in(one) if isinstance(one, Struct) else one
+        for name, one in given.items()
+        if one not in (defaults[name], {}, ())
+    }

@@ -1,0 +1,39 @@
+"""Case files and pictures, made on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from case_files import RESTYLE, picture
+
+from beholder.cases.reading import Row, Shape, read_rows
+
+Read = Callable[..., list[Row]]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """`read("cases.jsonl", text or bytes)`: the rows of a file with this content."""
+
+    def read(name: str, content: str | bytes, shape: Shape = RESTYLE) -> list[Row]:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return list(read_rows(path, shape))
+
+    return read
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Callable[..., Path]:
+    """`tree("photos/p1.jpg", …)`: a folder with these pictures in it."""
+
+    def tree(*names: str) -> Path:
+        for name in names:
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(picture("JPEG" if name.endswith("jpg") else "PNG"))
+        return tmp_path
+
+    return tree

@@ -1,0 +1,79 @@
+"""A first look agrees with a full read on what a file is and how large, and finds files that are cut off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from picture_files import gps_exif, jpeg_segment, photo, saved, with_jpeg_segment
+
+from beholder.errors import ImageError
+from beholder.images.looking import look
+from beholder.images.model import Caps
+
+
+def files() -> dict[str, bytes]:
+    return {
+        "jpeg": saved(photo(), "JPEG"),
+        "jpeg with gps": saved(photo(), "JPEG", exif=gps_exif(6)),
+        "jpeg progressive": saved(photo(), "JPEG", progressive=True),
+        "jpeg with much before its frame": with_jpeg_segment(
+            with_jpeg_segment(saved(photo(), "JPEG"), 0xE5, bytes(60_000)), 0xE5, bytes(60_000)
+        ),
+        "jpeg with more behind": saved(photo(), "JPEG") + jpeg_segment(0xE1, bytes(100)),
+        "png": saved(photo(), "PNG"),
+        "webp lossy": saved(photo(), "WEBP"),
+        "webp lossless": saved(photo(), "WEBP", lossless=True),
+        "webp extended": saved(photo(), "WEBP", exif=gps_exif()),
+        "gif": saved(photo(), "GIF"),
+        "bmp": saved(photo(), "BMP"),
+        "tiff": saved(photo(), "TIFF"),
+        "avif": saved(photo(), "AVIF"),
+        "heic": saved(photo(), "HEIF"),
+    }
+
+
+@pytest.mark.parametrize("name", files())
+def test_format_and_size(tmp_path: Path, name: str) -> None:
+    data = files()[name]
+    path = tmp_path / "picture"
+    path.write_bytes(data)
+    seen = look(path)
+    assert (seen.format, seen.width, seen.height) == (name.split()[0], 96, 64)
+    assert (seen.bytes, seen.mtime_ns) == (len(data), path.stat().st_mtime_ns)
+    assert look(data).width == 96
+    assert look(data).mtime_ns is None
+
+
+@pytest.mark.parametrize("name", ["jpeg", "png", "webp lossy", "webp lossless"])
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
+def test_a_file_that_is_cut_off_is_told(tmp_path: Path, name: str, share: float) -> None:
+    data = files()[name]
+    path = tmp_path / "picture"
+    path.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(ImageError, match=r"picture is (cut off|damaged)"):
+        look(path)
+
+
+def test_what_is_no_picture_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jpg"
+    path.write_text("hello")
+    with pytest.raises(ImageError, match=r"notes\.jpg is a text file"):
+        look(path)
+    with pytest.raises(ImageError, match="does not exist"):
+        look(str(tmp_path / "none.png"))
+    with pytest.raises(ImageError, match="is a directory"):
+        look(tmp_path)
+    with pytest.raises(ImageError, match="remote image"):
+        look("https://pictures.invalid/a.png")
+    with pytest.raises(ImageError, match="not a name"):
+        look("a\0b.png")
+
+
+@pytest.mark.parametrize("name", files())
+def test_caps_hold(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "picture"
+    path.write_bytes(files()[name])
+    for caps in (Caps(max_side=95), Caps(max_pixels=6000), Caps(max_bytes=100)):
+        with pytest.raises(ImageError, match=r"picture (is|has) .+ are opened"):
+            look(path, caps)

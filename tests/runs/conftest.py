@@ -1,0 +1,87 @@
+"""Small runs against a real server, in this process and in others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from beholder.testing import JudgeServer
+
+KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
+WORDS = "the wall behind the car shows the same mortar lines and the same shading as it did before"
+
+
+def answer(score: int = 6) -> dict[str, Any]:
+    return {"criteria": {key: {"justification": WORDS, "score": score} for key in KEYS}}
+
+
+@pytest.fixture
+def good_answer() -> Callable[..., dict[str, Any]]:
+    return answer
+
+
+@pytest.fixture
+def server() -> Iterator[JudgeServer]:
+    with JudgeServer(answer(), keyless=True) as server:
+        yield server
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Callable[[int], Path]:
+    """Writes a case file with so many cases, each with an edited image of its own."""
+
+    def make(count: int) -> Path:
+        base = np.full((24, 32, 3), 128, np.uint8)
+        cv2.imwrite(str(tmp_path / "before.png"), base)
+        lines = []
+        for number in range(count):
+            image = base.copy()
+            image[number % 24, :, :] = number % 251
+            image[:, number % 32, 0] = number // 251
+            cv2.imwrite(str(tmp_path / f"after{number}.png"), image)
+            lines.append(
+                {
+                    "id": f"c{number}",
+                    "input": "before.png",
+                    "edited": f"after{number}.png",
+                    "instruction": "make it red",
+                    "model": "ab"[number % 2],
+                }
+            )
+        path = tmp_path / "cases.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+        return path
+
+    return make
+
+
+@pytest.fixture
+def command(tmp_path: Path, server: JudgeServer) -> Callable[..., list[str]]:
+    """The command line of a run on the case file."""
+
+    def make(*more: str) -> list[str]:
+        return [
+            *(sys.executable, "-m", "beholder", "run", "--rubric", "edit-preservation"),
+            *("--cases", str(tmp_path / "cases.jsonl"), "--judge", "openai:test", "--base-url", server.openai_url),
+            *("--ledger", str(tmp_path / "ledger.db"), "--no-thumbnails", "--concurrency", "8", *more),
+        ]
+
+    return make
+
+
+@pytest.fixture
+def run(command: Callable[..., list[str]]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        environment = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+        return subprocess.run(command(*more), capture_output=True, text=True, env=environment, check=False)
+
+    return run

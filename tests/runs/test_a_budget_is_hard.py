@@ -1,0 +1,69 @@
+"""What a call may cost is reserved before it is made; the budget is never overdrawn, whatever runs at once."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beholder import Answer, OverBudget, ScriptedJudge, Unreachable
+from beholder.rubrics.brief import Brief
+from beholder.runs.budget import Budget, BudgetedJudge
+
+BRIEF = Brief("r", "1", None, "", (), None, "d", "l")
+
+
+@given(
+    st.lists(st.tuples(st.decimals(0, 5, places=3), st.decimals(0, 1, places=2)), max_size=40),
+    st.decimals(0, 20, places=2),
+)
+def test_reservations_never_exceed_the_limit(calls: list[tuple[Decimal, Decimal]], limit: Decimal) -> None:
+    budget = Budget(limit)
+    for amount, share in calls:
+        try:
+            budget.reserve(amount)
+        except OverBudget:
+            continue
+        assert budget.spent + budget.reserved <= limit
+        budget.settle(amount, amount * share)
+    assert budget.reserved == 0
+    assert budget.spent <= limit
+
+
+async def test_calls_that_run_at_once_reserve_together() -> None:
+    budget = Budget(Decimal(10))
+    judge = BudgetedJudge(ScriptedJudge(Answer("x", cost_usd=Decimal(1))), budget, lambda *_: (Decimal(4), 100))
+
+    async def ask() -> bool:
+        try:
+            await judge.answer(BRIEF)
+        except OverBudget:
+            return False
+        return True
+
+    first = await asyncio.gather(ask(), ask())
+    assert first == [True, True]
+    assert budget.spent == 2
+    asked = [await ask() for _ in range(9)]
+    assert asked.count(True) == 5  # from $2 spent, $4 must be free each time: at 2, 3, 4, 5 and 6
+    assert budget.spent <= 10
+
+
+async def test_an_unknown_cost_counts_in_full_and_no_answer_as_free() -> None:
+    budget = Budget(Decimal(10))
+    await BudgetedJudge(ScriptedJudge("x"), budget, lambda *_: (Decimal(3), 100)).answer(BRIEF)
+    assert budget.spent == 3
+    with pytest.raises(Unreachable):
+        await BudgetedJudge(ScriptedJudge(Unreachable("gone")), budget, lambda *_: (Decimal(3), 100)).answer(BRIEF)
+    assert budget.spent == 3
+    assert budget.reserved == 0
+
+
+def test_a_budget_of_nothing_allows_nothing_that_costs() -> None:
+    budget = Budget(Decimal(0))
+    budget.reserve(Decimal(0))
+    with pytest.raises(OverBudget, match="is left"):
+        budget.reserve(Decimal("0.01"))

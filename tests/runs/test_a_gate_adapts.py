@@ -1,0 +1,95 @@
+"""How many requests are under way follows what the server can bear, and never exceeds what the user allowed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from beholder.runs.gate import Gate, Pace
+
+
+async def test_no_more_than_allowed_are_under_way() -> None:
+    gate = Gate(3)
+    most = 0
+
+    async def request() -> None:
+        nonlocal most
+        await gate.enter(1)
+        most = max(most, gate.under_way)
+        await asyncio.sleep(0)
+        gate.leave(pushed_back=False, latency_s=0.1)
+
+    await asyncio.gather(*(request() for _ in range(50)))
+    assert most == 3
+    assert gate.under_way == 0
+
+
+async def test_a_push_back_lowers_the_limit_once_for_all_that_were_under_way() -> None:
+    gate = Gate(10)
+    for _ in range(10):
+        await gate.enter(1)
+    for _ in range(10):
+        gate.leave(pushed_back=True, latency_s=None)
+    assert gate.limit == pytest.approx(6.0)
+
+
+async def test_push_backs_that_go_on_lead_to_one_at_a_time_and_never_to_none() -> None:
+    gate = Gate(64)
+    for _ in range(200):
+        await gate.enter(1)
+        gate.leave(pushed_back=True, latency_s=None)
+    assert gate.limit == 1.0
+
+
+async def test_answers_raise_the_limit_again_up_to_what_was_allowed() -> None:
+    gate = Gate(8)
+    await gate.enter(1)
+    gate.leave(pushed_back=True, latency_s=None)
+    lowered = gate.limit
+    for _ in range(200):
+        await gate.enter(1)
+        gate.leave(pushed_back=False, latency_s=0.1)
+    assert lowered < 8
+    assert gate.limit == 8.0
+
+
+async def test_a_server_that_slows_down_gets_fewer() -> None:
+    gate = Gate(32)
+    for latency in [0.1] * 50 + [1.0] * 10:
+        await gate.enter(1)
+        gate.leave(pushed_back=False, latency_s=latency)
+    assert gate.limit < 32
+
+
+async def test_who_gives_up_waiting_takes_no_place() -> None:
+    gate = Gate(1)
+    await gate.enter(1)
+    waiting = asyncio.create_task(gate.enter(1))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    gate.leave(pushed_back=False, latency_s=0.1)
+    assert gate.under_way == 0
+    await asyncio.wait_for(gate.enter(1), 1)
+
+
+async def test_requests_and_tokens_per_minute_are_kept_evenly() -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    gate = Gate(100, requests_per_minute=60, tokens_per_minute=6_000, sleep=sleep)
+    for _ in range(3):
+        await gate.enter(500)  # five seconds' worth of tokens, one second's of requests
+    assert slept == pytest.approx([5.0, 10.0], abs=0.2)
+
+
+def test_a_pace_does_not_save_up_idle_time() -> None:
+    now = 0.0
+    pace = Pace(60, clock=lambda: now)
+    assert pace.delay(1) == 0
+    now = 100.0
+    assert [pace.delay(1) for _ in range(3)] == [0.0, 1.0, 2.0]
