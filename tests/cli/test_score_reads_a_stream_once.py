@@ -58,13 +58,13 @@ def test_standard_input_of_a_real_process(name: str, lines: Any) -> None:
     assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
 
 
-def test_a_named_pipe(run: Any, lines: Any, folder: Path) -> None:
-    text = lines(3, 5)
-    os.mkfifo(folder / "pipe")
-    writer = threading.Thread(target=(folder / "pipe").write_text, args=(text,))
-    writer.start()
-    done = run("score pipe --rubric edit-preservation --format seed")
-    writer.join()
+def test_a_pipe_that_the_shell_made(run: Any, lines: Any) -> None:
+    """`beholder score <(cat answers.jsonl)`."""
+    reading, writing = os.pipe()
+    with open(reading, "rb"), open(writing, "w", encoding="utf-8") as pipe:
+        pipe.write(lines(3, 5))
+        pipe.close()
+        done = run(f"score /dev/fd/{reading} --rubric edit-preservation --format seed")
     assert (done.code, done.out.count("\n")) == (0, 2)
 
 
@@ -77,11 +77,14 @@ def test_verdicts_are_printed_as_they_come(lines: Any) -> None:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
+        patience = threading.Timer(60, process.kill)
+        patience.start()
         for line, case in ((first, "c1"), (second, "c2")):
             process.stdin.write(line)
             process.stdin.flush()
             assert json.loads(process.stdout.readline())["case"] == case
         process.stdin.close()
+        patience.cancel()
 
 
 def test_malformed_lines_are_told_at_the_end_and_the_rest_is_scored(run: Any, lines: Any) -> None:

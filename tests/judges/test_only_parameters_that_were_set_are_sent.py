@@ -47,7 +47,13 @@ async def test_common_names_go_where_each_provider_keeps_them(server: JudgeServe
     assert "format" in body["output_config"]
     config = (await sent(server, "google", {**common, "seed": 7}))["generationConfig"]
     assert (config["maxOutputTokens"], config["temperature"], config["topP"], config["seed"]) == (900, 0, 0.9, 7)
-    assert config["thinkingConfig"] == {"thinkingLevel": "low"}
+    assert config["thinkingConfig"] == {"thinkingBudget": 1024}  # Gemini 2 knows no levels
+
+
+def test_a_reasoning_effort_is_a_level_from_gemini_3_on() -> None:
+    question = Question(brief(), "gemini-3-pro", "http://localhost", None, {"reasoning_effort": "low"})
+    body = json.loads(b"".join(WIRES["google"].request(question).body.pieces()))
+    assert body["generationConfig"]["thinkingConfig"] == {"thinkingLevel": "low"}
 
 
 async def test_native_and_dotted_names_pass_straight_through(server: JudgeServer) -> None:

@@ -108,3 +108,10 @@ def test_no_key_is_cut_in_half_before_it_is_found(before: int) -> None:
     ):
         assert KEY[:3] not in complaint.message + complaint.code + complaint.parameter
     assert KEY[:3] not in redact(said, (KEY,))
+
+
+@pytest.mark.parametrize("body", ECHOES.values(), ids=ECHOES)
+def test_only_the_beginning_is_ever_searched(body: bytes) -> None:
+    complaint = complaint_in(body)
+    for said in (complaint.message, complaint.code, complaint.parameter, redact(body.decode())):
+        assert len(said) <= LOOKED_AT

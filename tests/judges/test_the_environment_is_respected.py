@@ -100,10 +100,10 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused_once(server: Jud
     assert server.received == []
 
 
-async def test_a_bundle_that_does_not_exist_is_told(server: JudgeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bundle_that_does_not_exist_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/ca.pem")
     with pytest.raises(SetupError, match=r"REQUESTS_CA_BUNDLE names '/nowhere/ca\.pem'"):
-        await ask(server.openai_url)
+        await ask("https://127.0.0.1:9/v1")
 
 
 async def test_a_netrc_does_not_take_the_keys_place(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from beholder.images.model import PreparedImage
 from beholder.judges.prices import Price
+from beholder.judges.wires import Question
 from beholder.judges.wires.anthropic import THINKING_ROOM
 from beholder.judges.wires.anthropic import request as anthropic_request
 from beholder.rubrics.brief import Brief, Picture, Text
@@ -216,18 +217,9 @@ def test_with_a_limit_the_output_is_bounded_by_it(provider: str, model: str, lim
 @pytest.mark.parametrize("limit", [None, 300])
 def test_on_anthropic_the_bound_is_the_limit_that_the_wire_sends(model: str, limit: int | None) -> None:
     brief = brief_of(text="Judge.")
-    sent = anthropic_request(
-        brief,
-        model=model,
-        base_url="http://localhost",
-        key=None,
-        params={},
-        earlier=(),
-        max_tokens=limit,
-        structured=True,
-    )
+    sent = anthropic_request(Question(brief, model, "http://localhost", None, max_tokens=limit))
     high = estimate("anthropic", model, brief, max_tokens=limit).output_high
-    assert f'"max_tokens":{high}' in sent.body.decode().replace(": ", ":")
+    assert f'"max_tokens":{high}' in b"".join(sent.body.pieces()).decode().replace(": ", ":")
 
 
 def test_models_that_think_unasked_get_room_for_it() -> None:

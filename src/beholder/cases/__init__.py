@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from beholder.errors import CaseError
+from beholder.images.model import ImageSource
 
-ImageSource = str | os.PathLike[str] | bytes
+__all__ = ["Case", "FieldValue", "ImageSource"]
+
 FieldValue = str | tuple[str, ...]
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -1,7 +1,7 @@
 """From the bytes of a file to the bytes for a judge: as they lie where that is right, else decoded and encoded anew.
 
 A picture in one of the wanted formats that fits, is upright, sRGB (or untagged), of 8 bits and opaque goes out with
-its pixels untouched; only metadata is cut out of the container, so no decoder runs: 0.35 ms of CPU for a JPEG of
+its pixels untouched; only metadata is cut out of the container, so no decoder runs: 0.38 ms of CPU for a JPEG of
 360 KB (0.2 SHA-256, 0.13 the walk over its markers), and a second SHA-256 where anything was cut out. What is noticed
 about a damaged file without decoding stands in `jpeg`, `png` and `webp`.
 """

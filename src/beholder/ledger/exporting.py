@@ -70,7 +70,7 @@ def frame(verdicts: Iterable[Judged]) -> polars.DataFrame:
         kinds = columns.kinds
         pages.append(polars.DataFrame(rows, schema={name: types[kind] for name, kind in kinds.items()}))
         if len(rows) < _PAGE:
-            return polars.concat(pages, how="diagonal").select(kinds)
+            return polars.concat(pages, how="diagonal").select(list(kinds))
 
 
 def write_parquet(verdicts: Iterable[Judged], path: Path) -> None:
@@ -79,8 +79,8 @@ def write_parquet(verdicts: Iterable[Judged], path: Path) -> None:
 
 def _csv_line(cells: Iterable[Cell]) -> bytes:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
-    return line.getvalue().encode("utf-8", "backslashreplace")
+    csv.writer(line).writerow(cells)  # told to end lines in \n, it would not quote a cell with a \r in it
+    return line.getvalue().removesuffix("\r\n").encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _harmless(cell: Cell) -> Cell:

@@ -158,10 +158,7 @@ class Ledger:
         if "tags" in changes:
             values["tags"] = dump([plain_text(tag) for tag in changes["tags"]])
         with sqlite.told(self.path), self._writer.begin() as connection:
-            row = self._row(connection, run)
-            connection.execute(
-                update(tables.runs).where(_RUNS.number == row.number).values(**values, updated=_time(_now()))
-            )
+            _change(connection, self._row(connection, run).number, **values)
 
     def rename(self, run: str, name: str) -> None:
         if not name.strip():
@@ -172,10 +169,12 @@ class Ledger:
         """Adds tags and removes others; the tags that the run then has."""
         if any(not tag.strip() for tag in tags):
             raise LedgerError("A tag must not be empty.")
-        record = self.run(run)
-        new = tuple(tag for tag in dict.fromkeys((*record.tags, *tags)) if tag not in remove)
-        self.update(record.id, tags=new)
-        return new
+        with sqlite.told(self.path), self._writer.begin() as connection:
+            row = self._row(connection, run)
+            had = json.loads(row.tags)
+            new = [tag for tag in dict.fromkeys((*had, *map(plain_text, tags))) if tag not in remove]
+            _change(connection, row.number, tags=dump(new))
+        return tuple(new)
 
     def delete(self, run: str) -> None:
         """Deletes a run with everything that only it used: its cases and verdicts, and the answers and thumbnails that
@@ -237,14 +236,11 @@ class Ledger:
         with sqlite.told(self.path), self._writer.begin() as connection:
             row = self._row(connection, run)
             writing.write_entries(connection, row.number, entries)
-            connection.execute(
-                update(tables.runs)
-                .where(_RUNS.number == row.number)
-                .values(
-                    spent_usd=str(Decimal(row.spent_usd) + known),
-                    unpriced=row.unpriced + unknown,
-                    updated=_time(_now()),
-                )
+            _change(
+                connection,
+                row.number,
+                spent_usd=str(Decimal(row.spent_usd) + known),
+                unpriced=row.unpriced + unknown,
             )
 
     # Afterwards
@@ -388,6 +384,12 @@ def place(where: str | os.PathLike[str] | None = None) -> str:
     raise LedgerError(f"A ledger is a file for now, and not at {scheme}:// addresses; name a path with --ledger.")
 
 
+def _change(connection: Connection, number: int, **values: object) -> None:
+    """Changes columns of a run, and the time of its last change."""
+    now = _time(datetime.now(UTC))
+    connection.execute(update(tables.runs).where(_RUNS.number == number).values(**values, updated=now))
+
+
 def _record(row: AnyRow) -> RunRecord:
     body = unpack(row.body, f"the run {row.id!r}")
     assert isinstance(body, dict)
@@ -415,10 +417,6 @@ def _state(state: str) -> str:
     if state not in STATES:
         raise ValueError(f"a run is {', '.join(STATES)}, not {state!r}")
     return state
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _time(moment: datetime) -> str:

@@ -134,7 +134,7 @@ def shrink(engine: Engine) -> None:
     connection = engine.raw_connection()
     try:
         cursor = connection.cursor()
-        cursor.execute("PRAGMA incremental_vacuum").fetchall()
+        cursor.executescript("PRAGMA incremental_vacuum")  # `execute` would take only the first of its steps
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         connection.close()

@@ -30,6 +30,7 @@ CHUNK = 256  # cases that are looked up in the ledger together
 BATCH = 64  # verdicts that are written together
 LINGER_S = 0.25  # how long a batch that is not full waits for more
 
+GATHER_S = 0.002  # how long a question to the ledger waits for others
 REMEMBERED = 4096  # images that are known to have a thumbnail without asking the ledger
 
 FINAL = frozenset({Outcome.SCORED, Outcome.REFUSED, Outcome.FILTERED})
@@ -147,6 +148,8 @@ class _Desk:
     clerk: _Clerk
     finished: asyncio.Queue[Entry | None]
     drawn: dict[str, None] = field(default_factory=dict)
+    wanted: list[AnswerKey] = field(default_factory=list)
+    asking: asyncio.Task[Mapping[AnswerKey, StoredAnswer]] | None = None
 
     async def work(self, jobs: asyncio.Queue[_Job | None]) -> None:
         while (job := await jobs.get()) is not None:
@@ -168,10 +171,20 @@ class _Desk:
                     thumbnails=await self._thumbnails(job.case, judged),
                     reused=not judged.asked and judged.verdict.scored,
                     spent_usd=judged.spent_usd,
+                    used=judged.used,
                 )
             )
 
     async def _recall(self, keys: Sequence[AnswerKey]) -> Mapping[AnswerKey, StoredAnswer]:
+        """Looks answers up, together with all that other workers want just now: one query costs as much as sixty."""
+        if self.asking is None:
+            self.asking = asyncio.create_task(self._look_up())
+        self.wanted.extend(keys)
+        return await asyncio.shield(self.asking)
+
+    async def _look_up(self) -> Mapping[AnswerKey, StoredAnswer]:
+        await asyncio.sleep(GATHER_S)
+        keys, self.wanted, self.asking = self.wanted, [], None
         return await self.clerk.do(self.clerk.ledger.cached, keys)
 
     async def _thumbnails(self, case: Case, judged: Judged) -> tuple[tuple[str, bytes], ...]:

@@ -30,12 +30,13 @@ Recall = Callable[[Sequence[AnswerKey]], Awaitable[Mapping[AnswerKey, StoredAnsw
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verdict, the scored answers that are new, and what they cost (`None`: unknown)."""
+    """A verdict; the scored answers that are new, and what they cost (`None`: unknown); the old ones that were used."""
 
     verdict: Verdict
     answers: tuple[StoredAnswer, ...] = ()
     spent_usd: Decimal | None = Decimal(0)
     asked: int = 0
+    used: tuple[AnswerKey, ...] = ()
 
 
 async def judge_case(
@@ -79,6 +80,7 @@ async def judge_case(
         answers=tuple(_stored(seat.key, verdict) for seat, verdict in new if verdict.scored),
         spent_usd=known_sum([verdict.cost_usd for _, verdict in new]) if new else Decimal(0),
         asked=len(new),
+        used=tuple(seat.key for seat, (_, fresh) in zip(seats, results, strict=True) if not fresh),
     )
 
 
@@ -170,12 +172,15 @@ def _stored(key: AnswerKey, verdict: Verdict) -> StoredAnswer:
 def _jury(head: Head, asked: Sequence[Asked], samples: Sequence[int]) -> Verdict:
     """One verdict from many. A juror without a score is counted, and takes no part in any number."""
     verdicts = [one.verdict for one in asked]
-    answers = [one.observed for one in asked if one.observed is not None]
+    jurors = [one.observed for one in asked]
+    answers = [one for one in jurors if one is not None]
     failed = Counter(verdict.outcome for verdict in verdicts if not verdict.scored)
     said = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
     if answers:
-        flags = (Flag("jurors_failed", said=said, why="they take no part in the scores"),) if failed else ()
-        verdict = scored_verdict(head, combine(head.rubric, answers), flags=flags)
+        flags = _carried(asked)
+        if failed:
+            flags += (Flag("jurors_failed", said=said, why="they take no part in the scores"),)
+        verdict = scored_verdict(head, combine(head.rubric, jurors), flags=flags)
     else:
         verdict = head.verdict(failed.most_common(1)[0][0], f"no juror has a score: {said}")
     scored = [one for one in verdicts if one.scored]
@@ -199,6 +204,16 @@ def _jury(head: Head, asked: Sequence[Asked], samples: Sequence[int]) -> Verdict
     )
 
 
+def _carried(asked: Sequence[Asked]) -> tuple[Flag, ...]:
+    """Flags about what jurors were sent and how they were asked; those about what they said come with `combine`."""
+    return tuple(
+        replace(flag, at=f"juror {place}: {flag.at}")
+        for place, one in enumerate(asked, 1)
+        for flag in one.verdict.flags
+        if one.observed is None or flag not in one.observed.flags
+    )
+
+
 def _juror(verdict: Verdict, sample: int) -> Juror:
     return Juror(
         judge=verdict.judge,
@@ -208,6 +223,10 @@ def _juror(verdict: Verdict, sample: int) -> Juror:
         criteria={key: result.score for key, result in verdict.criteria.items()},
         detail=verdict.detail,
         model=verdict.model,
+        flags=verdict.flags,
+        corrections=verdict.corrections,
+        images=verdict.images,
+        brief_digest=verdict.brief_digest,
     )
 
 

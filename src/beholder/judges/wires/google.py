@@ -25,6 +25,7 @@ NAMES = {
     "top_k": "topK",
     "reasoning_effort": "thinkingConfig.thinkingLevel",
 }
+BUDGETS: Mapping[object, int] = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
 RESERVED = frozenset({"contents", "systemInstruction", "responseSchema", "responseMimeType", "responseJsonSchema"})
 # Not inside `generationConfig`.
 TOP_LEVEL = frozenset({"safetySettings", "serviceTier", "labels"})
@@ -54,7 +55,7 @@ def request(question: Question) -> Request:
         contents.append({"role": "model", "parts": [{"text": said}]})
         contents.append({"role": "user", "parts": [{"text": reply}]})
 
-    fields = place(question.params, NAMES, wire="google", reserved=RESERVED)
+    fields = place(_efforts(question), NAMES, wire="google", reserved=RESERVED)
     body: dict[str, object] = {name: fields.pop(name) for name in TOP_LEVEL & fields.keys()}
     if question.max_tokens is not None:
         fields["maxOutputTokens"] = question.max_tokens
@@ -72,6 +73,18 @@ def request(question: Question) -> Request:
         headers["x-goog-api-key"] = question.key
     name = quote(question.model.removeprefix("models/"), safe="")
     return Request(f"{question.base_url}/v1beta/models/{name}:generateContent", headers, splicer.dump(body))
+
+
+def _efforts(question: Question) -> Mapping[str, object]:
+    """The parameters, with a reasoning effort as the budget of tokens that Gemini 2 knows in place of a level.
+
+    The numbers are Google's own for this translation: https://ai.google.dev/gemini-api/docs/openai#thinking
+    """
+    effort = question.params.get("reasoning_effort")
+    if effort not in BUDGETS or "gemini-2" not in question.model:
+        return question.params
+    rest = {name: value for name, value in question.params.items() if name != "reasoning_effort"}
+    return {**rest, "thinkingConfig.thinkingBudget": BUDGETS[effort]}
 
 
 def read(payload: bytes) -> Reply:

@@ -1,0 +1,100 @@
+"""Runs are in the order in which they were started, whatever the clock said, and found by id, start of id or name."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import pytest
+from ledger_making import NOW, case, entry, run_record, unscored, verdict
+
+from beholder.errors import LedgerError
+from beholder.ledger import Ledger
+
+
+def test_a_clock_that_jumps_changes_no_order(ledger: Ledger) -> None:
+    ledger.start(run_record("r2", created=NOW - timedelta(days=400), fingerprint="same"))
+    ledger.start(run_record("r3", created=datetime(1970, 1, 1, tzinfo=UTC), fingerprint="same"))
+    assert [run.id for run in ledger.runs()] == ["r3", "r2", "r1"]
+    assert ledger.run("latest").id == "r3"
+    found = ledger.find("same")
+    assert found is not None
+    assert found.id == "r3"
+    assert ledger.find("other") is None
+
+
+def test_by_id_start_or_name(ledger: Ledger) -> None:
+    ledger.start(run_record("abc123", name="monday"))
+    ledger.start(run_record("abd456", name="monday"))
+    assert ledger.run("abc123").id == "abc123"
+    assert ledger.run("abc").id == "abc123"
+    assert ledger.run("monday").id == "abd456"
+    for name, said in (("ab", "Several runs start"), ("zz", "no run 'zz'"), ("", "no run ''"), ("a%", "no run 'a%'")):
+        with pytest.raises(LedgerError, match=said):
+            ledger.run(name)
+
+
+def test_an_id_goes_before_a_name(ledger: Ledger) -> None:
+    ledger.start(run_record("r2", name="r1"))
+    assert ledger.run("r1").id == "r1"
+
+
+def test_no_run_yet(tmp_path: object) -> None:
+    with Ledger.open(f"{tmp_path}/new.db") as ledger, pytest.raises(LedgerError, match=r"no run in the ledger .* yet"):
+        ledger.run()
+
+
+def test_an_id_is_given_once(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="There is a run 'r1' in the ledger already"):
+        ledger.start(run_record("r1"))
+
+
+def test_renamed_tagged_finished(ledger: Ledger) -> None:
+    ledger.rename("r1", "tuesday")
+    assert ledger.tag("r1", "good", "ci") == ("ci", "good")
+    assert ledger.tag("r1", remove=["ci"]) == ("good",)
+    ledger.update("r1", state="finished", total=7)
+    run = ledger.run("tuesday")
+    assert (run.id, run.tags, run.state, run.total) == ("r1", ("good",), "finished", 7)
+    assert run.updated > run.created
+    assert ledger.runs(tag="good") == [run]
+    assert ledger.runs(tag="ci") == []
+
+
+def test_wrong_changes_are_refused(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="must not be empty"):
+        ledger.rename("r1", " ")
+    with pytest.raises(LedgerError, match="must not be empty"):
+        ledger.tag("r1", "")
+    with pytest.raises(ValueError, match="running, interrupted, finished"):
+        ledger.update("r1", state="asleep")
+    with pytest.raises(TypeError, match="fingerprint"):
+        ledger.update("r1", fingerprint="x")  # type: ignore[call-arg]
+
+
+def test_progress_counts_and_means(ledger: Ledger) -> None:
+    ledger.write("r1", [entry(1, verdict(1, score=0.5)), entry(2, verdict(2, score=0.7)), entry(3, unscored(3))])
+    far = ledger.progress()["r1"]
+    assert (far.done, far.scored) == (3, 2)
+    assert far.mean_score == pytest.approx(0.6)
+
+
+def test_a_mean_is_exact(ledger: Ledger) -> None:
+    ledger.write("r1", [entry(number, verdict(number, score=0.7)) for number in range(10)])
+    tally = ledger.tally("r1")
+    assert tally.score.exact == Fraction(7, 10)
+    assert tally.score.value == 0.7
+
+
+def test_a_tally_can_be_split_by_a_group(ledger: Ledger) -> None:
+    for number, model in enumerate(("a", "b", "b")):
+        of = verdict(number, score=number / 10)
+        ledger.write("r1", [entry(number, of, case=case(of, groups={"model": model}))])
+    ledger.write("r1", [entry(9, unscored(9), case=case(unscored(9), groups={}))])
+    split = ledger.tallies("r1", "model")
+    assert {value: (one.verdicts, one.score.value) for value, one in split.items()} == {
+        "a": (1, 0.0),
+        "b": (2, 0.15),
+        "": (1, None),
+    }
+    assert split["b"].rubrics["edit-preservation"].criteria["unchanged_regions"].count == 2
