@@ -88,13 +88,15 @@ def test_verdicts_are_printed_as_they_come(lines: Any) -> None:
 
 
 def test_malformed_lines_are_told_at_the_end_and_the_rest_is_scored(run: Any, lines: Any) -> None:
-    lines("nonsense", 3, '{"case": "x"}', '["a"]', 5, '{"case": "y", "answer": "", "fields": 7}')
+    lines(
+        "nonsense", 3, '{"case": "x"}', '["a"]', 5, '{"answer": {}}', "{}", '{"case": "y", "answer": "", "fields": 7}'
+    )
     done = run(SCORE + "--json")
     assert done.code == 2
     assert [json.loads(line)["case"] for line in done.out.splitlines()] == ["c2", "c5"]
-    assert done.err.splitlines()[0] == "beholder: 4 lines are no recorded answers and were left out:"
+    assert done.err.splitlines()[0] == "beholder: 6 lines are no recorded answers and were left out:"
     assert [line.split(":")[0] for line in done.err.splitlines()[1:]] == [
-        f"  answers.jsonl, line {n}" for n in (1, 3, 4, 6)
+        f"  answers.jsonl, line {n}" for n in (1, 3, 4, 6, 7, 8)
     ]
     assert "Traceback" not in done.err
 
@@ -143,3 +145,47 @@ def test_a_strangers_file_cannot_speak_to_the_terminal(run: Any, lines: Any) -> 
         assert done.code == 2
         assert "\x1b]0" not in done.out + done.err
         assert "\x1b[2J" not in done.out + done.err
+
+
+def test_what_the_seed_format_prints_can_be_scored_again(run: Any, lines: Any, folder: Path) -> None:
+    lines(3, 5)
+    printed = run(SCORE + "--format seed").out
+    (folder / "seed.jsonl").write_text(printed, "utf-8")
+    again = run("score seed.jsonl --rubric edit-preservation --format seed")
+    assert (again.code, again.out) == (0, printed)
+
+
+def test_an_answer_without_a_name_is_called_by_its_line(run: Any, folder: Path, answer: Answer) -> None:
+    named = {"image_id": 7, **answer()}
+    broken = '{"image_id": "twice", "criteria": {}, "criteria": {}}'
+    text = "\n".join(["", json.dumps(answer()), json.dumps(named), json.dumps({"image_id": " ", "x": 1}), broken])
+    (folder / "answers.jsonl").write_text(text, "utf-8")
+    done = run(SCORE + "--json")
+    made = [json.loads(line) for line in done.out.splitlines()]
+    assert [(one["case"], one["outcome"]) for one in made] == [
+        ("line 2", "scored"), ("7", "scored"), ("line 4", "invalid"), ("twice", "invalid")
+    ]  # fmt: skip
+    assert "'criteria' stands twice" in made[3]["detail"]
+    assert done.code == 3
+
+
+def test_real_answers_are_scored_as_they_lie_there_by_the_whole_family(run: Any) -> None:
+    data = Path(__file__).parents[3] / "shared" / "data" / "edit-factors" / "answers_main.jsonl"
+    if not data.is_file():
+        pytest.skip("the shared folder is not here")
+    count = data.read_text("utf-8").count("\n")
+    done = run("score", str(data), "--rubric", "edit", "--json")
+    made = [json.loads(line) for line in done.out.splitlines()]
+    assert (done.code, len(made)) == (0, 3 * count)
+    assert {one["outcome"] for one in made} == {"scored"}
+    flags = {flag["flag"] for one in made for flag in one["flags"]}
+    assert "sister_criteria" not in flags  # all sisters are scored, so nothing was set aside
+    assert "other_setting" in flags
+    one = run("score", str(data), "--rubric", "edit-quality", "--setting", "online")
+    assert f"{count} sister_criteria" in one.out
+
+
+def test_every_format_is_listed(run: Any, lines: Any) -> None:
+    lines(3)
+    done = run(SCORE + "--format xml")
+    assert (done.code, done.err) == (2, "beholder: --format is one of table, card, json, seed, not 'xml'.\n")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from beholder import Answer, Finish, Outcome, Rubric, ScriptedJudge, SetupError, Unreachable, Usage
+from beholder import Answer, Finish, Outcome, Rubric, ScriptedJudge, SetupError, Unreachable, Usage, Verdict
 from beholder.cases import Case
 from beholder.images.model import PreparedImage
 from beholder.judges.asking import Asked, ask
@@ -173,3 +173,27 @@ async def test_what_was_sent_is_in_the_verdict() -> None:
 async def test_an_echoed_label_that_differs_is_flagged() -> None:
     result, _ = await asked({"image_id": "another", **good()})
     assert "label_differs" in flags(result)
+
+
+@pytest.mark.parametrize(
+    ("lines", "finish"),
+    [
+        ([good()], "complete"),
+        ([Answer("{", finish=Finish.LENGTH), good()], "complete"),
+        ([Answer("{", finish=Finish.LENGTH)], "length"),
+        ([Answer("", finish=Finish.REFUSED, detail="no")], "refused"),
+        ([Answer("", finish=Finish.FILTERED)], "filtered"),
+        ([Unreachable("gone")], None),
+    ],
+)
+async def test_the_verdict_says_how_the_last_answer_ended(lines: list[Any], finish: str | None) -> None:
+    verdict = (await asked(*lines))[0].verdict
+    assert verdict.finish == finish
+    assert verdict.to_dict()["finish"] == finish
+    assert Verdict.from_dict(verdict.to_dict()).finish == finish
+
+
+async def test_prose_that_is_no_refusal_is_sent_back() -> None:
+    result, judge = await asked("I cannot see any difference outside the car. All three factors: 7.", good())
+    assert result.verdict.outcome is Outcome.SCORED
+    assert len(judge.briefs) == 2

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from ledger_making import entry, hexed, run_record, stored, unscored, verdict
+from sqlalchemy import update
 
-from beholder.ledger import AnswerKey, Ledger
+from beholder.errors import LedgerError
+from beholder.ledger import AnswerKey, Ledger, tables
+from beholder.ledger.packing import pack
+from beholder.verdicts.model import Flag
 
 
 def test_an_answer_is_found_by_its_key_and_by_no_other(ledger: Ledger) -> None:
@@ -53,3 +58,26 @@ def test_a_thumbnail_is_made_once(ledger: Ledger) -> None:
     assert ledger.thumbnail(first) == b"RIFF....WEBP1"
     assert ledger.thumbnail(second) is None
     assert ledger.has_thumbnail([]) == set()
+
+
+def test_an_answer_keeps_its_own_flags(ledger: Ledger) -> None:
+    flags = (
+        Flag("repair_asked", at="answer", said="no \ud800 JSON", why="it was asked again"),
+        Flag("x", said=[1, 0.5]),
+    )
+    answer = replace(stored(verdict(1)), flags=flags)
+    ledger.write("r1", [entry(1, answers=(answer,)), entry(2)])
+    assert ledger.cached([answer.key]) == {answer.key: answer}
+    assert ledger.check() == []
+
+
+def test_damaged_flags_are_told(ledger: Ledger) -> None:
+    answer = replace(stored(verdict(1)), flags=(Flag("repair_asked"),))
+    ledger.write("r1", [entry(1, answers=(answer,))])
+    for damaged in (b"\0", pack([1]), pack({})):
+        with ledger._writer.begin() as connection:
+            connection.execute(update(tables.answers).values(flags=damaged))
+        [said] = ledger.check()
+        assert said.startswith("The ledger is damaged: the flags of answer 1 cannot be read;")
+        with pytest.raises(LedgerError, match="damaged"):
+            ledger.cached([answer.key])

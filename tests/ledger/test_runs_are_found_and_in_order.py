@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -98,3 +99,24 @@ def test_a_tally_can_be_split_by_a_group(ledger: Ledger) -> None:
         "": (1, None),
     }
     assert split["b"].rubrics["edit-preservation"].criteria["unchanged_regions"].count == 2
+
+
+def test_a_run_is_gone_on_with_or_started(ledger: Ledger) -> None:
+    first = run_record("a", fingerprint="same", spent_usd=Decimal(0))
+    assert ledger.find_or_start(first, fresh=False) == (first, True)
+    assert ledger.find_or_start(run_record("b", fingerprint="same"), fresh=False) == (first, False)
+    assert ledger.find_or_start(run_record("c", fingerprint="other"), fresh=False)[1]
+
+
+def test_a_fresh_run_goes_on_only_with_one_that_was_begun_fresh_and_is_not_finished(ledger: Ledger) -> None:
+    def asked(id_: str) -> tuple[str, bool]:
+        found, new = ledger.find_or_start(run_record(id_, fingerprint="same", suite={"fresh": True}), fresh=True)
+        return found.id, new
+
+    ledger.start(run_record("plain", fingerprint="same"))
+    assert asked("a") == ("a", True)
+    ledger.update("a", state="interrupted")
+    assert asked("b") == ("a", False)
+    ledger.update("a", state="finished")
+    assert asked("c") == ("c", True)
+    assert ledger.find_or_start(run_record("d", fingerprint="same"), fresh=False)[0].id == "c"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import ledger_making
 
@@ -31,6 +33,29 @@ def test_both_make_it_and_both_write(place: Path) -> None:
         done = {id_: far.done for id_, far in ledger.progress().items()}
         assert done == {"run0": COUNT, "run1": COUNT, "run2": COUNT}
         assert ledger.check() == []
+
+
+def test_of_many_who_want_the_same_run_exactly_one_starts_it(place: Path) -> None:
+    Ledger.open(place).close()
+    together = Barrier(6)
+
+    def ask(number: int) -> list[tuple[str, bool]]:
+        got = []
+        with Ledger.open(place) as ledger:
+            for turn in range(5):
+                wanted = ledger_making.run_record(f"r{turn}-{number}", fingerprint=f"same {turn}")
+                together.wait()
+                found, new = ledger.find_or_start(wanted, fresh=False)
+                got.append((found.id, new))
+        return got
+
+    with ThreadPoolExecutor(6) as pool:
+        turns = list(zip(*pool.map(ask, range(6)), strict=True))
+    for turn in turns:
+        assert len({id_ for id_, _ in turn}) == 1
+        assert sorted(new for _, new in turn) == [False] * 5 + [True]
+    with Ledger.open(place) as ledger:
+        assert len(ledger.runs()) == 5
 
 
 def test_readers_see_whole_batches_while_another_process_writes(place: Path) -> None:

@@ -107,7 +107,7 @@ def test_how_it_is_scored_is_no_part_of_what_is_asked(compose: Compose) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(one=st.text(max_size=30), other=st.text(max_size=30))
+@given(one=st.text(max_size=30).filter(str.strip), other=st.text(max_size=30).filter(str.strip))
 def test_two_texts_are_two_digests(compose: Compose, one: str, other: str) -> None:
     digests = [compose("edit-fidelity", fields={"instruction": text}).digest for text in (one, other)]
     assert (digests[0] == digests[1]) == (one == other)
@@ -124,6 +124,9 @@ def test_the_system_text_is_the_same_for_every_case_of_a_style(compose: Compose)
         ("description", Case("c", fields={"output": "x"}), "lacks the field 'input'"),
         ("description", Case("c", fields={"input": "a", "output": "b", "outputs": "x"}), "unknown field 'outputs'"),
         ("description", Case("c", images={"photo": "a.png"}, fields=BASE), "unknown image 'photo'"),
+        ("description", Case("c", fields={"input": " \n", "output": "b"}), "its field 'input' is empty"),
+        ("restyle", Case("c", fields={"style": ""}), "its field 'style' is empty"),
+        ("edit-quality", Case("c", fields={"instruction": ("", " ")}), "its field 'instruction' is empty"),
         ("restyle", Case("c", fields={"style": ("a", "b")}), "one name"),
     ],
 )
@@ -149,3 +152,7 @@ def test_the_images_decide_the_setting(images: tuple[str, ...], setting: str) ->
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(CaseError, match="online, offline"):
         Composer(Rubric.load("edit-quality"), setting="onlin")
+
+
+def test_an_assistant_may_have_said_nothing(compose: Compose) -> None:
+    assert compose("description", fields={"input": "What is it?", "output": ""}).digest

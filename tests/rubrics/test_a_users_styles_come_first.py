@@ -51,3 +51,13 @@ def test_a_folder_that_cannot_be_is_a_sentence() -> None:
     for name in ("x" * 300, "a\0b"):
         with pytest.raises(UsageError, match="no folder of styles"):
             find_style("Anime", [Path(name)])
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("Animee", "Anime"), ("plush toys", "Plush Toy"), ("Frescoe", "Fresco"), ("Mosaic", ""), ("Baroque", "")],
+)
+def test_the_generic_set_says_that_it_is(name: str, near: str, style: Callable[..., Path]) -> None:
+    found = find_style(name, [style("Fresco")])
+    assert (found.style, found.generic, found.near) == (name, True, near)
+    assert not find_style("Anime").generic

@@ -31,6 +31,7 @@ HOSTILE = [
 texts = st.one_of(
     st.sampled_from(HOSTILE), st.text(max_size=80), st.from_regex(r"</data-[0-9a-f]{16}>", fullmatch=True)
 )
+given_texts = texts.filter(str.strip)  # a required field is not blank
 
 
 def carried(text: str) -> str:
@@ -38,7 +39,7 @@ def carried(text: str) -> str:
 
 
 @settings(max_examples=200, deadline=None)
-@given(question=texts, output=texts, expected=st.lists(texts, min_size=1, max_size=3))
+@given(question=given_texts, output=texts, expected=st.lists(texts, min_size=1, max_size=3))
 def test_no_text_closes_its_marks(
     compose: Compose, user_text: UserText, question: str, output: str, expected: list[str]
 ) -> None:
@@ -54,15 +55,14 @@ def test_no_text_closes_its_marks(
 
 
 @settings(max_examples=60, deadline=None)
-@given(text=texts)
+@given(text=given_texts)
 def test_the_system_text_never_holds_a_text_of_the_case(compose: Compose, text: str) -> None:
     plain = compose("description").system
     assert compose("description", fields={"input": text, "output": text, "expected_output": text}).system == plain
     assert compose("edit-quality", fields={"instruction": text}).system == compose("edit-quality").system
-    described = {"style": "Anime", "style_description": text or "x"}
+    described = {"style": "Anime", "style_description": text}
     other = {"style": "Anime", "style_description": "something else"}
-    if text.strip():
-        assert compose("restyle", fields=described).system == compose("restyle", fields=other).system
+    assert compose("restyle", fields=described).system == compose("restyle", fields=other).system
 
 
 @settings(max_examples=100, deadline=None)

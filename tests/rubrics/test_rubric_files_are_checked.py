@@ -40,8 +40,9 @@ MISTAKES = {
     "scale without end": ("[0, 10]", "[0, .inf]", 8, "criteria[1].scale", "highest"),
     "scale of 400 digits": ("[0, 10]", f"[0, 1{'0' * 400}]", 8, "criteria[1].scale", "highest"),
     "broken whole scale": ("[0, 10]", "[0.5, 10]", 8, "criteria[1].scale", "whole: false"),
-    "weight as text": ("weight: 2", "weight: heavy", 6, "criteria[0].weight", "str"),
-    "weight as a boolean": ("weight: 2", "weight: true", 6, "criteria[0].weight", "bool"),
+    "weight as text": ("weight: 2", "weight: heavy", 6, "criteria[0].weight", "should be a number and is a text"),
+    "weight as a boolean": ("weight: 2", "weight: true", 6, "criteria[0].weight", "a number and is true or false"),
+    "weight without end": ("weight: 2", "weight: .inf", 6, "criteria[0].weight", "too large; a weight is at most"),
     "weight that is no number": ("weight: 2", "weight: .nan", 6, "criteria[0].weight", "0 or more"),
     "unknown key": ("weight: 2", "wieght: 2", 6, "criteria[0].wieght", "not a key that is known"),
     "key twice": ("weight: 2", "weight: 2\n    weight: 3", 7, "criteria[0].weight", "twice"),
@@ -79,7 +80,11 @@ ADDED = {
     "echo: assessment": ("echo", "of its own"),
     "settings: {near: {images: [other], results: r}}": ("settings.near.images", "photo"),
     "styles: true": ("criteria", "letter"),
-    "version: 1.0": ("version", "str"),
+    "version: 1.0": ("version", "should be a text and is a number"),
+    "styles: 3": ("styles", "should be true or false and is a whole number"),
+    "reason: {words: [15.5, 30]}": ("reason.words[0]", "should be a whole number and is a number"),
+    "fields: {name: a}": ("fields", "should be a list and is a mapping"),
+    "findings: [lies]": ("findings[0]", "should be a mapping and is a text"),
     "prompt: '{{ oops'": ("", "no valid template"),
 }
 
@@ -111,6 +116,77 @@ def test_every_problem_is_told_at_once(rubric_file: Callable[..., Path]) -> None
     text = GOOD.replace("weight: 2", "weight: -1").replace("[0, 10]", "[3, 3]") + "scoring: {threshold: 7}\n"
     keys = [one.key for one in mistake(rubric_file(text)).problems]
     assert sorted(keys) == ["criteria[0].weight", "criteria[1].scale", "scoring.threshold"]
+
+
+MANY = """\
+rubric: Mine
+version: 1.0
+titel: typo
+images:
+  - {role: photo}
+  - {role: mask, label: Mask, colour: red}
+criteria:
+  - key: sharp
+    weight: heavy
+    scale: [3, 3]
+    anchors: {9: nine}
+  - key: calm
+    wieght: 2
+    weight: -1
+    scale: [0, ten]
+    anchors: {7: beyond the default scale}
+    weight: 3
+  - titel: nameless
+    assertions: [Is it?, {txt: typo}]
+settings: {near: {images: [photo, other], results: r}}
+setting: near
+scoring:
+  kind: geometric
+  threshold: 70
+  ceiling: [5, 4]
+  gates: [{finding: lies}, {criterion: nameless, least: 1}]
+  grades: [{grade: A, least: 90}, {grade: B, least: 0}]
+"""
+
+
+def test_one_mistake_hides_no_other(rubric_file: Callable[..., Path]) -> None:
+    """Shapes, typos, keys that stand twice and what does not go together, in the order of the lines."""
+    error = mistake(rubric_file(MANY))
+    assert [(one.line, one.key, one.message) for one in error.problems] == [
+        (1, "rubric", "'Mine' should be lower-case letters, digits and hyphens"),
+        (2, "version", "should be a text and is a number"),
+        (3, "titel", "is not a key that is known here"),
+        (5, "images[0]", "`label` is missing"),
+        (6, "images[1].colour", "is not a key that is known here"),
+        (9, "criteria[0].weight", "should be a number and is a text"),
+        (10, "criteria[0].scale", "[3, 3] should be the lowest and the highest score, in this order"),
+        (11, "criteria[0].anchors", "'9' is not on the scale 3–3"),
+        (13, "criteria[1].wieght", "is not a key that is known here"),
+        (14, "criteria[1].weight", "-1 should be 0 or more"),
+        (15, "criteria[1].scale[1]", "should be a number and is a text"),
+        (17, "criteria[1].weight", "stands here twice"),
+        (18, "criteria[2].titel", "is not a key that is known here"),
+        (18, "criteria[2]", "`key` is missing"),
+        (19, "criteria[2].assertions[1].txt", "is not a key that is known here"),
+        (19, "criteria[2].assertions[1]", "`text` is missing"),
+        (20, "settings.near.images", "'other' is not among the images (mask, photo)"),
+        (21, "setting", "this key cannot be set in a file; remove it"),
+        (23, "scoring.kind", "'geometric' is not one of weighted_total, weighted_mean, factors"),
+        (24, "scoring.threshold", "70 should be between 0 and 1"),
+        (26, "scoring.gates[0].finding", "'lies' is not a finding of this rubric (there are none)"),
+    ]  # nothing of what leans on a wrong value: grades on the kind, ceiling on a scale, a gate on a missing key
+
+
+def test_a_style_is_no_rubric(rubric_file: Callable[..., Path]) -> None:
+    [problem] = mistake(rubric_file(STYLE)).problems
+    assert "looks like a style, not a rubric" in problem.message
+
+
+def test_a_style_file_cannot_say_that_it_is_the_generic_set(rubric_file: Callable[..., Path]) -> None:
+    folder = rubric_file(STYLE + "generic: true\nnear: Anime\n", "styles/fresco.yaml").parent
+    with pytest.raises(RubricError) as caught:
+        styles([folder])
+    assert [one.key for one in caught.value.problems] == ["generic", "near"]
 
 
 def test_something_must_be_asked_and_count(rubric_file: Callable[..., Path]) -> None:
@@ -145,8 +221,9 @@ def test_assertions_have_ids_of_their_own(rubric_file: Callable[..., Path]) -> N
     [
         ("", "empty"),
         ("# nothing\n", "empty"),
-        ("just text\n", "object"),
-        ("- a\n- b\n", "object"),
+        ("just text\n", "should be a mapping and is a text"),
+        ("- a\n- b\n", "should be a mapping and is a list"),
+        ("a: " + "9" * 5000, "cannot be read (a number with thousands of digits)"),
         ("[" * 100_000, "nested"),
         ("- " * 10_000, "nested"),
         ("a: &a [*a]\n", "cannot be read"),

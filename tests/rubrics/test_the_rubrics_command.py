@@ -122,3 +122,35 @@ def test_sisters_are_the_other_criteria_of_the_family() -> None:
     for rubric in family:
         others = [one.key for other in family if other is not rubric for one in other.criteria]
         assert sorted(rubric.sisters) == sorted(others), rubric.name
+
+
+def test_the_check_goes_on_after_a_path_that_is_not_there(rubric_file: Write) -> None:
+    done = run("rubrics", "check", "nowhere", rubric_file(GOOD), "restyle")
+    assert done.exit_code == 2
+    said = done.stdout.splitlines()
+    assert "There is no rubric 'nowhere'" in said[0]
+    assert said[1].endswith("mine.yaml: sound (mine 1.0, 1 criterion)")
+    assert said[2] == "restyle: sound (restyle 2.0, 5 criteria)"
+    [problem] = json.loads(run("rubrics", "check", "nowhere", "--json").stdout)["problems"]
+    assert "There is no rubric" in problem["message"]
+
+
+@pytest.mark.parametrize("name", ["restyle", "edit", "sub/description"])
+def test_a_new_rubric_cannot_take_a_known_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    known_name = name.rpartition("/")[2]
+    assert f"{known_name!r} is the name of a rubric that is known; choose another" in refused("rubrics", "new", name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "path"), [("mine", "./mine"), ("a b/mine", "'./a b/mine'"), ("../mine", "../mine")])
+def test_what_to_check_is_told_as_a_path(name: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert run("rubrics", "new", name).stdout.endswith(f"beholder rubrics check {path}\n")
+
+
+def test_options_before_show_count(rubric_file: Write) -> None:
+    style = rubric_file("style: Fresco\ndescription: Wet lime.\nassertions: {accuracy: [Is it?]}\n", "s/fresco.yaml")
+    assert "Wet lime." in run("styles", "--styles", style.parent, "show", "Fresco").stdout
+    assert json.loads(run("styles", "--json", "show", "Anime").stdout)["style"] == "Anime"

@@ -18,7 +18,7 @@ async def test_no_more_than_allowed_are_under_way() -> None:
         await gate.enter(1)
         most = max(most, gate.under_way)
         await asyncio.sleep(0)
-        gate.leave(pushed_back=False, latency_s=0.1)
+        gate.leave(0.1)
 
     await asyncio.gather(*(request() for _ in range(50)))
     assert most == 3
@@ -30,7 +30,7 @@ async def test_a_push_back_lowers_the_limit_once_for_all_that_were_under_way() -
     for _ in range(10):
         await gate.enter(1)
     for _ in range(10):
-        gate.leave(pushed_back=True, latency_s=None)
+        gate.leave(None)
     assert gate.limit == pytest.approx(6.0)
 
 
@@ -38,28 +38,36 @@ async def test_push_backs_that_go_on_lead_to_one_at_a_time_and_never_to_none() -
     gate = Gate(64)
     for _ in range(200):
         await gate.enter(1)
-        gate.leave(pushed_back=True, latency_s=None)
+        gate.leave(None)
     assert gate.limit == 1.0
 
 
 async def test_answers_raise_the_limit_again_up_to_what_was_allowed() -> None:
     gate = Gate(8)
     await gate.enter(1)
-    gate.leave(pushed_back=True, latency_s=None)
+    gate.leave(None)
     lowered = gate.limit
     for _ in range(200):
         await gate.enter(1)
-        gate.leave(pushed_back=False, latency_s=0.1)
+        gate.leave(0.1)
     assert lowered < 8
     assert gate.limit == 8.0
 
 
 async def test_a_server_that_slows_down_gets_fewer() -> None:
     gate = Gate(32)
-    for latency in [0.1] * 50 + [1.0] * 10:
+    for latency in [1.0] * 50 + [10.0] * 10:
         await gate.enter(1)
-        gate.leave(pushed_back=False, latency_s=latency)
+        gate.leave(latency)
     assert gate.limit < 32
+
+
+async def test_quick_answers_that_become_less_quick_change_nothing() -> None:
+    gate = Gate(32)
+    for latency in [0.01] + [1.0] * 200:
+        await gate.enter(1)
+        gate.leave(latency)
+    assert gate.limit == 32
 
 
 async def test_who_gives_up_waiting_takes_no_place() -> None:
@@ -70,26 +78,57 @@ async def test_who_gives_up_waiting_takes_no_place() -> None:
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    gate.leave(pushed_back=False, latency_s=0.1)
+    gate.leave(0.1)
     assert gate.under_way == 0
     await asyncio.wait_for(gate.enter(1), 1)
 
 
-async def test_requests_and_tokens_per_minute_are_kept_evenly() -> None:
-    slept: list[float] = []
+class Clock:
+    """A loop's time that passes only by sleeping."""
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: self.now)
 
-    gate = Gate(100, requests_per_minute=60, tokens_per_minute=6_000, sleep=sleep)
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+async def test_requests_and_tokens_per_minute_are_kept_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    gate = Gate(100, requests_per_minute=60, tokens_per_minute=6_000, sleep=clock.sleep)
     for _ in range(3):
         await gate.enter(500)  # five seconds' worth of tokens, one second's of requests
-    assert slept == pytest.approx([5.0, 10.0], abs=0.2)
+    assert clock.now == pytest.approx(110.0)
 
 
-def test_a_pace_does_not_save_up_idle_time() -> None:
-    now = 0.0
-    pace = Pace(60, clock=lambda: now)
-    assert pace.delay(1) == 0
-    now = 100.0
-    assert [pace.delay(1) for _ in range(3)] == [0.0, 1.0, 2.0]
+async def test_a_pace_does_not_save_up_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    pace = Pace(60, clock.sleep)
+    await pace.wait(1)
+    clock.now += 100
+    for _ in range(3):
+        await pace.wait(1)
+    assert clock.slept == pytest.approx([1.0, 1.0])
+
+
+async def test_who_gives_up_waiting_for_its_turn_has_booked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    released = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        await released.wait()
+        clock.now += seconds
+
+    pace = Pace(60, sleep)
+    await pace.wait(1)
+    waiting = [asyncio.create_task(pace.wait(1)) for _ in range(50)]
+    await asyncio.sleep(0)
+    for one in waiting[:49]:
+        one.cancel()
+    await asyncio.gather(*waiting[:49], return_exceptions=True)
+    released.set()
+    await waiting[49]
+    assert clock.now == pytest.approx(101.0)

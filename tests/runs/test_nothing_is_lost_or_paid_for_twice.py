@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from beholder import Ledger
+from beholder import Ledger, LedgerError
 from beholder.runs.engine import BATCH
 from beholder.testing import Fault, JudgeServer
 
@@ -26,28 +26,41 @@ def summary(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def verdicts_in(path: Path) -> int:
+    """How many a ledger holds; none where the kill came before there was one."""
+    try:
+        with Ledger.open(path, create=False) as ledger:
+            return ledger.tally("latest").verdicts
+    except LedgerError:
+        return 0
+
+
 def test_killed_at_twenty_random_moments_every_case_is_judged_and_hardly_one_twice(
     tmp_path: Path, server: JudgeServer, cases: Any, command: Any, run: Run, good_answer: Any
 ) -> None:
     count, kills = 600, 20
     cases(count)
     moments = random.Random(20261115)
+    lost = 0
     for _ in range(kills):
         wanted = len(server.received) + moments.randint(1, 60)
         process = subprocess.Popen(command("--quiet"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
         def reply(_: Any, process: Any = process, wanted: int = wanted) -> dict[str, Any]:
             if len(server.received) >= wanted:
-                os.kill(process.pid, signal.SIGKILL)
+                process.kill()
             return good_answer()
 
         server.default = reply
         process.wait()
+        now_lost = len(server.received) - verdicts_in(tmp_path / "ledger.db")
+        assert now_lost - lost <= CONCURRENCY + BATCH
+        lost = now_lost
     server.default = good_answer()
     last = run("--json")
     assert last.returncode == 0, last.stderr
     assert summary(last)["tally"]["outcomes"] == {"scored": count}
-    assert len(server.received) <= count + kills * (CONCURRENCY + BATCH)
+    assert len(server.received) == count + lost
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         assert ledger.check() == []
         assert len(ledger.runs()) == 1
@@ -123,7 +136,7 @@ def test_an_interrupt_finishes_what_is_under_way_and_says_how_to_go_on(
 
     def reply(_: Any) -> dict[str, Any]:
         if len(server.received) == 20:
-            os.kill(process.pid, number)
+            process.send_signal(number)
         return good_answer()
 
     server.default = reply
@@ -144,7 +157,7 @@ def test_a_second_interrupt_stops_at_once(server: JudgeServer, cases: Any, comma
 
     def reply(_: Any) -> Any:
         if len(server.received) == 5:
-            os.kill(process.pid, signal.SIGINT)
+            process.send_signal(signal.SIGINT)
         return good_answer() if len(server.received) < 4 else Fault.hang()
 
     server.default = reply
@@ -154,6 +167,65 @@ def test_a_second_interrupt_stops_at_once(server: JudgeServer, cases: Any, comma
             if "Ctrl-C again" in line:  # the first was heard; what is under way would hang for minutes
                 process.send_signal(signal.SIGINT)
     assert process.returncode == 3
+
+
+def test_the_same_run_is_not_executed_twice_at_once(server: JudgeServer, cases: Any, command: Any, run: Run) -> None:
+    cases(30)
+    first = subprocess.Popen(command("--quiet"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    second: list[subprocess.CompletedProcess[str]] = []
+
+    def reply(_: Any) -> dict[str, Any]:
+        if not second:
+            second.append(subprocess.CompletedProcess([], 0))  # only once, though several ask at the same time
+            second[0] = run("--quiet")
+        return good
+
+    good = server.default
+    server.default = reply
+    assert first.wait() == 0
+    assert second[0].returncode == 2
+    assert "another process" in second[0].stderr
+    assert len(server.received) == 30
+
+
+def test_an_interrupted_fresh_run_goes_on_fresh(server: JudgeServer, cases: Any, command: Any, run: Run) -> None:
+    cases(40)
+    run("--json")
+    process = subprocess.Popen(command("--fresh"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    good = server.default
+
+    def reply(_: Any) -> Any:
+        if len(server.received) == 50:
+            process.send_signal(signal.SIGINT)
+        return good
+
+    server.default = reply
+    process.wait()
+    assert 50 <= len(server.received) < 80
+    last = summary(run("--json", "--fresh"))
+    assert last["reused"] == 0
+    assert len(server.received) == 80
+
+
+def test_ctrl_c_at_a_terminal_reaches_the_whole_group_and_loses_nothing(
+    tmp_path: Path, server: JudgeServer, cases: Any, command: Any
+) -> None:
+    cases(120)
+    words = [word for word in command() if word != "--no-thumbnails"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0)
+    good = server.default
+
+    def reply(_: Any) -> Any:
+        if len(server.received) == 40:
+            os.killpg(process.pid, signal.SIGINT)
+        return good
+
+    server.default = reply
+    _, err = process.communicate()
+    assert "Traceback" not in err
+    assert process.returncode == 3
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        assert ledger.tally("latest").outcomes["scored"] == len(server.received)
 
 
 def test_two_runs_on_one_ledger_at_once(tmp_path: Path, server: JudgeServer, cases: Any, command: Any) -> None:

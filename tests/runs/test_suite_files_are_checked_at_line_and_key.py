@@ -47,7 +47,7 @@ START = "rubric: restyle\ncases: cases.jsonl\n"
         (f"{START}judges:\n  - {{judge: openai:x, url: http://x}}\n", r"line 4, judges\[0\].url: .* 'base_url'"),
         (f"{START}xyzzy: 3\n", "line 3, xyzzy: .*the keys are name, cases"),
         (f"{START}samples: 0\n", "line 3, samples: expected `int` >= 1"),
-        (f"{START}samples: many\n", "line 3, samples: should be `int` and is `str`"),
+        (f"{START}samples: many\n", "line 3, samples: should be a whole number"),
         (f"{START}concurrency: 100000\n", "line 3, concurrency"),
         (f"{START}budget: -1\n", "line 3, budget"),
         (f"{START}budget: .nan\n", "line 3, budget: expected"),
@@ -80,7 +80,7 @@ START = "rubric: restyle\ncases: cases.jsonl\n"
         ("cases: cases.jsonl\n", "line 1, rubric: no rubric is named"),
         ("rubric: restyle\nrubric: edit\n", "line 2, rubric: stands here twice"),
         ("", "is empty"),
-        ("- a\n", "line 1: should be `object`"),
+        ("- a\n", "line 1: should be "),
         ("a: [\n", "line 2: is not valid YAML"),
     ],
 )
@@ -93,6 +93,7 @@ def test_all_mistakes_are_told_at_once(folder: Path) -> None:
     assert len(said.splitlines()) == 4
 
 
+GOOD: dict[str, object] = {"rubric": "restyle", "cases": "cases.jsonl", "judges": ["openai:x"]}
 SECRET = "sk-do-not-show-me-1234567890"
 
 
@@ -127,13 +128,61 @@ def test_a_suite_never_holds_a_key_and_never_shows_one(folder: Path, judge: str)
         ({"max_unscored": "x", "rubric": "restyle", "cases": "cases.jsonl"}, "--max-unscored: 'x' should be"),
         (
             {"rubric": "restyle", "cases": "cases.jsonl", "judges": ["openai:x"], "base_url": "nowhere"},
-            r"--judge \(\[0\].base_url\): 'nowhere' is no base URL",
+            "--base-url: 'nowhere' is no base URL",
         ),
+        ({"limits": {"timeout_s": 0}}, "--timeout: [^-]*$"),
+        ({"limits": {"total_timeout_s": -1}}, "--total-timeout: "),
+        ({"limits": {"requests_per_minute": 0}}, "--requests-per-minute: "),
+        ({"limits": {"tokens_per_minute": 0}}, "--tokens-per-minute: "),
+        ({"price": {"input": -1, "output": 1}}, "--price-input: "),
+        ({"price": {"input": 1, "output": -1}}, "--price-output: "),
+        ({**GOOD, "price": {"input": 1, "output": float("inf")}}, "--price-output: inf should be a number.$"),
+        ({**GOOD, "params": {"api_key": "x"}}, "--param: 'api_key': a suite never holds a key"),
+        ({**GOOD, "key_variable": "sk-1"}, "--key-variable: is not the name of a variable"),
+        ({**GOOD, "gates": ["beauty"]}, r"--gate \(\[0\]\): "),
+        ({**GOOD, "tags": ["a\nb"]}, "--tag: "),
+        ({**GOOD, "fields": {"mood": "dark"}}, r"--set \(mood\): "),
+        ({**GOOD, "judges": ["openai:x"] * 2}, r"--judge \(\[1\]\): stands here twice; use `samples`"),
+        ({"samples": 0, "limit": 0}, "--limit: .*\n--samples: "),
     ],
 )
 def test_a_wrong_flag_is_told_as_a_flag(folder: Path, flags: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=f"^{said}"):
         suite_from(None, flags)
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        "[openai:x, openai:y, openai:x]",
+        "[openai:x, openai:y, {judge: openai:x}]",
+        "[openai:x, openai:y, {judge: openai:x, key_variable: OTHER_KEY, price: {input: 1, output: 2}}]",
+        "[openai:x, openai:y, {judge: openai:x, base_url: 'https://api.openai.com/v1/'}]",
+        "[{judge: openai:x, params: {a: 1, b: 2}}, openai:x, {judge: openai:x, params: {b: 2, a: 1}}]",
+    ],
+)
+def test_a_judge_that_would_give_one_answer_twice_is_refused(folder: Path, twice: str) -> None:
+    said = wrong(folder, f"{START}judges: {twice}\n")
+    assert said == ("suite.yaml: line 3, judges[2]: stands here twice; use `samples` to ask one judge several times")
+
+
+@pytest.mark.parametrize("other", ["params: {temperature: 1}", "params: {max_side: 9}", "base_url: http://localhost"])
+def test_one_model_may_judge_in_two_ways(folder: Path, other: str) -> None:
+    (folder / "suite.yaml").write_text(f"{START}judges: [openai:x, {{judge: openai:x, {other}}}]\n")
+    assert len(suite_from("suite.yaml").judges) == 2
+
+
+def test_a_flag_for_all_judges_over_a_file_is_told_as_a_flag_once(folder: Path) -> None:
+    (folder / "suite.yaml").write_text(f"{START}judges: [openai:x, openai:y]\n")
+    with pytest.raises(UsageError, match=r"^--base-url: 'nowhere' is no base URL[^\n]*$"):
+        suite_from("suite.yaml", {"base_url": "nowhere"})
+
+
+def test_what_the_file_says_wrong_is_not_told_as_a_flag(folder: Path) -> None:
+    (folder / "suite.yaml").write_text(f"{START}limits: {{tokens_per_minute: .inf}}\nfields: {{mood: dark}}\n")
+    flags = {"limits": {"timeout_s": 5}, "fields": {"style": "Anime"}}
+    with pytest.raises(RubricError, match=r"line 3, limits.tokens_per_minute: inf(.|\n)*line 4, fields.mood: is not"):
+        suite_from("suite.yaml", flags)
 
 
 def test_a_flag_over_a_file_is_told_as_a_flag(folder: Path) -> None:

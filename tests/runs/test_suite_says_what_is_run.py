@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from beholder.cases.checking import check, good
 from beholder.errors import CaseError, UsageError
 from beholder.runs.suite import suite_from
 from beholder.runs.suite_file import thresholds
+from beholder.runs.thresholds import allowed
 
 
 @pytest.fixture
@@ -81,6 +83,14 @@ def test_flags_win_and_their_paths_are_those_of_the_working_folder(bench: Path) 
     assert suite.limits.timeout_s == 30
 
 
+def test_a_flag_wins_even_where_it_says_what_is_usual(bench: Path) -> None:
+    """The file says 30 seconds; 120 is what would be waited if nobody said anything."""
+    limits = suite_from("bench/suite.yaml", {"limits": {"timeout_s": 120, "requests_per_minute": None}}).limits
+    assert (limits.timeout_s, limits.requests_per_minute) == (120, None)
+    suite = suite_from("bench/suite.yaml", {"samples": 1, "concurrency": 32, "thumbnails": True})
+    assert suite.samples == 1
+
+
 def test_flags_alone_make_a_suite(bench: Path) -> None:
     suite = suite_from(
         None,
@@ -122,13 +132,14 @@ def test_money_is_exact(bench: Path) -> None:
     assert suite.judges[0].given_price() is None
 
 
-def test_the_share_without_a_score_is_exact(bench: Path) -> None:
-    suite = suite_from("bench/suite.yaml")
-    assert suite.allows_unscored(2, 100)
-    assert not suite.allows_unscored(3, 100)
-    assert suite_from("bench/suite.yaml", {"max_unscored": 3}).allows_unscored(3, 4)
-    assert suite_from("bench/suite.yaml", {"max_unscored": "3"}).allows_unscored(3, 4)
-    assert not suite_from("bench/suite.yaml", {"max_unscored": 0}).allows_unscored(1, 100)
+@pytest.mark.parametrize(
+    ("given", "of_thousand"),
+    [(3, 3), ("3", 3), (0, 0), ("2%", 20), (" 0.5 % ", 5), ("0.000000001%", Fraction(1, 10**8)), ("100%", 1000)],
+)
+def test_every_share_that_a_suite_takes_is_exact(bench: Path, given: int | str, of_thousand: int | Fraction) -> None:
+    kept = suite_from("bench/suite.yaml", {"max_unscored": given}).max_unscored
+    assert kept is not None
+    assert allowed(kept, 1000) == of_thousand
 
 
 def test_thresholds_are_read_from_flags() -> None:
@@ -207,3 +218,20 @@ def test_only_what_changes_verdicts_makes_another_run(bench: Path) -> None:
     assert suite_from("bench/suite.yaml", speed).settings_that_matter() == same
     for change in ({"samples": 1}, {"max_side": 99}, {"params": {"seed": 1}}, {"judges": ["openai:x"]}):
         assert suite_from("bench/suite.yaml", change).settings_that_matter() != same
+
+
+def test_another_server_makes_another_run(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when only the environment names it, as everybody's client does."""
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    here = suite_from("bench/suite.yaml").settings_that_matter()
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
+    assert suite_from("bench/suite.yaml").settings_that_matter() != here
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://api.openai.com/v1")
+    assert suite_from("bench/suite.yaml").settings_that_matter() == here
+
+
+@pytest.mark.parametrize("params", [{"max_side": 77}, {"detail": "low"}])
+def test_how_a_judge_gets_its_pictures_makes_another_run(bench: Path, params: dict[str, object]) -> None:
+    same = suite_from("bench/suite.yaml").settings_that_matter()
+    assert suite_from("bench/suite.yaml", {"params": params}).settings_that_matter() != same
+    assert suite_from("bench/suite.yaml", params).settings_that_matter() != same

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from beholder.cases import Case
-from beholder.rubrics.composing import Composer
+from beholder.rubrics.library import find_style
 from beholder.rubrics.model import Rubric
 from beholder.verdicts.judging import Head, judge_answer
 from beholder.verdicts.model import Verdict
@@ -35,10 +35,10 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def rubrics() -> dict[str, Rubric]:
-    """The built-in rubrics as a case meets them: style Mosaic (the generic set), each setting."""
-    fields = {"restyle": {"style": "Mosaic"}, "restyle-confidence": {"style": "Mosaic"}}
-    fields |= {"description": {"input": "", "output": ""}}
-    found = {name: Composer(Rubric.load(name)).rubric_for(Case("c", fields=given)) for name, given in fields.items()}
+    """The built-in rubrics as a case meets them: the generic set as if it were the style Mosaic, each setting."""
+    mosaic = structs.replace(find_style("Mosaic"), generic=False)
+    found = {name: Rubric.load(name).with_style(mosaic) for name in ("restyle", "restyle-confidence")}
+    found["description"] = Rubric.load("description")
     for name in ("edit-preservation", "edit-quality", "edit-fidelity"):
         found |= {f"{name} {one}": Rubric.load(name).with_setting(one) for one in ("online", "offline")}
     return found

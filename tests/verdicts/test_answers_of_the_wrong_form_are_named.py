@@ -186,3 +186,15 @@ def test_an_answer_with_thousands_of_mistakes_is_told_the_first_fifty(verdict: J
     told = invalid(verdict("restyle", answer))
     assert told.endswith("more")
     assert told.count(";") == 50
+
+
+def test_one_word_is_one_word(verdict: Judge, factors: Answer) -> None:
+    assert {flag.why for flag in verdict("edit-preservation online", factors(reason="fine")).flags} == {
+        "1 word; 15 to 30 were asked for"
+    }
+
+
+def test_a_number_with_thousands_of_digits_is_told_in_plain_words(verdict: Judge, factors: Answer) -> None:
+    text = json.dumps(factors((777, 4, 4))).replace("777", "9" * 5000)
+    made = verdict("edit-preservation online", text)
+    assert made.detail == "the answer holds a number that cannot be read: it has thousands of digits"

@@ -187,6 +187,22 @@ def test_gates_fail_a_case_whatever_its_score(verdict: Judge, description: Answe
     assert verdict("description", description((0, 0, 1, 0)), gates=least, threshold=None).passed is True
 
 
+def test_a_gate_that_fails_a_case_says_why(verdict: Judge, description: Answer, restyle: Answer) -> None:
+    gates = (Gate(finding="hallucinations"), Gate(criterion="clarity", least=0.5))
+    low = (1, 1, 0.495, 1)
+    made = verdict("description", description(low, hallucinations=["a cat", "a dog"]), gates=gates)
+    assert [(one.flag, one.at, one.why) for one in made.flags] == [
+        ("gate", "hallucinations", "a finding that fails the case: 2 entries"),
+        ("gate", "clarity", "0.495 is below the least, 0.5"),
+    ]
+    made = verdict("description", description((0, 0, 0, 0), hallucinations=["a cat"]), gates=gates[:1])
+    assert [one.why for one in made.flags] == ["a finding that fails the case: 1 entry"]  # below the threshold too
+    lowered = restyle({"accuracy": "NYYYY"}, score=5)
+    made = verdict("restyle", lowered, gates=(Gate(criterion="accuracy", least=5),))
+    assert [(one.at, one.why) for one in made.flags] == [("accuracy", "4 is below the least, 5")]
+    assert verdict("description", description((1, 1, 1, 1)), gates=gates).flags == ()
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_scale_and_weight_of_a_users_rubric(data: st.DataObject, verdict: Judge) -> None:

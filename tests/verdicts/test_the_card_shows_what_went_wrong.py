@@ -9,14 +9,25 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from beholder.reports.card import card
-from beholder.verdicts.model import Correction, CriterionResult, Flag, Juror, Jury, Outcome, Verdict
+from beholder.reports.card import card, number
+from beholder.rubrics.model import Gate
+from beholder.verdicts.model import (
+    Correction,
+    CriterionResult,
+    Flag,
+    Juror,
+    Jury,
+    Outcome,
+    SentImage,
+    Verdict,
+    rounded,
+)
 
 VERDICT = Verdict("c", "r", "1", "j", Outcome.SCORED, score=0.5)
 
 
-def shown(verdict: Verdict) -> str:
-    console = Console(file=io.StringIO(), width=160)
+def shown(verdict: Verdict, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(card(verdict))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -57,3 +68,38 @@ def test_a_jurors_flags_are_shown_beside_it() -> None:
     juror = Juror("openai:x", 1, Outcome.SCORED, 0.5, flags=(Flag("repair_asked"), Flag("cut_off"), Flag("cut_off")))
     text = shown(replace(VERDICT, jury=Jury(1, 0, {}, None, (juror,))))
     assert "openai:x #2  0.50  ⚑ repair_asked, cut_off" in text
+
+
+def test_a_failed_gate_is_named_beside_the_failure(verdict: Callable[..., Verdict], description: Callable) -> None:
+    made = verdict(
+        "description", description((1, 1, 1, 0.9), hallucinations=["a", "b"]), gates=(Gate(finding="hallucinations"),)
+    )
+    assert "failed (hallucinations)" in shown(made)
+    assert "gate hallucinations (a finding that fails the case: 2 entries)" in shown(made)
+    juror = Flag("gate", "juror 1: relevance", why="x")
+    assert "(hallucinations)" in shown(replace(made, flags=(*made.flags, juror)))
+    below = verdict("description", description((0, 0, 0, 0)), gates=(Gate(finding="hallucinations"),))
+    assert "failed" in shown(below)
+    assert "failed (" not in shown(below)
+
+
+def test_the_foot_is_never_cut() -> None:
+    judge = "openai:a-model-with-a-very-long-name-2025-08-07"
+    text = shown(replace(VERDICT, judge=judge, attempts=1, usage={"input_tokens": 12345, "output_tokens": 67890}), 80)
+    flat = " ".join(text.replace("│", " ").split())
+    assert f"{judge} · 12,345 + 67,890 tokens · cost unknown" in flat
+
+
+def test_images_are_not_claimed_to_have_been_sent() -> None:
+    image = SentImage("input", "d" * 64, 8, 8, 1000, False, "image/png", "d", 8, 8, "png")
+    text = shown(replace(VERDICT, outcome=Outcome.UNREACHABLE, score=None, images=(image,)))
+    assert "Images" in text
+    assert "Sent" not in text
+
+
+@pytest.mark.parametrize(("value", "said"), [(17.555, "17.56"), (0.705, "0.71"), (2.675, "2.68"), (20.0, "20")])
+def test_card_and_seed_round_alike(value: float, said: str) -> None:
+    """Halves go up, as a person rounds, and not as the nearest double happens to lie."""
+    assert number(value) == said
+    assert rounded(value) == float(said)
+    assert f"{float(said):.2f}" in shown(replace(VERDICT, score=value))

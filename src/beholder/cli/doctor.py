@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import os
 import platform
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
@@ -96,6 +94,8 @@ def _decoders() -> Iterator[Finding]:
 
 
 def _keys() -> Iterator[Finding]:
+    from importlib.metadata import entry_points
+
     from beholder.judges.wires import Wire
 
     for entry in entry_points(group="beholder.judges"):
@@ -129,6 +129,9 @@ def _ledger(where: str | None) -> Iterator[Finding]:
 
 
 def _server(spec: str, base_url: str | None, timeout_s: float) -> Finding:
+    import asyncio
+    from importlib.metadata import entry_points
+
     from beholder.judges.model import checked_url, split_spec
     from beholder.judges.wires import Wire
 

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,6 @@ from beholder.errors import UsageError
 if TYPE_CHECKING:
     from beholder.ledger import Ledger
     from beholder.ledger.reading import Judged
-
-FORMATS = ("csv", "jsonl", "parquet")
 
 
 def export(
@@ -35,6 +33,7 @@ def export(
     a spreadsheet would take for a formula (=, +, -, @ in front) gets an apostrophe in front.
     """
     from beholder.ledger import Ledger
+    from beholder.ledger.exporting import FORMATS, write_parquet
 
     if to not in FORMATS:
         raise UsageError(f"--to is one of {', '.join(FORMATS)}, not {to!r}.")
@@ -50,14 +49,11 @@ def export(
             _print(_lines(to, verdicts))
             return
         _spare(book, output)
-        with _replacing(output) as draft:
+        with _told(output), _opened(output) as file:
             if to == "parquet":
-                from beholder.ledger.exporting import write_parquet
-
-                write_parquet(verdicts(), draft)
+                write_parquet(verdicts(), file)
             else:
-                with draft.open("wb") as file:
-                    file.writelines(_lines(to, verdicts))
+                file.writelines(_lines(to, verdicts))
 
 
 def _lines(to: str, verdicts: Callable[[], Iterable[Judged]]) -> Iterator[bytes]:
@@ -80,22 +76,33 @@ def _spare(book: Ledger, output: Path) -> None:
 
 
 @contextmanager
-def _replacing(output: Path) -> Iterator[Path]:
-    """A file beside the wanted one, which takes its place when everything is written: half an export is none."""
+def _opened(output: Path) -> Iterator[IO[bytes]]:
+    """A file beside the wanted one, which takes its place when everything is written: half an export is none. What is
+    there and is no regular file (a pipe, a device) stays what it is and is written to as it is."""
+    if output.is_dir():
+        raise UsageError(f"{str(output)!r} is a folder; name a file in it.")
+    if output.exists() and not output.is_file():
+        with output.open("wb") as file:
+            yield file
+        return
+    output = output.resolve()  # a link stays one
+    handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+    draft = Path(name)
     try:
-        if output.is_dir():
-            raise UsageError(f"{str(output)!r} is a folder; name a file in it.")
-        handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-        os.close(handle)
-        draft = Path(name)
-        try:
-            yield draft
-            mask = os.umask(0)
-            os.umask(mask)
-            draft.chmod(0o666 & ~mask)
-            draft.replace(output)
-        finally:
-            draft.unlink(missing_ok=True)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        mask = os.umask(0)
+        os.umask(mask)
+        draft.chmod(0o666 & ~mask)
+        draft.replace(output)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told(output: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{str(output)!r} cannot be written: {reason}.") from None

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cases import Case, FieldValue, ImageSource
 from beholder.errors import CaseError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from beholder.cases import Case, FieldValue, ImageSource
     from beholder.rubrics.brief import Brief
     from beholder.rubrics.model import Rubric
     from beholder.runs.once import Options
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 NO_JUDGE = (
     "No judge was named, and there is no offline judge yet. Name a model, such as --judge openai:gpt-5-mini, "
     "--judge anthropic:claude-sonnet-4-5 or --judge google:gemini-2.5-pro (its key is read from the environment), or "
-    "a server of your own, --judge openai:MODEL --base-url http://localhost:8000/v1; --plan shows the brief only."
+    "a server of your own: --judge openai:MODEL --base-url http://localhost:8000/v1."
 )
 
 
@@ -61,8 +58,10 @@ def judge(
     format_: Annotated[str, typer.Option("--format", help="card, json or seed.")] = "card",
 ) -> None:
     """Judge one case and show the verdict."""
+    import asyncio
+
     from beholder.cli.options import fields, params, rescored, text_file
-    from beholder.cli.output import Format, exit_code, show
+    from beholder.cli.output import Format, exit_code, show, waiting
     from beholder.rubrics.library import load_all
     from beholder.runs.once import composer
 
@@ -93,7 +92,7 @@ def judge(
     for one in rubrics:
         composer(one, options).rubric_for(case)  # what is wrong with the case is said before any key is looked for
     places = [(name, _base_url(name, judge, base_url)) for name in judge]
-    with _status(f"asking {', '.join(judge)}"):
+    with waiting(f"asking {', '.join(judge)}"):
         judged = asyncio.run(_ask(rubrics, case, options, places, parameters, key_variable, timeout))
     show(judged, form, full=full)
     strict = threshold is not None or bool(gate)
@@ -109,15 +108,6 @@ def _base_url(name: str, names: Sequence[str], base_url: str | None) -> str | No
     return base_url if name.partition(":")[0] == meant else None
 
 
-def _status(text: str) -> AbstractContextManager[object]:
-    """Something that moves while a person waits; nothing where nobody looks."""
-    if not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status(text)
-
-
 def _case(
     rubric: Rubric,
     images: Sequence[str],
@@ -127,6 +117,7 @@ def _case(
     id_: str | None,
 ) -> Case:
     """The case that the arguments describe; images without a role take the rubric's roles in order."""
+    from beholder.cases import Case
     from beholder.cli.options import pairs
     from beholder.rubrics.composing import fitting_setting
     from beholder.rubrics.delimiting import clean
@@ -188,6 +179,8 @@ def _plan(
     *,
     as_json: bool,
 ) -> None:
+    import asyncio
+
     from beholder.cli.output import brief_dict, show_brief
     from beholder.judges.model import sizing_of
     from beholder.runs.judging import brief_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 
 import typer
@@ -30,6 +31,15 @@ class Format(StrEnum):
             return cls(name)
         except ValueError:
             raise UsageError(f"--format is one of {', '.join(cls)}, not {name!r}.") from None
+
+
+def waiting(text: str) -> AbstractContextManager[object]:
+    """Something that moves while a person waits; nothing where nobody looks."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True, emoji=False).status(text)
 
 
 def show(judged: Sequence[tuple[Verdict, Rubric]], form: Format, *, full: bool = False) -> None:

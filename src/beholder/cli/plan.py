@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,14 +24,17 @@ def plan(
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what a run would ask and cost: cases, calls, tokens, money, and the brief of one case. Asks nobody."""
-    from beholder.cli.output import brief_dict, show_brief
+    import asyncio
+
+    from beholder.cli.output import brief_dict, show_brief, waiting
     from beholder.runs.plan import plan as planned
     from beholder.runs.running import checked_cases
 
     checked = checked_cases(suite, skip_bad=skip_bad)
     ledger = _ledger(suite)
     try:
-        result = asyncio.run(planned(suite, checked, ledger))
+        with waiting("making every brief"):
+            result = asyncio.run(planned(suite, checked, ledger))
     finally:
         if ledger:
             ledger.close()
@@ -88,9 +90,10 @@ def _show(result: Plan, suite: Suite, left_out: int) -> None:
 
     from beholder.runs.plan import total
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
+    rubrics = ", ".join(one.name for one in suite.rubrics())
     bad = f" ({left_out} left out: they are wrong)" if left_out else ""
-    console.print(f"{result.cases} cases{bad}, {len(suite.rubrics())} rubric(s), {result.verdicts} verdicts")
+    console.print(f"{result.cases} cases{bad}, {result.verdicts} verdicts by {rubrics}")
     if result.run:
         console.print(f"goes on with run {result.run}: {result.done} are done", markup=False)
     table = Table("judge", "calls", "in the ledger", "text tokens", "image tokens", "answer tokens", "USD", box=None)

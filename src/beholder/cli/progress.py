@@ -16,6 +16,7 @@ from beholder.ledger.model import Entry
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+FAILURES = 5  # shown at the end
 EVERY_S = 2.0  # seconds between two lines of JSON
 
 
@@ -30,6 +31,7 @@ class Counts:
         self.outcomes: Counter[str] = Counter()
         self.spent = Decimal(0)
         self.unpriced = 0
+        self.failures: list[str] = []
 
     def skipped(self, count: int) -> None:
         self.before += count
@@ -39,6 +41,8 @@ class Counts:
         for entry in entries:
             self.outcomes[str(entry.verdict.outcome)] += 1
             self.reused += entry.reused
+            if not entry.verdict.scored and len(self.failures) < FAILURES:
+                self.failures.append(f"{entry.case.id}: {entry.verdict.outcome}, {entry.verdict.detail}")
             if entry.spent_usd is None:
                 self.unpriced += 1
             else:
@@ -90,16 +94,13 @@ class Bar(Counts):
         super().done(entries)
         self._show()
 
-    def say(self, text: str) -> None:
-        self._progress.console.print(text, style="yellow", markup=False, highlight=False)
-
     def close(self) -> None:
         self._show()
         self._progress.stop()
 
     def _show(self) -> None:
         seconds = time.monotonic() - self._started
-        money = f"${self.spent:.4f}" + ("?" if self.unpriced else "")
+        money = "cost unknown" if self.unpriced and not self.spent else f"${self.spent:.4f}"
         outcomes = " ".join(f"{count} {outcome}" for outcome, count in self.outcomes.most_common())
         rate = f"{self.now / seconds:.1f}/s" if seconds > 0.5 else ""
         done = self.before + self.now

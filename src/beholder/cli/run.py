@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import signal
@@ -15,10 +14,12 @@ from beholder.cli.suite_flags import takes_a_suite
 from beholder.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from beholder.cases.checking import Checked
     from beholder.cli.progress import Counts
+    from beholder.judges.protocol import Judge
     from beholder.ledger import Ledger, RunRecord
-    from beholder.runs.running import Wishes
     from beholder.runs.suite import Suite
     from beholder.verdicts.model import Outcome
 
@@ -36,15 +37,21 @@ def run(
 
     Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 some cases have no score and no --max-unscored was given.
     """
+    import asyncio
+
     from beholder.ledger import Ledger
-    from beholder.runs.running import Wishes, checked_cases, record_for, require_prices
+    from beholder.runs.budget import Budget
+    from beholder.runs.holding import held
+    from beholder.runs.running import checked_cases, record_for, require_prices, seated
 
     if not suite.judges:
         from beholder.cli.judge import NO_JUDGE
 
         raise UsageError(NO_JUDGE)
     require_prices(suite)
-    wishes = Wishes(fresh=fresh, retry=_outcomes(retry), skip_bad=skip_bad)
+    again = _outcomes(retry)
+    budget = Budget(suite.budget_usd())
+    judges = seated(suite, budget)  # a missing key is found before a run is begun
     checked = checked_cases(suite, skip_bad=skip_bad)
     if checked.problem_count and not json_:
         print(f"beholder: {len(checked.bad)} cases are left out; they are wrong.", file=sys.stderr)
@@ -55,8 +62,20 @@ def run(
         counts = _watch(record.total, quiet=quiet, as_json=json_)
         gc.freeze()  # what is loaded stays; looking at it again and again costs a quarter of a millisecond a case
         gc.set_threshold(20_000, 20, 20)
-        state = asyncio.run(_execute(suite, ledger, record, checked, wishes, counts))
+        if not new:
+            _renamed(suite, ledger, record)
+        budget.spent = record.spent_usd or budget.spent
+        with held(ledger.path, record.id):
+            state = asyncio.run(_execute(suite, ledger, record, checked, judges, again, counts))
         raise typer.Exit(_report(suite, ledger, record, state, counts, as_json=json_, quiet=quiet))
+
+
+def _renamed(suite: Suite, ledger: Ledger, record: RunRecord) -> None:
+    """A name or tags that were given by flag hold also for a run that is gone on with."""
+    if "name" in suite.by_flag:
+        ledger.rename(record.id, suite.name)
+    if "tags" in suite.by_flag:
+        ledger.tag(record.id, *suite.tags)
 
 
 def _outcomes(names: str) -> frozenset[Outcome]:
@@ -75,13 +94,21 @@ def _watch(total: int, *, quiet: bool, as_json: bool) -> Counts:
 
 
 async def _execute(
-    suite: Suite, ledger: Ledger, record: RunRecord, checked: Checked, wishes: Wishes, counts: Counts
+    suite: Suite,
+    ledger: Ledger,
+    record: RunRecord,
+    checked: Checked,
+    judges: Sequence[Judge],
+    retry: frozenset[Outcome],
+    counts: Counts,
 ) -> str:
     """Runs, and listens for Ctrl-C: the first stops asking, the second stops at once."""
+    import asyncio
+
     from beholder.runs.running import run_suite
 
     stop = asyncio.Event()
-    work = asyncio.ensure_future(run_suite(suite, ledger, record, checked, wishes, counts, stop))
+    work = asyncio.ensure_future(run_suite(suite, ledger, record, checked, judges, retry, counts, stop))
 
     def interrupted() -> None:
         if stop.is_set():
@@ -105,6 +132,7 @@ def _report(
     suite: Suite, ledger: Ledger, record: RunRecord, state: str, counts: Counts, *, as_json: bool, quiet: bool
 ) -> int:
     """Says what the run came to, and returns the exit code."""
+    from beholder.reports.terminal import printable
     from beholder.runs.thresholds import Means, exit_code, missed
 
     tally = ledger.tally(record.id)
@@ -126,6 +154,9 @@ def _report(
         show_summary(summary, tally)
     if state == "interrupted" and not as_json:
         print("interrupted; the same command goes on where it was", file=sys.stderr)
+    if not quiet and not as_json:
+        for failure in counts.failures:
+            print(f"  {printable(failure)[:300]}", file=sys.stderr)
     for sentence in wrong:
         print(f"beholder: {sentence}", file=sys.stderr)
     return code

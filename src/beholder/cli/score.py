@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from beholder.verdicts.model import Verdict
 
 LISTED = 10
+TABLE = "table"
 
 
 def score(
     answers: Annotated[
-        Path, typer.Argument(help='One JSON object a line: {"case", "answer", "fields", "judge"}; - for stdin.')
+        Path,
+        typer.Argument(
+            help='One JSON object a line: {"case", "answer", "fields", "judge"}, or an answer itself; - for stdin.'
+        ),
     ],
     rubric: Annotated[str, typer.Option(help="The rubric that was asked.")],
     setting: Annotated[str, typer.Option(help="online or offline; without it each answer says so itself.")] = "",
@@ -29,7 +33,7 @@ def score(
     not_applicable: Annotated[str | None, typer.Option(help="N/A answers: accept, offer or refuse.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the cards too.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print verdicts as JSON, one a line.")] = False,
-    format_: Annotated[str, typer.Option("--format", help="table, card, json or seed.")] = "table",
+    format_: Annotated[str, typer.Option("--format", help="table, card, json or seed.")] = TABLE,
 ) -> None:
     """Score recorded answers again and show what was corrected and flagged."""
     from beholder.cli import UNSCORED, WRONG_USE
@@ -38,9 +42,12 @@ def score(
     from beholder.judges.recorded import Rescorer, read_recorded
     from beholder.rubrics.library import load_all
 
-    form = Format.JSON if json_ else None if format_ == "table" else Format.of(format_)
+    if format_ not in (TABLE, *Format):
+        raise UsageError(f"--format is one of {', '.join((TABLE, *Format))}, not {format_!r}.")
+    form = Format.JSON if json_ else None if format_ == TABLE else Format(format_)
     rubrics = [rescored(one, threshold, gate or (), not_applicable) for one in load_all(rubric)]
-    rescorers = [Rescorer(one, setting=setting, style_folders=styles or []) for one in rubrics]
+    family = len(rubrics) > 1
+    rescorers = [Rescorer(one, setting=setting, style_folders=styles or [], family=family) for one in rubrics]
     summary, malformed = Summary(), Malformed()
     for recorded in read_recorded(answers, malformed.add):
         for rescorer in rescorers:
@@ -114,7 +121,7 @@ class Summary:
         from rich.console import Console
         from rich.table import Table
 
-        console = Console(highlight=False)
+        console = Console(highlight=False, emoji=False)
         if self.sums:
             table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
             for (rubric, key), (total, count) in self.sums.items():

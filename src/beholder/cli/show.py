@@ -55,8 +55,12 @@ def _run(book: Ledger, record: RunRecord, by: str | None, *, as_json: bool) -> N
 
 
 def _summary(record: RunRecord, tally: Tally) -> None:
+    from rich.console import Console
+
+    from beholder.cli.summary import means_table
+
     say(printable(f"run {record.id} ({record.name}), {record.state}, started {record.created:%Y-%m-%d %H:%M} UTC"))
-    _criteria(tally)
+    Console(highlight=False).print(means_table(tally))
     for name, rubric in tally.rubrics.items():
         if rubric.grades:
             say(printable(_counts(f"grades of {name}", dict(sorted(rubric.grades.items())))))
@@ -78,19 +82,6 @@ def _summary(record: RunRecord, tally: Tally) -> None:
     for title, line in lines.items():
         if line:
             say(printable(f"{title}: {line}"))
-
-
-def _criteria(tally: Tally) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
-    for name, rubric in tally.rubrics.items():
-        for key, mean in {**rubric.criteria, "score": rubric.score}.items():
-            cells = (name, key, str(mean.count), "–" if mean.value is None else f"{mean.value:.3f}")
-            table.add_row(*(Text(printable(cell)) for cell in cells))
-    Console(highlight=False).print(table)
 
 
 def _counts(title: str, counts: Mapping[str, int]) -> str:

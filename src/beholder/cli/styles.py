@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -16,9 +16,17 @@ Folders = Annotated[list[Path] | None, typer.Option("--styles", help="A folder w
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+class Given(NamedTuple):
+    """What was said before the subcommand."""
+
+    folders: tuple[Path, ...]
+    json: bool
+
+
 @app.callback()
 def list_(context: typer.Context, folders: Folders = None, json_: AsJson = False) -> None:
     """List the styles, or show one: beholder styles show Anime."""
+    context.obj = Given(tuple(folders or ()), json_)
     if context.invoked_subcommand:
         return
     from beholder.rubrics.library import styles
@@ -32,14 +40,15 @@ def list_(context: typer.Context, folders: Folders = None, json_: AsJson = False
 
 
 @app.command("show")
-def show(name: str, folders: Folders = None, json_: AsJson = False) -> None:
+def show(context: typer.Context, name: str, folders: Folders = None, json_: AsJson = False) -> None:
     """Show a style with its assertions; any other name shows the generic set."""
     import msgspec
 
     from beholder.rubrics.library import find_style, load
 
-    style = find_style(name, folders or ())
-    if json_:
+    given: Given = context.obj
+    style = find_style(name, (*(folders or ()), *given.folders))
+    if json_ or given.json:
         say(json.dumps(msgspec.to_builtins(style)))
         return
     say(f"{style.style}\n\n{style.description}")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from beholder.errors import UsageError
+
 if TYPE_CHECKING:
     from beholder.runs.suite import Suite
 
@@ -26,6 +28,8 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
     ("base_url", str | None, None, typer.Option(help="Where a compatible server answers.")),
     ("key_variable", str | None, None, typer.Option(help="The environment variable that holds the key.")),
     ("param", Many, None, typer.Option(help="A model parameter: NAME=VALUE.")),
+    ("price_input", float | None, None, typer.Option(help="US dollars for a million input tokens.")),
+    ("price_output", float | None, None, typer.Option(help="US dollars for a million output tokens.")),
     ("samples", int | None, None, typer.Option(help="How often each judge is asked.")),
     ("setting", str | None, None, typer.Option(help="One of the rubric's settings.")),
     ("styles", Many, None, typer.Option(help="A folder with styles of your own.")),
@@ -57,14 +61,6 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
     ("shuffle", int | None, None, typer.Option(help="Judge in an order that this seed gives.")),
 ]
 
-_RENAMED = {"pair": "pairs", "set_": "fields", "judge": "judges", "param": "params", "gate": "gates", "tag": "tags"}
-_LIMITS = {
-    "requests_per_minute": "requests_per_minute",
-    "tokens_per_minute": "tokens_per_minute",
-    "timeout": "timeout_s",
-    "total_timeout": "total_timeout_s",
-}
-
 
 def takes_a_suite(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the argument SUITE and all flags; it is called with the `Suite` they make and its own options."""
@@ -93,17 +89,23 @@ def takes_a_suite(command: Callable[..., None]) -> Callable[..., None]:
 def _suite(path: Path | None, given: dict[str, Any]) -> Suite:
     from beholder.cli.options import fields, pairs, params
     from beholder.runs.suite import suite_from
-    from beholder.runs.suite_file import thresholds
+    from beholder.runs.suite_file import FLAG_NAMES, thresholds
 
-    said = {key: given.pop(name) for name, key in _LIMITS.items()}
-    limits = {key: value for key, value in said.items() if value is not None}
-    flags = {_RENAMED.get(name, name): value for name, value in given.items()}
-    if flags["pairs"]:
-        flags["pairs"] = dict(pairs(flags["pairs"], "--pair"))
-    if flags["fields"]:
-        flags["fields"] = fields(flags["fields"], ())
-    if flags["params"]:
-        flags["params"] = params(flags["params"])
-    if flags["fail_under"]:
-        flags["fail_under"] = thresholds(flags["fail_under"])
-    return suite_from(path, {**flags, "limits": limits or None})
+    keys = {flag: key for key, flag in FLAG_NAMES.items()}
+    flags: dict[str, Any] = {}
+    for name, value in given.items():
+        if value not in (None, []):
+            key, _, inner = keys.get(name.rstrip("_"), name).partition(".")
+            flags[key] = {**flags.get(key, {}), inner: value} if inner else value
+    if "price" in flags and len(flags["price"]) < 2:
+        raise UsageError("--price-input and --price-output go together; give both.")
+    readings: dict[str, Callable[[Any], object]] = {
+        "pairs": lambda values: dict(pairs(values, "--pair")),
+        "fields": lambda values: fields(values, ()),
+        "params": params,
+        "fail_under": thresholds,
+    }
+    for key, read in readings.items():
+        if key in flags:
+            flags[key] = read(flags[key])
+    return suite_from(path, flags)

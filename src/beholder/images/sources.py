@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import stat
+from io import FileIO
 from urllib.parse import unquote_to_bytes
 
 from beholder.errors import ImageError
@@ -59,7 +60,8 @@ def read(source: ImageSource, *, caps: Caps = STANDARD_CAPS) -> bytes:
             raise ImageError(f"{address} is a remote image, and those need to be allowed (--allow-remote)")
         if (scheme := _SCHEME.match(text)) is not None:
             raise ImageError(f"{shown(text)} is no path; {shown(scheme[1])}: addresses are not read, give a file path")
-    return _checked(shown(text), _from_file(text, caps), caps)
+    data = _from_file(text, caps)
+    return data if data else _checked(shown(text), data, caps)
 
 
 def is_remote(source: str) -> bool:
@@ -103,24 +105,31 @@ def _from_base64(body: str) -> bytes:
 
 
 def _from_file(path: str, caps: Caps) -> bytes:
-    name = shown(path)
     try:
         # Looked at before it is opened, since opening a device can do things; and again after, since a name can be
         # given to something else in between. O_NONBLOCK: a pipe that slips in there must not hold us up.
         _check_kind(os.stat(path).st_mode)
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(handle, "rb") as file:
+        with open(handle, "rb", buffering=0) as file:
             found = os.fstat(handle)
             _check_kind(found.st_mode)
             headers.check_bytes(found.st_size, caps)
-            return file.read(found.st_size + 1)  # Python sets so much aside at once; the cap would cost 0.2 ms a file
+            return _all(file, found.st_size)
     except ImageError as error:
-        raise ImageError(f"{name} {error}") from None
+        raise ImageError(f"{shown(path)} {error}") from None
     except OSError as error:
         reason = _REFUSALS.get(error.errno or 0, f"could not be read ({error.strerror or type(error).__name__})")
-        raise ImageError(f"{name} {reason}") from None
+        raise ImageError(f"{shown(path)} {reason}") from None
     except ValueError:  # a NUL in the name
-        raise ImageError(f"{name} is not a name that a file can have") from None
+        raise ImageError(f"{shown(path)} is not a name that a file can have") from None
+
+
+def _all(file: FileIO, size: int) -> bytes:
+    """The first `size` bytes, in one go where the system gives them so: a buffer between costs 0.2 ms a picture."""
+    data = file.read(size) or b""
+    while len(data) < size and (more := file.read(size - len(data))):
+        data += more
+    return data
 
 
 def _check_kind(mode: int) -> None:

@@ -10,14 +10,16 @@ Nothing that was paid for is lost: tokens, cost and requests of every turn are s
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 
 from beholder.errors import AnswerError, OverBudget, Unreachable
 from beholder.judges.protocol import Answer, Finish, Judge, Turn
 from beholder.rubrics.brief import Brief
-from beholder.verdicts.judging import Head, declines, read_answer, scored_verdict
+from beholder.verdicts.judging import Head, read_answer, scored_verdict
 from beholder.verdicts.model import Flag, Outcome, SentImage, Verdict, known_sum
 from beholder.verdicts.observing import Observations
+from beholder.verdicts.refusing import declines
 
 MORE_ROOM = 2
 EMPTY_AGAIN = 2
@@ -26,19 +28,27 @@ QUOTED_BACK = 20_000  # characters of a broken answer that go into the repair tu
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A verdict, and the observations behind it where it is scored (a jury combines those)."""
+    """A verdict, and the observations behind it where it is scored (a jury combines those). `flags` are those of the
+    verdict that tell how the answer came about, which its text does not tell again."""
 
     verdict: Verdict
     observed: Observations | None = None
+    flags: tuple[Flag, ...] = ()
 
 
-async def ask(judge: Judge, brief: Brief, head: Head, *, sample: int = 0) -> Asked:
-    """The verdict of one judge on one brief. Raises `SetupError` only; every other failure is an outcome."""
+async def ask(judge: Judge, brief: Brief, head: Head, *, sample: int = 0, timeout_s: float | None = None) -> Asked:
+    """The verdict of one judge on one brief, within `timeout_s` over all turns.
+
+    Raises `SetupError` only; every other failure is an outcome.
+    """
     talk = _Talk(brief, head)
     try:
-        while talk.open:
-            answer = await judge.answer(brief, sample=sample, earlier=talk.turns, max_tokens=talk.max_tokens)
-            talk.hear(answer)
+        async with asyncio.timeout(timeout_s):
+            while talk.open:
+                answer = await judge.answer(brief, sample=sample, earlier=talk.turns, max_tokens=talk.max_tokens)
+                talk.hear(answer)
+    except TimeoutError:
+        talk.end(Outcome.UNREACHABLE, f"no verdict within {timeout_s:g} s")
     except Unreachable as error:
         talk.attempts += error.attempts
         talk.end(Outcome.UNREACHABLE, str(error))
@@ -93,10 +103,11 @@ class _Talk:
             cost_usd=known_sum([answer.cost_usd for answer in self._answers]),
             latency_s=round(sum(answer.latency_s for answer in self._answers), 3) if self._answers else None,
             attempts=self.attempts,
+            finish=last.finish.value if last else None,
             answer=last.text if last else "",
         )
-        flags = (*self._flags, *_answer_flags(self._answers), *verdict.flags)
-        return Asked(replace(verdict, flags=flags), self._observed)
+        flags = (*self._flags, *_answer_flags(self._answers))
+        return Asked(replace(verdict, flags=(*flags, *verdict.flags)), self._observed, flags)
 
     def _cut_off(self, answer: Answer) -> None:
         if self._cuts == MORE_ROOM:

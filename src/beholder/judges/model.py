@@ -37,7 +37,7 @@ from beholder.rubrics.brief import Brief, Text
 GROUP = "beholder.judges"
 STRUCTURED_OUTPUT_UNAVAILABLE = "structured_output_unavailable"
 # Other tiers have other prices.
-_TIERS = frozenset({"service_tier", "serviceTier", "speed"})
+TIERS = frozenset({"service_tier", "serviceTier", "speed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class ModelJudge:
 
     @property
     def identity(self) -> str:
-        return identity(self.name, self.base_url, self.params)
+        return identity(self.name, self.base_url, self.params, self._sizing.detail)
 
     @property
     def sizing(self) -> Sizing:
@@ -190,7 +190,7 @@ class ModelJudge:
 
     def _cost(self, reply: Reply) -> Decimal | None:
         given = self._settings.price
-        if given is None and (self.base_url != self.wire.base_url or _TIERS & self.params.keys()):
+        if given is None and (self.base_url != self.wire.base_url or TIERS & self.params.keys()):
             return None
         costs = (
             cost(self.wire.name, model, reply.usage, cache_writes=reply.cache_writes, given=given)
@@ -230,19 +230,29 @@ def judge_from(spec: str, settings: Settings | None = None, **given: Unpack[Give
     return ModelJudge(made, model, settings) if isinstance(made, Wire) else made(model, settings)
 
 
-def identity(name: str, base_url: str, params: Mapping[str, object]) -> str:
+def identity(name: str, base_url: str, params: Mapping[str, object], detail: str | None) -> str:
     """What an answer of a model depends on besides the brief, as one text."""
-    return json.dumps([name, base_url, dict(sorted(params.items()))], ensure_ascii=False, default=str)
+    return json.dumps([name, base_url, dict(sorted(params.items())), detail], ensure_ascii=False, default=str)
 
 
 def identity_of(spec: str, base_url: str | None, params: Mapping[str, object]) -> str:
     """The identity that the judge of that name would have; needs no key and asks nobody."""
     made = _plugin(split_spec(spec)[0])
+    sizing = sizing_of(spec, params)
+    rest = {name: value for name, value in params.items() if name not in ("detail", "max_side")}
     if not isinstance(made, Wire):
-        return identity(spec, base_url or "", split_params(params, STANDARD_SIZING, (), spec)[0])
+        return identity(spec, base_url or "", rest, sizing.detail)
     elsewhere = base_url or os.environ.get(made.base_url_variable, "").strip()
-    rest, _ = split_params(params, made.sizing, made.details, made.name)
-    return identity(spec, checked_url(elsewhere) if elsewhere else made.base_url, rest)
+    return identity(spec, checked_url(elsewhere) if elsewhere else made.base_url, rest, sizing.detail)
+
+
+def is_elsewhere(spec: str, base_url: str | None) -> bool:
+    """Whether the judge of that name would be asked anywhere but at its provider's own address."""
+    made = _plugin(split_spec(spec)[0])
+    if not isinstance(made, Wire):
+        return bool(base_url)
+    elsewhere = base_url or os.environ.get(made.base_url_variable, "").strip()
+    return bool(elsewhere) and elsewhere.rstrip("/") != made.base_url
 
 
 def expected_tokens(brief: Brief) -> int:

@@ -111,7 +111,7 @@ class OtherJudge:
 
     @property
     def identity(self) -> str:
-        return identity(self.name, self._given.base_url or "", self.params)
+        return identity(self.name, self._given.base_url or "", self.params, self._sizing.detail)
 
     @property
     def sizing(self) -> Sizing:

@@ -59,7 +59,7 @@ class Gate(Protocol):
     async def enter(self, tokens: int) -> None:
         """Waits until one more request may go out; `tokens` is what it is expected to use."""
 
-    def leave(self, *, pushed_back: bool, latency_s: float | None) -> None:
+    def leave(self, latency_s: float | None) -> None:
         """One request is over; `latency_s` is `None` where it was not answered."""
 
 

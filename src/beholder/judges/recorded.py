@@ -2,6 +2,9 @@
 
 `answer` is the text as it came, or its JSON. `fields` are the case's texts (a style is needed, the rest is not);
 `judge` says who answered, `setting` in which setting. Fields that the rubric does not know are left alone.
+
+A line with neither "case" nor "answer" is itself an answer, as `--format seed` prints them; its case is its `image_id`,
+or "line 7".
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from beholder.cases import Case, FieldValue
+from beholder.cases import FieldValue
 from beholder.errors import AnswerError, CaseError, RubricError, UsageError
 from beholder.rubrics.composing import Composer
 from beholder.rubrics.delimiting import clean
@@ -50,7 +53,7 @@ def read_recorded(path: Path, malformed: Callable[[str], object] | None = None) 
                 if not text:
                     continue
                 try:
-                    recorded = _recorded(text)
+                    recorded = _recorded(text, number)
                 except UsageError as error:
                     sentence = f"{path}, line {number}: {error}"
                     if malformed is None:
@@ -63,10 +66,14 @@ def read_recorded(path: Path, malformed: Callable[[str], object] | None = None) 
 
 
 class Rescorer:
-    """Scores recorded answers to one rubric. `setting` is that of all of them; without it each answer tells."""
+    """Scores recorded answers to one rubric. `setting` is that of all of them; without it each answer tells. `family`:
+    the same answers are scored by the sister rubrics too, so that their criteria are no surprise."""
 
-    def __init__(self, rubric: Rubric, *, setting: str = "", style_folders: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, rubric: Rubric, *, setting: str = "", style_folders: Sequence[Path] = (), family: bool = False
+    ) -> None:
         self._rubric = rubric
+        self._family = family
         self._setting = setting
         self._style_folders = style_folders
         self._composers: dict[str, Composer] = {}
@@ -80,7 +87,7 @@ class Rescorer:
         document = _document(recorded.answer)
         setting = self._setting or recorded.setting or _setting(self._rubric, document)
         try:
-            rubric = self._composer(setting).rubric_for(Case(recorded.case, fields=self._fields(recorded, document)))
+            rubric = self._composer(setting).rubric_in(self._style(recorded, document))
         except RubricError:
             raise
         except UsageError as error:
@@ -89,31 +96,34 @@ class Rescorer:
         head = Head(recorded.case, rubric, recorded.judge)
         if recorded.broken:
             return head.verdict(Outcome.INVALID, recorded.broken), rubric
-        return judge_answer(head, recorded.answer), rubric
+        return judge_answer(head, recorded.answer, family=self._family), rubric
 
     def _composer(self, setting: str) -> Composer:
         if setting not in self._composers:
             self._composers[setting] = Composer(self._rubric, setting=setting, style_folders=self._style_folders)
         return self._composers[setting]
 
-    def _fields(self, recorded: Recorded, document: Document) -> dict[str, FieldValue]:
-        """The fields that scoring needs: a style, from the answer itself if need be. Asking would need all."""
-        fields: dict[str, FieldValue] = {field.name: "" for field in self._rubric.fields if field.required}
-        if self._rubric.styles:
-            style = recorded.fields.get("style") or document.get("style")
-            if not isinstance(style, str):
-                raise CaseError(f"The recorded case {recorded.case!r} lacks the field 'style' that is needed.")
-            fields["style"] = style
-        return fields
+    def _style(self, recorded: Recorded, document: Document) -> str:
+        """The one field that scoring needs, from the answer itself if need be. Asking would need all."""
+        if not self._rubric.styles:
+            return ""
+        style = recorded.fields.get("style") or document.get("style")
+        if not isinstance(style, str):
+            raise CaseError(f"The recorded case {recorded.case!r} lacks the field 'style' that is needed.")
+        return style
 
 
-def _recorded(text: str) -> Recorded:
+def _recorded(text: str, line: int) -> Recorded:
     try:
         plain = json.loads(text, parse_int=_whole)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"this is no JSON ({error}).") from None
+    if isinstance(plain, dict) and plain and not {"case", "answer"} & set(plain):
+        return _bare(text, plain, line)
     if not isinstance(plain, dict) or not isinstance(plain.get("case"), str | int) or "answer" not in plain:
-        raise UsageError('a line is {"case": …, "answer": …}, with "fields" and "judge" where there are any.')
+        raise UsageError(
+            'a line is {"case": …, "answer": …}, with "fields" and "judge" where there are any, or an answer itself.'
+        )
     answer, broken = plain["answer"], ""
     if isinstance(answer, dict):
         try:
@@ -132,6 +142,17 @@ def _recorded(text: str) -> Recorded:
         setting=clean(str(plain.get("setting") or "")),
         broken=broken,
     )
+
+
+def _bare(text: str, plain: Mapping[str, object], line: int) -> Recorded:
+    """A line that is an answer and nothing else."""
+    named = plain.get("image_id")
+    case = clean(str(named)) if isinstance(named, str | int) and str(named).strip() else f"line {line}"
+    try:
+        check_length(text)
+        return Recorded(case, parse_exactly(text), {})
+    except AnswerError as error:
+        return Recorded(case, {}, {}, broken=str(error))
 
 
 def _whole(digits: str) -> int | Decimal:

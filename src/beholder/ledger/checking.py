@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Table, select
 
 from beholder.errors import LedgerError
 from beholder.ledger import tables
-from beholder.ledger.packing import answer_id, split_ids, unpack, unpack_text, unpack_verdict
+from beholder.ledger.packing import answer_id, split_ids, unpack, unpack_flags, unpack_text, unpack_verdict
 from beholder.ledger.sqlite import check_pages
 from beholder.ledger.tables import AnyRow
 
@@ -47,6 +47,7 @@ def _verdict(row: AnyRow) -> Iterator[str]:
 def _answer(row: AnyRow) -> Iterator[str]:
     what = f"answer {row.number}"
     yield from _tried(lambda: unpack_text(row.body, what))
+    yield from _tried(lambda: unpack_flags(row.flags, f"the flags of {what}"))
     try:
         brief = row.brief_digest.hex() if len(row.brief_digest) == 32 else row.brief_digest.decode("utf-8", "replace")
         if answer_id(brief, unpack_text(row.body, what)) != row.id:

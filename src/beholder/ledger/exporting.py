@@ -8,15 +8,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from beholder.errors import SetupError
 from beholder.ledger.flattening import Cell, Columns, flat
 from beholder.ledger.reading import Judged
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import polars
 
 FORMATS = ("csv", "jsonl", "parquet")
@@ -73,8 +71,8 @@ def frame(verdicts: Iterable[Judged]) -> polars.DataFrame:
             return polars.concat(pages, how="diagonal").select(list(kinds))
 
 
-def write_parquet(verdicts: Iterable[Judged], path: Path) -> None:
-    frame(verdicts).write_parquet(path)
+def write_parquet(verdicts: Iterable[Judged], file: IO[bytes]) -> None:
+    frame(verdicts).write_parquet(file)
 
 
 def _csv_line(cells: Iterable[Cell]) -> bytes:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, delete, exists, func, insert, select,
 from beholder.cases import Case
 from beholder.errors import LedgerError
 from beholder.ledger import checking, migrations, reading, sqlite, tables, tallying, writing
-from beholder.ledger.model import STATES, AnswerKey, Entry, Progress, RunRecord, StoredAnswer
+from beholder.ledger.model import FINISHED, STATES, AnswerKey, Entry, Progress, RunRecord, StoredAnswer
 from beholder.ledger.packing import digest_bytes, dump, pack, plain_text, unpack
 from beholder.ledger.redacting import redacted
 from beholder.ledger.tables import AnyRow
@@ -95,25 +95,21 @@ class Ledger:
 
     def start(self, run: RunRecord) -> None:
         """Writes a new run down. Whatever in it looks like a key is left out."""
-        body = redacted({"suite": run.suite, "rubrics": run.rubrics, "prompt": run.prompt, "versions": run.versions})
-        row = {
-            "id": run.id,
-            "name": plain_text(run.name),
-            "fingerprint": run.fingerprint,
-            "state": _state(run.state),
-            "created": _time(run.created),
-            "updated": _time(run.updated),
-            "total": run.total,
-            "skipped": run.skipped,
-            "spent_usd": str(run.spent_usd or Decimal(0)),
-            "unpriced": run.unpriced,
-            "tags": dump([plain_text(tag) for tag in run.tags]),
-            "body": pack(body),
-        }
         with sqlite.told(self.path), self._writer.begin() as connection:
-            if connection.scalar(select(_RUNS.number).where(_RUNS.id == run.id)) is not None:
-                raise LedgerError(f"There is a run {run.id!r} in the ledger already.")
-            connection.execute(insert(tables.runs).values(row))
+            _start(connection, run)
+
+    def find_or_start(self, run: RunRecord, *, fresh: bool) -> tuple[RunRecord, bool]:
+        """The newest run with the fingerprint of `run`; where there is none, `run` is started. Also whether it was.
+
+        With `fresh` only a run that was begun so (its suite has `fresh: true`) and is not finished is gone on with. Of
+        processes that ask at the same time exactly one starts the run.
+        """
+        with sqlite.told(self.path), self._writer.begin() as connection:
+            found = _newest(connection, run.fingerprint)
+            if found is not None and (not fresh or (found.suite.get("fresh") is True and found.state != FINISHED)):
+                return found, False
+            _start(connection, run)
+        return run, True
 
     def run(self, name: str = "latest") -> RunRecord:
         """One run. Raises `LedgerError` where there is none of that name, or several start so."""
@@ -129,10 +125,8 @@ class Ledger:
 
     def find(self, fingerprint: str) -> RunRecord | None:
         """The newest run with that fingerprint."""
-        query = select(tables.runs).where(_RUNS.fingerprint == fingerprint).order_by(_RUNS.number.desc()).limit(1)
         with sqlite.told(self.path), self._engine.begin() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else _record(row)
+            return _newest(connection, fingerprint)
 
     def progress(self) -> dict[str, Progress]:
         """How far each run is, by its id; answered from an index."""
@@ -382,6 +376,33 @@ def place(where: str | os.PathLike[str] | None = None) -> str:
     if scheme == "sqlite":
         return rest.removeprefix("/")  # as SQLAlchemy writes them: sqlite:///relative, sqlite:////absolute
     raise LedgerError(f"A ledger is a file for now, and not at {scheme}:// addresses; name a path with --ledger.")
+
+
+def _start(connection: Connection, run: RunRecord) -> None:
+    if connection.scalar(select(_RUNS.number).where(_RUNS.id == run.id)) is not None:
+        raise LedgerError(f"There is a run {run.id!r} in the ledger already.")
+    body = redacted({"suite": run.suite, "rubrics": run.rubrics, "prompt": run.prompt, "versions": run.versions})
+    row = {
+        "id": run.id,
+        "name": plain_text(run.name),
+        "fingerprint": run.fingerprint,
+        "state": _state(run.state),
+        "created": _time(run.created),
+        "updated": _time(run.updated),
+        "total": run.total,
+        "skipped": run.skipped,
+        "spent_usd": str(run.spent_usd or Decimal(0)),
+        "unpriced": run.unpriced,
+        "tags": dump([plain_text(tag) for tag in run.tags]),
+        "body": pack(body),
+    }
+    connection.execute(insert(tables.runs).values(row))
+
+
+def _newest(connection: Connection, fingerprint: str) -> RunRecord | None:
+    query = select(tables.runs).where(_RUNS.fingerprint == fingerprint).order_by(_RUNS.number.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _record(row)
 
 
 def _change(connection: Connection, number: int, **values: object) -> None:

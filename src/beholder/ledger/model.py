@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from beholder.cases import Case
-from beholder.verdicts.model import Verdict
+from beholder.verdicts.model import Flag, Verdict
 
 RUNNING, INTERRUPTED, FINISHED = STATES = ("running", "interrupted", "finished")
 
@@ -59,7 +59,7 @@ class AnswerKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A scored answer that was paid for."""
+    """A scored answer that was paid for. `flags` are those about how it came, which its text does not tell again."""
 
     key: AnswerKey
     text: str
@@ -68,6 +68,7 @@ class StoredAnswer:
     cost_usd: Decimal | None
     latency_s: float | None
     attempts: int
+    flags: tuple[Flag, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import msgspec
 
 from beholder.errors import LedgerError
 from beholder.ledger.model import AnswerKey
 from beholder.ledger.words import WORDS
-from beholder.verdicts.model import Verdict
+from beholder.verdicts.model import Flag, Verdict
 
 _LEVEL = 6  # level 1 saves 4 to 10 µs a verdict and costs 7 to 13 % of the space; 9 makes nothing smaller
 _VERDICT = msgspec.json.Decoder(Verdict)
@@ -67,6 +68,17 @@ def unpack_verdict(data: bytes, what: str) -> Verdict:
     try:
         return Verdict.from_dict(json.loads(plain))
     except ValueError:
+        raise LedgerError(DAMAGED.format(what)) from None
+
+
+def pack_flags(flags: Sequence[Flag]) -> bytes | None:
+    return pack([asdict(flag) for flag in flags]) if flags else None
+
+
+def unpack_flags(data: bytes | None, what: str) -> tuple[Flag, ...]:
+    try:
+        return msgspec.convert(unpack(data, what), tuple[Flag, ...]) if data else ()
+    except msgspec.ValidationError:
         raise LedgerError(DAMAGED.format(what)) from None
 
 

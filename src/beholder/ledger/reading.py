@@ -17,7 +17,7 @@ from beholder.cases import Case
 from beholder.errors import LedgerError
 from beholder.ledger import tables
 from beholder.ledger.model import AnswerKey, StoredAnswer
-from beholder.ledger.packing import DAMAGED, key_id, split_ids, unpack, unpack_text, unpack_verdict
+from beholder.ledger.packing import DAMAGED, key_id, split_ids, unpack, unpack_flags, unpack_text, unpack_verdict
 from beholder.ledger.sqlite import parts, told
 from beholder.ledger.tables import AnyRow, AnySelect
 from beholder.verdicts.model import Verdict
@@ -87,7 +87,7 @@ def cases(engine: Engine, where: object, run: int, *, case: str | None = None) -
 def cached(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey, StoredAnswer]:
     """The newest answer to each key that there is one for."""
     by_id = {key_id(key): key for key in keys}
-    columns = (_A.key, _A.body, _A.model, _A.usage, _A.cost_usd, _A.latency_s, _A.attempts)
+    columns = (_A.key, _A.body, _A.model, _A.usage, _A.cost_usd, _A.latency_s, _A.attempts, _A.flags)
     found: dict[AnswerKey, StoredAnswer] = {}
     for part in parts(list(by_id)):
         for row in connection.execute(select(*columns).where(_A.key.in_(part)).order_by(_A.number)):
@@ -100,6 +100,7 @@ def cached(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey,
                 cost_usd=None if row.cost_usd is None else Decimal(row.cost_usd),
                 latency_s=row.latency_s,
                 attempts=row.attempts,
+                flags=unpack_flags(row.flags, "an answer"),
             )
     return found
 

@@ -98,6 +98,7 @@ answers = Table(
     Column("cost_usd", Text),
     Column("latency_s", Float),
     Column("attempts", Integer, nullable=False),
+    Column("flags", LargeBinary),  # packed; empty for none, as nearly always
     Column("body", LargeBinary, nullable=False),
     UniqueConstraint("key", "id"),
 )

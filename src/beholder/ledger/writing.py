@@ -19,6 +19,7 @@ from beholder.ledger.packing import (
     dump,
     key_id,
     pack,
+    pack_flags,
     pack_text,
     pack_verdict,
     plain_text,
@@ -165,6 +166,7 @@ def _answer(answer: StoredAnswer) -> Row:
         "cost_usd": None if answer.cost_usd is None else str(answer.cost_usd),
         "latency_s": answer.latency_s,
         "attempts": answer.attempts,
+        "flags": pack_flags(answer.flags),
         "body": pack_text(answer.text),
     }
 

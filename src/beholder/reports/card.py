@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from beholder.reports.terminal import printable
-from beholder.verdicts.model import AssertionResult, CriterionResult, Flag, Jury, Verdict
+from beholder.verdicts.model import AssertionResult, CriterionResult, Flag, Jury, Verdict, rounded
 from beholder.verdicts.values import HUGE, shown
 
 BAR = 10
@@ -29,11 +29,9 @@ def card(verdict: Verdict, *, full: bool = False) -> Panel:
         title.append(f" ({verdict.setting})", "dim")
     body = list(_scored(verdict, full)) if verdict.scored else list(_unscored(verdict))
     return Panel(
-        Group(*body),
+        Group(*body, Padding(_foot(verdict), (1, 0, 0, 0))),
         title=title,
         title_align="left",
-        subtitle=_foot(verdict),
-        subtitle_align="left",
         box=box.ROUNDED,
         border_style=_tone(verdict),
         padding=(1, 2),
@@ -72,18 +70,26 @@ def _headline(verdict: Verdict) -> Text:
         line.append(f" {verdict.grade} ", f"bold reverse {_tone(verdict)}")
         line.append("  ")
     if verdict.percentage is not None and verdict.total is not None and verdict.max_total is not None:
-        line.append(f"{verdict.percentage:.1f} %", "bold")
+        line.append(f"{rounded(verdict.percentage, 1):.1f} %", "bold")
         line.append(f"   {number(verdict.total)} of {number(verdict.max_total)}")
     elif verdict.score is not None:
-        line.append(f"{verdict.score:.2f}", "bold")
+        line.append(f"{rounded(verdict.score):.2f}", "bold")
         line.append("  mean of the factors, 0 to 1 (derived)" if verdict.score_derived else "  of 1")
     if verdict.partial:
         line.append("   partial: rescaled to what applied", "yellow")
     if verdict.passed is not None:
         line.append("   passed" if verdict.passed else "   failed", "green" if verdict.passed else "red")
+        if gates := _failed_gates(verdict):
+            line.append(f" ({', '.join(gates)})", "red")
     if verdict.style:
         line.append(f"   {printable(verdict.style)}", "dim")
     return line
+
+
+def _failed_gates(verdict: Verdict) -> list[str]:
+    """What failed the case whatever its score; a juror's own gates are not the jury's."""
+    gates = {flag.at for flag in verdict.flags if flag.flag == "gate"}
+    return [_name(key).lower() for key in (*verdict.findings, *verdict.criteria) if key in gates]
 
 
 def _criteria(verdict: Verdict) -> Table:
@@ -135,7 +141,9 @@ def _jury(jury: Jury) -> Group:
     if jury.agreement is not None:
         lines.append(Text(f"  {jury.agreement:.0%} of the assertions answered alike by all"))
     for juror in jury.jurors:
-        said = f"{juror.score:.2f}" if juror.score is not None else f"{juror.outcome}: {_cut(juror.detail, 120)}"
+        said = (
+            f"{rounded(juror.score):.2f}" if juror.score is not None else f"{juror.outcome}: {_cut(juror.detail, 120)}"
+        )
         flags = ", ".join(dict.fromkeys(flag.flag for flag in juror.flags))
         flagged = f"  ⚑ {flags}" if flags else ""
         lines.append(Text(printable(f"  {juror.judge} #{juror.sample + 1}  {said}{flagged}"), "dim"))
@@ -162,7 +170,7 @@ def _notes(verdict: Verdict) -> Iterator[RenderableType]:
             )
             for one in verdict.images
         ]
-        yield Padding(Group(Text("Sent", "bold"), *rows), (1, 0, 0, 0))
+        yield Padding(Group(Text("Images", "bold"), *rows), (1, 0, 0, 0))
 
 
 def _flag_lines(flags: Sequence[Flag]) -> Iterator[str]:
@@ -231,4 +239,4 @@ def number(value: float) -> str:
     """At most two decimals, none where there are none; a huge one is only quoted."""
     if not -HUGE <= value <= HUGE:
         return shown(value)
-    return str(value) if isinstance(value, bool) else f"{value:.2f}".rstrip("0").rstrip(".")
+    return str(value) if isinstance(value, bool) else f"{rounded(value):.2f}".rstrip("0").rstrip(".")

@@ -96,7 +96,9 @@ def _criteria(rubric: Rubric) -> Iterator[Problem]:
             yield Problem(
                 f"[{low}, {high}] has no whole ends; say `whole: false` for scores with decimals", f"{place}.scale"
             )
-        if not _finite((criterion.weight,)) or criterion.weight < 0:
+        if criterion.weight > _LARGEST:
+            yield Problem(f"is too large; a weight is at most {_LARGEST:,}", f"{place}.weight")
+        elif not criterion.weight >= 0:
             yield Problem(f"{criterion.weight} should be 0 or more", f"{place}.weight")
         for score in criterion.anchors:
             if not _on_scale(score, criterion):

@@ -56,6 +56,10 @@ class Composer:
         """The rubric as this case meets it: its setting chosen, its style's assertions in place."""
         return self._apply(case).rubric
 
+    def rubric_in(self, style: str = "") -> Rubric:
+        """The rubric without any case: in this composer's setting (or its first), with the assertions of `style`."""
+        return self._settle(self._setting or fitting_setting(self.rubric, ()), style).rubric
+
     def compose(self, case: Case, images: Mapping[str, PreparedImage]) -> Brief:
         """The brief of a case whose images (by role) are prepared. Raises `CaseError` when it does not fit."""
         applied = self._apply(case)
@@ -68,15 +72,18 @@ class Composer:
         return _sealed(applied, content)
 
     def _apply(self, case: Case) -> _Applied:
-        rubric = self.rubric
-        setting = self._setting or fitting_setting(rubric, case.images)
-        if setting:
-            rubric = rubric.with_setting(setting)
-        _check(rubric, case)
-        style = _one(case.fields["style"]) if rubric.styles else ""
-        described = rubric.styles and any(text.strip() for text in _texts(case.fields.get("style_description", ())))
+        setting = self._setting or fitting_setting(self.rubric, case.images)
+        _check(self.rubric.with_setting(setting), case)
+        if not self.rubric.styles:
+            return self._settle(setting)
+        described = not _blank(case.fields.get("style_description", ()))
+        return self._settle(setting, _one(case.fields["style"]), described=described)
+
+    def _settle(self, setting: str, style: str = "", *, described: bool = False) -> _Applied:
+        """The rubric in a setting and a style; `described` where the case itself says what the style is."""
         key = (setting, style, described)
         if key not in self._applied:
+            rubric = self.rubric.with_setting(setting)
             if rubric.styles:
                 found = find_style(style, self._style_folders)
                 rubric = rubric.with_style(structs.replace(found, description="") if described else found)
@@ -122,6 +129,11 @@ def _check(rubric: Rubric, case: Case) -> None:
         f"it lacks the field {field.name!r}"
         for field in rubric.fields
         if field.required and field.name not in case.fields
+    ]
+    wrong += [
+        f"its field {field.name!r} is empty"
+        for field in rubric.fields
+        if field.required and not field.may_be_empty and field.name in case.fields and _blank(case.fields[field.name])
     ]
     wrong += [f"it has the unknown image {role!r}" for role in case.images if role not in rubric.roles]
     if wrong:
@@ -195,6 +207,10 @@ def _sealed(applied: _Applied, content: Sequence[Text | Picture]) -> Brief:
 
 def _texts(value: FieldValue) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _blank(value: FieldValue) -> bool:
+    return not any(text.strip() for text in _texts(value))
 
 
 def _one(value: FieldValue) -> str:

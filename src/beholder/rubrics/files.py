@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from beholder.errors import Problem, RubricError
+from beholder.rubrics.shapes import NO_CHOICES, STAND_IN, Choices, shape
 
 T = TypeVar("T")
 
@@ -19,47 +20,83 @@ MAX_BYTES = 1024 * 1024
 MAX_NODES = 50_000  # aliases of aliases grow without end; no honest rubric has this many
 MAX_DEPTH = 40  # and brackets in brackets would overflow libyaml's stack
 
+FORBIDDEN = "this key cannot be set in a file; remove it"
+
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
 
+Check = Callable[[T], list[Problem]]
+Leaning = Mapping[str, Sequence[str]]
 
-Choices = Mapping[str, Sequence[str]]
-
-_NO_CHOICES: Choices = MappingProxyType({})
+_NOTHING_LEANS: Leaning = MappingProxyType({})
 
 
 def read_yaml(
     path: Path,
     type_: type[T],
-    check: Callable[[T], list[Problem]],
+    check: Check[T],
     forbidden: tuple[str, ...] = (),
-    choices: Choices = _NO_CHOICES,
+    choices: Choices = NO_CHOICES,
+    leaning: Leaning = _NOTHING_LEANS,
 ) -> T:
-    """The file as `type_`, checked by `check`. Raises `RubricError`; problems of `check` get their lines here.
+    """The file as `type_`, checked by `check`. Raises `RubricError` with everything that is wrong, each at its line.
 
-    `forbidden` keys may not stand at the top; `choices` are the words that a key takes, for the complaint.
+    `forbidden` keys may not stand at the top; `choices` are the words that a key takes, for the complaint; `leaning`
+    names, by key, those that `check` can say nothing true about while that key has no value of the right type.
     """
     source = str(path)
     try:
         text = _text(path)
-        data, lines = _parse(text)
+        data, lines, problems = _parse(text)
     except yaml.YAMLError as error:
         raise RubricError(source, [_syntax_problem(error)]) from None
     except _Wrong as wrong:
         raise RubricError(source, [wrong.problem]) from None
-    unexpected = [key for key in forbidden if isinstance(data, dict) and key in data]
-    if unexpected:
-        raise RubricError(
-            source, [Problem("this key cannot be set in a file; remove it", key, lines.get(key)) for key in unexpected]
-        )
+    if isinstance(data, dict):
+        problems += [Problem(FORBIDDEN, key) for key in forbidden if key in data]
+        data = {key: value for key, value in data.items() if key not in forbidden}
+    data = _spelled_out(data)
     try:
-        value = msgspec.convert(_spelled_out(data), type_)
-    except msgspec.ValidationError as error:
-        raise RubricError(source, [_shape_problem(str(error), lines, choices)]) from None
-    problems = [_with_line(problem, lines) for problem in check(value)]
-    if problems:
-        raise RubricError(source, problems)
-    return value
+        value = msgspec.convert(data, type_)
+    except msgspec.ValidationError:
+        problems += _all_problems(data, type_, check, choices, leaning)
+    else:
+        problems += check(value)
+        if not problems:
+            return value
+    raise RubricError(source, sorted((_with_line(one, lines) for one in problems), key=lambda one: one.line or 0))
+
+
+def _all_problems(data: object, type_: type[T], check: Check[T], choices: Choices, leaning: Leaning) -> list[Problem]:
+    """What is wrong with the shape, and what `check` has against the rest."""
+    shaped = shape(data, type_, choices)
+    try:
+        value = msgspec.convert(shaped.mended, type_)
+    except msgspec.ValidationError:
+        return list(shaped.problems)
+    return [
+        *shaped.problems,
+        *(
+            problem
+            for problem in check(value)
+            if STAND_IN not in problem.message
+            and not any(_leans(_parts(problem.key), _parts(wrong), leaning) for wrong in shaped.wrong)
+        ),
+    ]
+
+
+def _leans(key: list[str], wrong: list[str], leaning: Leaning) -> bool:
+    """Whether a key stands inside or around a wrong one, or leans on it."""
+    together = min(len(key), len(wrong))
+    if together and key[:together] == wrong[:together]:
+        return True
+    if together > 1 and key[0] == wrong[0] and key[1].isdecimal() and key[1] != wrong[1]:
+        return False  # the entries of a list stand by themselves
+    name = next((part for part in reversed(wrong) if not part.isdecimal()), "")
+    return any(part in leaning.get(name, ()) for part in key)
+
+
+def _parts(key: str) -> list[str]:
+    return re.findall(r"[^.\[\]]+", key)
 
 
 def _spelled_out(data: object, assertions: bool = False) -> object:
@@ -89,11 +126,12 @@ def _text(path: Path) -> str:
         raise _Wrong(Problem("is not UTF-8 text")) from None
 
 
-def _parse(text: str) -> tuple[object, dict[str, int]]:
-    """The document as plain values, and the line of every key path (`criteria[0].weight`)."""
+def _parse(text: str) -> tuple[object, dict[str, int], list[Problem]]:
+    """The document as plain values, the line of every key path (`criteria[0].weight`), and what stands twice."""
     _check_depth(text)
     loader = _Loader(text)
     lines: dict[str, int] = {}
+    twice: list[Problem] = []
     seen = 0
 
     def walk(node: yaml.Node, path: str) -> object:
@@ -117,7 +155,8 @@ def _parse(text: str) -> tuple[object, dict[str, int]]:
             key = str(key_node.value)
             inner = f"{path}.{key}" if path else key
             if key in values:
-                raise _Wrong(Problem("stands here twice", inner, line))
+                twice.append(Problem("stands here twice", inner, line))
+                continue
             values[key] = walk(value_node, inner)
             lines[inner] = line
         return values
@@ -127,9 +166,10 @@ def _parse(text: str) -> tuple[object, dict[str, int]]:
         if node is None:
             raise _Wrong(Problem("is empty"))
         try:
-            return walk(node, ""), lines
+            return walk(node, ""), lines, twice
         except (ValueError, RecursionError) as error:
-            raise _Wrong(Problem(f"holds a value that cannot be read ({error})")) from None
+            why = "a number with thousands of digits" if "int_max_str_digits" in str(error) else error
+            raise _Wrong(Problem(f"holds a value that cannot be read ({why})")) from None
     finally:
         loader.dispose()
 
@@ -147,25 +187,6 @@ def _syntax_problem(error: yaml.YAMLError) -> Problem:
     mark = getattr(error, "problem_mark", None)
     message = getattr(error, "problem", None) or "is not YAML"
     return Problem(f"is not valid YAML: {message}", line=mark.line + 1 if mark else None)
-
-
-def _shape_problem(message: str, lines: dict[str, int], choices: Choices) -> Problem:
-    """msgspec's complaint in our words, at its line."""
-    place = _PLACE.search(message)
-    key = place.group(1).lstrip(".") if place else ""
-    said = _PLACE.sub("", message)
-    missing = re.match(r"Object missing required field `(.+)`", said)
-    unknown = re.match(r"Object contains unknown field `(.+)`", said)
-    if missing:
-        return Problem(f"`{missing.group(1)}` is missing", key, lines.get(key))
-    if unknown:
-        inner = f"{key}.{unknown.group(1)}" if key else unknown.group(1)
-        return Problem("is not a key that is known here", inner, lines.get(inner))
-    said = re.sub(r"^Expected (.+), got (.+)$", r"should be \1 and is \2", said)
-    chosen = re.match(r"Invalid enum value (.+)$", said)
-    if chosen and key in choices:
-        said = f"{chosen.group(1)} is not one of {', '.join(choices[key])}"
-    return Problem(said[0].lower() + said[1:], key, lines.get(key))
 
 
 def _with_line(problem: Problem, lines: dict[str, int]) -> Problem:

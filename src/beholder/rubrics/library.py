@@ -12,13 +12,18 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
 from beholder.errors import Problem, RubricError, UsageError
 from beholder.rubrics.checking import rubric_problems, style_problems
-from beholder.rubrics.files import read_yaml
+from beholder.rubrics.files import FORBIDDEN, read_yaml
 from beholder.rubrics.model import Assertion, NotApplicable, Rubric, ScoringKind, Style
+from beholder.rubrics.shapes import missing
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 RUBRIC_FILE = "rubric.yaml"
 PROMPT_FILE = "prompt.md.j2"
@@ -30,6 +35,16 @@ CHOICES = {
     "scoring.criterion_score": ("given", "confidence"),
     "scoring.not_applicable": tuple(NotApplicable),
     "format": ("acrue", "acrue_confidence", "description", "factors"),
+}
+# Where a key has no value of the right type, nothing true can be said of those that lean on it.
+LEANING = {
+    "images": ("settings",),
+    "criteria": ("scoring",),
+    "findings": ("gates",),
+    "styles": ("scoring",),
+    "scale": ("anchors", "ceiling"),
+    "whole": ("scale",),
+    "kind": ("grades",),
 }
 
 
@@ -124,7 +139,17 @@ def _find(name: str | os.PathLike[str]) -> Path:
 
 
 def _read_rubric(path: Path) -> Rubric:
-    rubric = read_yaml(path, Rubric, rubric_problems, forbidden=("style", "setting"), choices=CHOICES)
+    try:
+        rubric = read_yaml(
+            path, Rubric, rubric_problems, forbidden=("style", "setting"), choices=CHOICES, leaning=LEANING
+        )
+    except RubricError as error:
+        if {("style", FORBIDDEN), ("", missing("rubric"))} <= {(one.key, one.message) for one in error.problems}:
+            looks = (
+                "this looks like a style, not a rubric; `beholder styles --styles FOLDER` checks the styles of a folder"
+            )
+            raise RubricError(str(path), [Problem(looks)]) from None
+        raise
     prompt = path.with_name(PROMPT_FILE)
     if path.name == RUBRIC_FILE and prompt.is_file():
         if rubric.prompt:
@@ -162,7 +187,19 @@ def _known_paths() -> dict[str, Path]:
 def _plugin_folders(group: str) -> tuple[Path, ...]:
     from importlib.metadata import entry_points
 
-    return tuple(Path(str(point.load())) for point in entry_points(group=group))
+    return tuple(_plugin_folder(point) for point in entry_points(group=group))
+
+
+def _plugin_folder(point: EntryPoint) -> Path:
+    name = f"The plugin {point.name!r} of {point.group} ({point.value})"
+    try:
+        folder = Path(str(point.load()))
+    except Exception as error:  # whatever a stranger's module raises
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(f"{name} cannot be loaded: {why}. Mend or uninstall the package that brings it.") from None
+    if not os.path.isdir(folder):
+        raise UsageError(f"{name} names the folder {str(folder)!r}, which is not there.")
+    return folder
 
 
 def _style_files(folders: Sequence[Path]) -> Iterator[Path]:
@@ -181,12 +218,15 @@ def _in_order(folders: Sequence[Path]) -> Iterator[Style]:
 
 
 def _read_style(path: Path) -> Style:
-    return read_yaml(path, Style, style_problems)  # not kept: all of ours take 11 ms, once for each style of a Composer
+    # Not kept: all of ours take 11 ms, once for each style of a Composer.
+    return read_yaml(path, Style, style_problems, forbidden=("generic", "near"))
 
 
 def _generic(name: str, folders: Sequence[Path]) -> Style:
     path = next(file for file in _style_files(folders) if file.stem == GENERIC)
-    return _named(_read_style(path), name)
+    known_as = {_plain(style.style): style.style for style in _in_order(folders)}
+    close = difflib.get_close_matches(_plain(name), known_as, n=1, cutoff=0.75)
+    return structs.replace(_named(_read_style(path), name), generic=True, near=known_as[close[0]] if close else "")
 
 
 def _named(style: Style, name: str) -> Style:

@@ -33,6 +33,8 @@ class Field(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     about: str = ""
     required: bool = True
+    may_be_empty: bool = False
+    """Whether a required text may be blank, such as the response of an assistant that said nothing."""
     absent: str = ""
     """What the judge is told when an optional field is not given; empty: nothing."""
 
@@ -166,6 +168,10 @@ class Style(Struct, frozen=True, forbid_unknown_fields=True):
     expect: tuple[str, ...] = ()
     acceptable: tuple[str, ...] = ()
     goes_wrong: tuple[str, ...] = ()
+    generic: bool = False
+    """Whether this is the generic set under a name that no style has; never in a file."""
+    near: str = ""
+    """The style whose name is most like that of a generic one; never in a file."""
 
 
 class Rubric(Struct, frozen=True, forbid_unknown_fields=True):

@@ -72,7 +72,7 @@ async def execute(
     clerk = _Clerk(ledger)
     jobs: asyncio.Queue[_Job | None] = asyncio.Queue(maxsize=work.concurrency)
     finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * BATCH)
-    desk = _Desk(work, pictures, clerk, finished)
+    desk = _Desk(work, pictures, clerk, finished, stop)
     try:
         async with asyncio.TaskGroup() as house:
             writer = house.create_task(_write(work.run_id, finished, clerk, watch))
@@ -147,12 +147,15 @@ class _Desk:
     pictures: Pictures
     clerk: _Clerk
     finished: asyncio.Queue[Entry | None]
+    stop: asyncio.Event
     drawn: dict[str, None] = field(default_factory=dict)
     wanted: list[AnswerKey] = field(default_factory=list)
     asking: asyncio.Task[Mapping[AnswerKey, StoredAnswer]] | None = None
 
     async def work(self, jobs: asyncio.Queue[_Job | None]) -> None:
         while (job := await jobs.get()) is not None:
+            if self.stop.is_set():
+                continue
             judged = await judge_case(
                 job.composer,
                 job.case,

@@ -1,8 +1,8 @@
 """How many requests may be under way at one judge, and how fast they may follow each other.
 
-The limit on how many are under way adapts: a server that pushes back (429, 503, 529) or slows down gets fewer, one that
-answers gets more again, up to what the user allowed. Paces are per minute and even: sixty a minute is one a second.
-Every wait is by the loop's own clock, so a wall clock that jumps changes nothing.
+The limit on how many are under way adapts: a server that does not answer (429, 5xx, a timeout, a dropped connection)
+or slows down gets fewer, one that answers gets more again, up to what the user allowed. Paces are per minute and even:
+sixty a minute is one a second. Every wait is by the loop's own clock, so a wall clock that jumps changes nothing.
 """
 
 from __future__ import annotations
@@ -11,27 +11,30 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-FEWER = 0.6  # of the limit, after a push-back
+FEWER = 0.6  # of the limit, after a request that was not answered
 SLOWER = 3.0  # recent latency against the usual one at which a server counts as slowed down
+SLOW_S = 2.0  # and never below this: quick answers wait for our own processor, not for the server
 SHORT, LONG = 0.2, 0.02  # weights of a new latency in the recent and in the usual average
 
 
 class Pace:
-    """So many units a minute, evenly spread. `None` is no limit."""
+    """So many units a minute, evenly spread; `None` is no limit. Who gives up waiting has booked nothing."""
 
-    def __init__(self, per_minute: float | None, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, per_minute: float | None, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._interval = 60.0 / per_minute if per_minute else 0.0
         self._next = 0.0
-        self._clock = clock or asyncio.get_running_loop().time
+        self._sleep = sleep
+        self._turn = asyncio.Lock()
 
-    def delay(self, units: float) -> float:
-        """Books `units` and returns how long to wait before they may be used."""
+    async def wait(self, units: float) -> None:
+        """Waits until `units` more may be used."""
         if not self._interval:
-            return 0.0
-        now = self._clock()
-        start = max(now, self._next)
-        self._next = start + units * self._interval
-        return start - now
+            return
+        clock = asyncio.get_running_loop().time
+        async with self._turn:
+            if (delay := self._next - clock()) > 0:
+                await self._sleep(delay)
+            self._next = max(clock(), self._next) + units * self._interval
 
 
 class Gate:
@@ -48,9 +51,8 @@ class Gate:
         self.most = most
         self.limit = float(most)
         self.under_way = 0
-        self._requests = Pace(requests_per_minute)
-        self._tokens = Pace(tokens_per_minute)
-        self._sleep = sleep
+        self._requests = Pace(requests_per_minute, sleep)
+        self._tokens = Pace(tokens_per_minute, sleep)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._cautious_for = 0  # answers to requests that were sent before the limit was last lowered
         self._recent = self._usual = 0.0
@@ -68,19 +70,18 @@ class Gate:
                 raise
         else:
             self.under_way += 1
-        delay = max(self._requests.delay(1), self._tokens.delay(tokens))
-        if delay:
-            try:
-                await self._sleep(delay)
-            except asyncio.CancelledError:
-                self._leave()
-                raise
+        try:
+            await self._requests.wait(1)
+            await self._tokens.wait(tokens)
+        except asyncio.CancelledError:
+            self._leave()
+            raise
 
-    def leave(self, *, pushed_back: bool, latency_s: float | None) -> None:
-        """One request is over. `latency_s` is `None` where it was not answered."""
+    def leave(self, latency_s: float | None) -> None:
+        """One request is over. `latency_s` is `None` where it was not answered: too many, an error, a dropped line."""
         if self._cautious_for:
             self._cautious_for -= 1
-        elif pushed_back or self._slowed(latency_s):
+        elif latency_s is None or self._slowed(latency_s):
             self.limit = max(1.0, self.limit * FEWER)
             self._cautious_for = self.under_way
             self._recent = self._usual
@@ -96,12 +97,10 @@ class Gate:
                 self.under_way += 1
                 turn.set_result(None)
 
-    def _slowed(self, latency_s: float | None) -> bool:
-        if latency_s is None:
-            return False
+    def _slowed(self, latency_s: float) -> bool:
         if not self._usual:
             self._recent = self._usual = latency_s
             return False
         self._recent += SHORT * (latency_s - self._recent)
         self._usual += LONG * (latency_s - self._usual)
-        return self._recent > SLOWER * self._usual
+        return self._recent > max(SLOW_S, SLOWER * self._usual)

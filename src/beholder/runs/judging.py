@@ -49,7 +49,7 @@ async def judge_case(
     recall: Recall | None = None,
     timeout_s: float | None = None,
 ) -> Judged:
-    """Judges a case. `recall` finds answers that were paid for already; `timeout_s` is for the whole of it.
+    """Judges a case. `recall` finds answers that were paid for already; `timeout_s` is for each judge.
 
     Raises `CaseError` and `SetupError` (wrong use); every other failure is an outcome.
     """
@@ -65,23 +65,25 @@ async def judge_case(
         for sample in range(samples)
     ]
     found = await recall([seat.key for seat in seats]) if recall else {}
-    try:
-        async with asyncio.timeout(timeout_s):
-            results = await _together([seat.sit(found.get(seat.key), alone=len(seats) == 1) for seat in seats])
-    except TimeoutError:
-        detail = f"no verdict within {timeout_s:g} s"
-        return Judged(
-            about(head.verdict(Outcome.UNREACHABLE, detail), seats[0].brief), spent_usd=None, asked=len(seats)
-        )
+    results = await _together(
+        [seat.sit(found.get(seat.key), alone=len(seats) == 1, timeout_s=timeout_s) for seat in seats]
+    )
     asked = [result for result, _ in results]
-    new = [(seat, result.verdict) for seat, (result, fresh) in zip(seats, results, strict=True) if fresh]
+    new = [(seat, result) for seat, (result, fresh) in zip(seats, results, strict=True) if fresh]
     return Judged(
         asked[0].verdict if len(asked) == 1 else _jury(head, asked, [seat.sample for seat in seats]),
-        answers=tuple(_stored(seat.key, verdict) for seat, verdict in new if verdict.scored),
-        spent_usd=known_sum([verdict.cost_usd for _, verdict in new]) if new else Decimal(0),
+        answers=tuple(_stored(seat.key, result) for seat, result in new if result.verdict.scored),
+        spent_usd=_spent([result.verdict for _, result in new]),
         asked=len(new),
         used=tuple(seat.key for seat, (_, fresh) in zip(seats, results, strict=True) if not fresh),
     )
+
+
+def _spent(verdicts: Sequence[Verdict]) -> Decimal | None:
+    """What is known to have been paid; `None` where something was paid and nobody knows how much of it."""
+    costs = [one.cost_usd for one in verdicts if one.attempts]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, Decimal(0)) if known or not costs else None
 
 
 async def brief_of(composer: Composer, case: Case, sizing: Sizing, pictures: Pictures) -> Brief:
@@ -112,12 +114,13 @@ class _Seat:
     def key(self) -> AnswerKey:
         return AnswerKey(self.brief.digest, short(self.judge.identity), self.sample)
 
-    async def sit(self, stored: StoredAnswer | None, *, alone: bool) -> tuple[Asked, bool]:
+    async def sit(self, stored: StoredAnswer | None, *, alone: bool, timeout_s: float | None) -> tuple[Asked, bool]:
         """The verdict, and whether the judge was asked for it. A juror that is set up wrongly is one that failed."""
         if stored is not None and (recalled := _recalled(stored, self.brief, self.head)) is not None:
             return recalled, False
         try:
-            return await ask(self.judge, self.brief, self.head, sample=self.sample), True
+            asked = await ask(self.judge, self.brief, self.head, sample=self.sample, timeout_s=timeout_s)
+            return asked, True
         except SetupError as error:
             if alone:
                 raise
@@ -145,8 +148,11 @@ def _recalled(stored: StoredAnswer, brief: Brief, head: Head) -> Asked | None:
         observed = read_answer(head.rubric, stored.text, label=brief.label)
     except AnswerError:
         return None
+    verdict = about(scored_verdict(head, observed), brief)
     verdict = replace(
-        about(scored_verdict(head, observed), brief),
+        verdict,
+        flags=(*stored.flags, *verdict.flags),
+        finish="complete",
         model=stored.model,
         usage=stored.usage,
         cost_usd=stored.cost_usd,
@@ -154,10 +160,11 @@ def _recalled(stored: StoredAnswer, brief: Brief, head: Head) -> Asked | None:
         attempts=stored.attempts,
         answer=stored.text,
     )
-    return Asked(verdict, observed)
+    return Asked(verdict, observed, stored.flags)
 
 
-def _stored(key: AnswerKey, verdict: Verdict) -> StoredAnswer:
+def _stored(key: AnswerKey, asked: Asked) -> StoredAnswer:
+    verdict = asked.verdict
     return StoredAnswer(
         key,
         text=verdict.answer,
@@ -166,6 +173,7 @@ def _stored(key: AnswerKey, verdict: Verdict) -> StoredAnswer:
         cost_usd=verdict.cost_usd,
         latency_s=verdict.latency_s,
         attempts=verdict.attempts,
+        flags=asked.flags,
     )
 
 
@@ -176,7 +184,9 @@ def _jury(head: Head, asked: Sequence[Asked], samples: Sequence[int]) -> Verdict
     answers = [one for one in jurors if one is not None]
     failed = Counter(verdict.outcome for verdict in verdicts if not verdict.scored)
     said = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
-    if answers:
+    if Outcome.OVER_BUDGET in failed:  # not a juror that failed, but one that is yet to be asked
+        verdict = head.verdict(Outcome.OVER_BUDGET, f"not all jurors could be asked: {said}")
+    elif answers:
         flags = _carried(asked)
         if failed:
             flags += (Flag("jurors_failed", said=said, why="they take no part in the scores"),)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import TypeVar
 
 from beholder.cases import ImageSource
+from beholder.errors import ImageError
 from beholder.images import PreparedImage, Sizing, as_it_is, is_remote, obtain, prepare, read
 
 T = TypeVar("T")
@@ -67,15 +70,29 @@ class Pictures:
     async def _elsewhere(self, work: Callable[..., T], *arguments: object) -> T:
         if not self._workers:
             return await asyncio.to_thread(work, *arguments)
-        if self._pool is None:
-            # Not forked: a forked child would share our sockets and the ledger's file.
-            self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"))
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+        for _ in range(2):
+            pool = self._pool = self._pool or self._new_pool()
+            try:
+                return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+            except BrokenProcessPool:  # killed, perhaps for want of memory; others may have noticed it before us
+                if self._pool is pool:
+                    self._pool = None
+        raise ImageError("could not be decoded: the process that did it was killed twice")
+
+    def _new_pool(self) -> ProcessPoolExecutor:
+        """Not forked: a forked child would share our sockets and the ledger's file. Ctrl-C is ours to hear alone."""
+        ignore = (signal.SIGINT, signal.SIG_IGN)
+        return ProcessPoolExecutor(
+            self._workers, mp_context=get_context("spawn"), initializer=signal.signal, initargs=ignore
+        )
 
     def _finished(self, key: tuple[ImageSource, Sizing], done: asyncio.Future[PreparedImage]) -> None:
         del self._under_way[key]
         if done.cancelled() or done.exception() is not None:
             return
+        source = key[0]
+        if isinstance(source, bytes) or (isinstance(source, str) and source[:5].lower() == "data:"):
+            return  # its key would be the picture itself
         self._kept[key] = done.result()
         self._size += len(done.result().data)
         while self._size > self._kept_bytes:

@@ -14,9 +14,9 @@ from beholder.rubrics.brief import Brief
 from beholder.runs.engine import CHUNK, FINAL, chunks
 from beholder.runs.judging import brief_of, short
 from beholder.runs.pictures import Pictures
-from beholder.runs.running import composers, fingerprint, price_for
+from beholder.runs.running import fingerprint, price_for
 from beholder.runs.suite import JudgeEntry, Suite
-from beholder.runs.tokens import estimate, money
+from beholder.runs.tokens import Estimate, estimate, money
 
 
 @dataclass(slots=True)
@@ -52,9 +52,10 @@ async def plan(suite: Suite, checked: Checked, ledger: Ledger | None) -> Plan:
     """Goes through all cases: every brief is made, so that what is in the ledger already is known."""
     found = ledger.find(fingerprint(suite, checked)) if ledger else None
     whole = Plan(checked.count, checked.count * len(suite.rubrics()), run=found.id if found else None)
-    whole.judges = [JudgePlan(entry.judge) for entry in suite.judges]
+    seats = [_Seat(entry, suite) for entry in suite.judges]
+    whole.judges = [seat.plan for seat in seats]
     pictures = Pictures(allow_remote=suite.allow_remote)
-    makers = list(composers(suite))
+    makers = suite.composers()
     try:
         for chunk in chunks(good(suite.rows(), checked), CHUNK):
             known = ledger.outcomes(found.id, [case.id for case in chunk]) if ledger and found else {}
@@ -63,42 +64,62 @@ async def plan(suite: Suite, checked: Checked, ledger: Ledger | None) -> Plan:
                     if known.get((case.id, maker.rubric.name)) in FINAL:
                         whole.done += 1
                         continue
-                    for entry, one in zip(suite.judges, whole.judges, strict=True):
-                        sizing = sizing_of(entry.judge, {**suite.image_params(), **entry.params})
+                    for seat in seats:
                         try:
-                            brief = await brief_of(maker, case, sizing, pictures)
+                            brief = await brief_of(maker, case, seat.sizing, pictures)
                         except ImageError:
                             whole.unreadable += 1
                             break
                         whole.example = whole.example or brief
-                        _count(one, entry, suite.samples, brief, ledger)
+                        seat.briefs.append(brief)
+            for seat in seats:
+                seat.count(ledger)
     finally:
         pictures.close()
     return whole
 
 
-def _count(one: JudgePlan, entry: JudgeEntry, samples: int, brief: Brief, ledger: Ledger | None) -> None:
-    """Adds what `samples` calls with a brief come to, less those whose answers the ledger has."""
-    identity = short(identity_of(entry.judge, entry.base_url, entry.params))
-    keys = [AnswerKey(brief.digest, identity, sample) for sample in range(samples)]
-    answered = len(ledger.cached(keys)) if ledger else 0
-    calls = samples - answered
-    one.answered += answered
-    one.calls += calls
-    provider, _, model = entry.judge.partition(":")
-    expected = estimate(provider, model, brief, max_tokens=entry.max_tokens())
-    one.rule = expected.rule
-    one.text_tokens += calls * expected.text_tokens
-    one.image_tokens += calls * expected.image_tokens
-    one.output_low += calls * expected.output_low
-    one.output_high += calls * expected.output_high
-    price = price_for(entry)
-    if price is None or one.money_low is None or one.money_high is None:
-        one.money_low = one.money_high = None
-    else:
-        low, high = money(expected, price)
-        one.money_low += calls * low
-        one.money_high += calls * high
+class _Seat:
+    """One judge of the suite: what holds for all of its calls, and the briefs of a chunk that are yet to be counted."""
+
+    def __init__(self, entry: JudgeEntry, suite: Suite) -> None:
+        params = {**suite.image_params(), **entry.params}
+        self.plan = JudgePlan(entry.judge)
+        self.sizing = sizing_of(entry.judge, params)
+        self.briefs: list[Brief] = []
+        self._identity = short(identity_of(entry.judge, entry.base_url, params))
+        self._samples = range(suite.samples)
+        self._max_tokens = entry.max_tokens()
+        self._price = price_for(entry)
+        if self._price is None:
+            self.plan.money_low = self.plan.money_high = None
+
+    def count(self, ledger: Ledger | None) -> None:
+        """Adds what the calls come to, less those whose answers the ledger has."""
+        keys = {
+            brief.digest: [AnswerKey(brief.digest, self._identity, n) for n in self._samples] for brief in self.briefs
+        }
+        answered = set(ledger.cached([key for some in keys.values() for key in some])) if ledger else set()
+        provider, _, model = self.plan.judge.partition(":")
+        for brief in self.briefs:
+            calls = sum(key not in answered for key in keys[brief.digest])
+            self.plan.answered += len(self._samples) - calls
+            expected = estimate(provider, model, brief, self.sizing.detail, max_tokens=self._max_tokens)
+            self._add(calls, expected)
+        self.briefs.clear()
+
+    def _add(self, calls: int, expected: Estimate) -> None:
+        plan = self.plan
+        plan.rule = expected.rule
+        plan.calls += calls
+        plan.text_tokens += calls * expected.text_tokens
+        plan.image_tokens += calls * expected.image_tokens
+        plan.output_low += calls * expected.output_low
+        plan.output_high += calls * expected.output_high
+        if self._price is not None and plan.money_low is not None and plan.money_high is not None:
+            low, high = money(expected, self._price)
+            plan.money_low += calls * low
+            plan.money_high += calls * high
 
 
 def total(judges: Sequence[JudgePlan]) -> tuple[Decimal, Decimal] | None:

@@ -7,8 +7,7 @@ import hashlib
 import json
 import platform
 import secrets
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -16,14 +15,13 @@ import msgspec
 
 from beholder.cases.checking import Checked, check, good
 from beholder.errors import CaseError, UsageError
-from beholder.judges.model import judge_from
+from beholder.judges.model import TIERS, is_elsewhere, judge_from
 from beholder.judges.prices import MILLION, Price, price_of
 from beholder.judges.protocol import Judge, Turn
 from beholder.ledger import Ledger
 from beholder.ledger.model import RunRecord
 from beholder.rubrics.brief import Brief
-from beholder.rubrics.composing import Composer
-from beholder.runs.budget import Budget, BudgetedJudge
+from beholder.runs.budget import Budget, BudgetedJudge, Most
 from beholder.runs.engine import Watch, Work, execute
 from beholder.runs.gate import Gate
 from beholder.runs.pictures import Pictures
@@ -31,14 +29,7 @@ from beholder.runs.suite import JudgeEntry, Suite
 from beholder.runs.tokens import estimate, money, text_tokens
 from beholder.verdicts.model import Outcome
 
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """How a suite is run this time. `fresh` begins anew and asks even what is answered already."""
-
-    fresh: bool = False
-    retry: frozenset[Outcome] = frozenset()
-    skip_bad: bool = False
+TEXT_MARGIN = 4  # a tokenizer may count a quarter more than our rule of thumb
 
 
 def checked_cases(suite: Suite, *, skip_bad: bool = False) -> Checked:
@@ -47,9 +38,8 @@ def checked_cases(suite: Suite, *, skip_bad: bool = False) -> Checked:
     if checked.problem_count and not skip_bad:
         more = checked.problem_count - len(checked.problems)
         listed = "\n".join(checked.problems) + (f"\n… and {more} more" if more else "")
-        raise CaseError(
-            f"{checked.problem_count} things are wrong with the cases (--skip-bad goes on without them):\n{listed}"
-        )
+        things = "1 thing is" if checked.problem_count == 1 else f"{checked.problem_count} things are"
+        raise CaseError(f"{things} wrong with the cases (--skip-bad goes on without them):\n{listed}")
     if not checked.count:
         raise CaseError("There is no case to judge.")
     return checked
@@ -60,66 +50,67 @@ def record_for(suite: Suite, ledger: Ledger, checked: Checked, *, fresh: bool) -
 
     Two runs are the same when suite and cases are: rubric, judges, prompt, ids, texts, and image files by path, size
     and time of change. What only says how fast or how far to go (concurrency, limits, budget, thresholds) may differ.
+    A `fresh` run is gone on with as such until it is finished.
     """
-    mark = fingerprint(suite, checked)
-    found = None if fresh else ledger.find(mark)
-    if found is not None:
-        return found, False
     now = datetime.now(UTC)
     run = RunRecord(
         id=f"{now:%y%m%d}-{secrets.token_hex(3)}",
         name=suite.name,
-        fingerprint=mark,
+        fingerprint=fingerprint(suite, checked),
         state="running",
         created=now,
         updated=now,
         total=checked.count * len(suite.rubrics()),
-        suite=suite.public_dict(),
+        suite=suite.public_dict() | ({"fresh": True} if fresh else {}),
         rubrics=tuple(msgspec.to_builtins(rubric) for rubric in suite.rubrics()),
         prompt=suite.prompt_text(),
         versions={"beholder": _version(), "python": platform.python_version(), "platform": platform.platform()},
         tags=tuple(suite.tags),
         skipped=len(checked.bad),
     )
-    ledger.start(run)
-    return run, True
+    return ledger.find_or_start(run, fresh=fresh)
+
+
+def seated(suite: Suite, budget: Budget) -> list[Judge]:
+    """The judges of a suite, each behind its gate, and behind the budget if there is one. Raises `SetupError`."""
+    return [_seated(entry, suite, budget) for entry in suite.judges]
 
 
 async def run_suite(
-    suite: Suite, ledger: Ledger, run: RunRecord, checked: Checked, wishes: Wishes, watch: Watch, stop: asyncio.Event
+    suite: Suite,
+    ledger: Ledger,
+    run: RunRecord,
+    checked: Checked,
+    judges: Sequence[Judge],
+    retry: frozenset[Outcome],
+    watch: Watch,
+    stop: asyncio.Event,
 ) -> str:
     """Executes the run and returns its state: `finished`, or `interrupted` when `stop` was set or it was cancelled."""
-    budget = Budget(suite.budget_usd(), spent=run.spent_usd or Decimal(0))
-    judges = [_seated(entry, suite, budget) for entry in suite.judges]
     pictures = Pictures(allow_remote=suite.allow_remote)
     work = Work(
         run_id=run.id,
-        composers=tuple(composers(suite)),
+        composers=suite.composers(),
         judges=tuple(judges),
         samples=suite.samples,
         concurrency=suite.concurrency,
         timeout_s=suite.limits.total_timeout_s,
-        retry=wishes.retry,
-        recall=not wishes.fresh,
+        retry=retry,
+        recall=not run.suite.get("fresh"),
         thumbnails=suite.thumbnails,
     )
     state = "interrupted"
     ledger.update(run.id, state="running")
     try:
         await execute(work, good(suite.rows(), checked), ledger, pictures, watch, stop)
-        state = "interrupted" if stop.is_set() else "finished"
+        if not stop.is_set() or ledger.progress()[run.id].done == run.total:
+            state = "finished"
         return state
     finally:
         pictures.close()
         for judge in judges:
             await judge.aclose()
         ledger.update(run.id, state=state)
-
-
-def composers(suite: Suite) -> Iterator[Composer]:
-    """A composer for each rubric of the suite."""
-    for rubric in suite.rubrics():
-        yield Composer(rubric, prompt=suite.prompt_text(), setting=suite.setting, style_folders=suite.style_folders())
 
 
 def require_prices(suite: Suite) -> None:
@@ -135,11 +126,13 @@ def require_prices(suite: Suite) -> None:
 def price_for(entry: JudgeEntry) -> Price | None:
     """What a judge costs: as the suite says, else as the price list does; `None` where nobody knows."""
     provider, _, model = entry.judge.partition(":")
-    return price_of(provider, model, base_url_is_own=bool(entry.base_url), given=entry.given_price())
+    if TIERS & entry.params.keys():  # another tier has another price
+        return entry.given_price()
+    elsewhere = is_elsewhere(entry.judge, entry.base_url)
+    return price_of(provider, model, base_url_is_own=elsewhere, given=entry.given_price())
 
 
 def _seated(entry: JudgeEntry, suite: Suite, budget: Budget) -> Judge:
-    """A judge behind its gate, and behind the budget if there is one."""
     gate = Gate(
         suite.concurrency,
         requests_per_minute=suite.limits.requests_per_minute,
@@ -154,21 +147,28 @@ def _seated(entry: JudgeEntry, suite: Suite, budget: Budget) -> Judge:
         gate=gate,
         price=entry.given_price(),
     )
-    if budget.limit is None:
-        return judge
     price = price_for(entry)
-    assert price is not None  # `require_prices` came before
+    if budget.limit is None or price is None:
+        return judge
+    return BudgetedJudge(judge, budget, _most(entry, price, judge.sizing.detail))
+
+
+def _most(entry: JudgeEntry, price: Price, detail: str | None) -> Most:
+    """What one call may cost at most, with the limit of tokens that makes it true. Text is estimated with a margin."""
     provider, _, model = entry.judge.partition(":")
 
     def most(brief: Brief, earlier: Sequence[Turn], max_tokens: int | None) -> tuple[Decimal, int | None]:
         limit = max_tokens or entry.max_tokens()
         if limit is None and provider != "anthropic":  # whose wire sends the brief's own limit
-            limit = estimate(provider, model, brief).output_high
-        expected = estimate(provider, model, brief, max_tokens=limit)
+            limit = estimate(provider, model, brief, detail).output_high
+        expected = estimate(provider, model, brief, detail, max_tokens=limit)
         said = sum(text_tokens(provider, model, turn.answer + turn.reply) for turn in earlier)
-        return money(expected, price)[1] + price.input * said / MILLION, limit
+        unsure = expected.text_tokens // TEXT_MARGIN + said
+        thoughts = entry.params.get("thinking.budget_tokens")
+        more = price.input * unsure + price.output * (thoughts if isinstance(thoughts, int) else 0)
+        return money(expected, price)[1] + more / MILLION, limit
 
-    return BudgetedJudge(judge, budget, most)
+    return most
 
 
 def fingerprint(suite: Suite, checked: Checked) -> str:

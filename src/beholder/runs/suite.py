@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -26,21 +26,25 @@ from beholder.rubrics.files import read_yaml
 from beholder.rubrics.library import known, load_all
 from beholder.rubrics.model import Rubric
 from beholder.rubrics.rescoring import rescored
+from beholder.rubrics.shapes import shape
 from beholder.runs.suite_file import (
+    FOR_JUDGES,
     JudgeEntry,
     Limits,
     SuiteFile,
     flag_sentence,
     helped,
     judge_problems,
+    of_judges,
     plain_problems,
     root_of,
     set_in,
-    share_of,
 )
 
 if TYPE_CHECKING:
     from beholder.rubrics.composing import Composer
+
+T = TypeVar("T")
 
 __all__ = ["JudgeEntry", "Limits", "Rows", "Suite", "SuiteFile", "suite_from"]
 
@@ -56,28 +60,24 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
     pairs: dict[str, str]
     fields: dict[str, FieldValue]
     fail_under: dict[str, float]
-    loaded: tuple[Rubric, ...]
-    prompt_read: str | None
+    _rubrics: tuple[Rubric, ...]
+    _prompt: str | None
     folder: Path
     by_flag: frozenset[str]
 
     def rubrics(self) -> tuple[Rubric, ...]:
         """The rubrics that `rubric` stands for, with the suite's changes to their scoring."""
-        return self.loaded
+        return self._rubrics
 
     def prompt_text(self) -> str | None:
-        return self.prompt_read
+        """What stands in the file that `prompt` names."""
+        return self._prompt
 
     def style_folders(self) -> tuple[Path, ...]:
         return tuple(self._base("styles") / folder for folder in self.styles)
 
     def budget_usd(self) -> Decimal | None:
         return None if self.budget is None else Decimal(str(self.budget))
-
-    def image_params(self) -> dict[str, object]:
-        """What is said of all images, as parameters of a judge."""
-        said = {"max_side": self.max_side, "detail": self.detail}
-        return {name: value for name, value in said.items() if value is not None}
 
     def ledger_place(self) -> str | None:
         """The ledger as a URL or a path from the working folder; `None` where nothing was said."""
@@ -89,29 +89,23 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
         """What, besides cases, rubrics and prompt, decides which verdicts come out: another one is another run."""
         files = [file for folder in self.style_folders() for file in sorted(folder.glob("*.yaml"))]
         return {
-            "judges": [[one.judge, one.base_url, one.params] for one in self.judges],
+            "judges": [one.mark(self.image_params()) for one in self.judges],
             "samples": self.samples,
             "setting": self.setting,
-            "images": self.image_params(),
             "styles": [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files],
         }
 
-    def allows_unscored(self, unscored: int, total: int) -> bool:
-        """Whether so many cases without a score are within `max_unscored`; without one, none are."""
-        share = share_of(self.max_unscored)
-        return unscored <= (int(self.max_unscored or 0) if share is None else share * total)
-
     def shape(self) -> Shape:
         """What the rubrics need of a case, in names."""
-        return _shape(self.loaded, self.setting, tuple(self.fields))
+        return _shape(self._rubrics, self.setting, tuple(self.fields))
 
     def composers(self) -> tuple[Composer, ...]:
         """What makes the briefs, one for each rubric."""
         from beholder.rubrics.composing import Composer
 
         return tuple(
-            Composer(rubric, prompt=self.prompt_read, setting=self.setting, style_folders=self.style_folders())
-            for rubric in self.loaded
+            Composer(rubric, prompt=self._prompt, setting=self.setting, style_folders=self.style_folders())
+            for rubric in self._rubrics
         )
 
     def rows(self) -> Rows:
@@ -155,9 +149,6 @@ class Rows:
         return self.make()
 
 
-_FOR_JUDGES: tuple[str, ...] = ("base_url", "key_variable", "params", "price")
-
-
 def suite_from(path: str | os.PathLike[str] | None, flags: Mapping[str, object] | None = None) -> Suite:
     """The suite of a file with flags over it, or of flags alone.
 
@@ -166,17 +157,18 @@ def suite_from(path: str | os.PathLike[str] | None, flags: Mapping[str, object] 
     `RubricError` with the line and key of everything that is wrong in the file, `UsageError` for a flag.
     """
     given = {key: value for key, value in (flags or {}).items() if value is not None}
-    for_judges = {key: given.pop(key) for key in _FOR_JUDGES if key in given}
-    flagged = _from_flags(given)
+    for_judges = {key: given.pop(key) for key in FOR_JUDGES if key in given}
+    flagged = _from_flags(given, SuiteFile)
+    said = _from_flags({"judge": "", **for_judges}, JudgeEntry)
     by_flag = frozenset(given)
     made: list[Suite] = []
 
     def complete(file: SuiteFile, folder: Path) -> list[Problem]:
-        merged = _with_judges(_merged(file, flagged, by_flag), for_judges)
+        merged = _with_judges(_merged(file, flagged, given), said, for_judges)
         suite, problems = _completed(merged, folder, by_flag)
-        wrong = [problem for problem in problems if path is None or root_of(problem.key) in by_flag]
+        wrong = [one for one in problems if path is None or _is_flagged(one.key, given, for_judges)]
         if wrong:
-            raise UsageError("\n".join(flag_sentence(problem) for problem in wrong))
+            raise _flag_error(wrong)
         made.append(suite)
         return problems
 
@@ -192,42 +184,48 @@ def suite_from(path: str | os.PathLike[str] | None, flags: Mapping[str, object] 
     return structs.replace(suite, name=suite.name or _name(path, suite))
 
 
-def _from_flags(given: Mapping[str, object]) -> SuiteFile:
+def _from_flags(given: Mapping[str, object], kind: type[T]) -> T:
     try:
-        return msgspec.convert(given, SuiteFile)
-    except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$.")
-        raise UsageError(flag_sentence(Problem(said[0].lower() + said[1:], place.rstrip("`")))) from None
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError:
+        raise _flag_error(helped(problem) for problem in shape(dict(given), kind).problems) from None
 
 
-def _merged(file: SuiteFile, flagged: SuiteFile, by_flag: frozenset[str]) -> SuiteFile:
-    changes = {key: getattr(flagged, key) for key in by_flag}
-    if "limits" in by_flag:
-        set_ = {key: value for key, value in structs.asdict(flagged.limits).items() if value != _LIMITS[key]}
-        changes["limits"] = structs.replace(file.limits, **set_)
-    if "fields" in by_flag:
+def _flag_error(problems: Iterable[Problem]) -> UsageError:
+    return UsageError("\n".join(dict.fromkeys(flag_sentence(problem) for problem in problems)))
+
+
+def _is_flagged(key: str, given: Mapping[str, object], for_judges: Mapping[str, object]) -> bool:
+    """Whether it was a flag that said what stands at a key."""
+    root = root_of(key)
+    if root in _MERGED:
+        said = given.get(root)
+        return isinstance(said, Mapping) and key.removeprefix(f"{root}.") in said
+    of_all = root_of(of_judges(key))
+    return root in given or (of_all in for_judges and of_all != "params")  # which are the file's as well
+
+
+_MERGED = ("limits", "fields")
+
+
+def _merged(file: SuiteFile, flagged: SuiteFile, given: Mapping[str, object]) -> SuiteFile:
+    changes = {key: getattr(flagged, key) for key in given}
+    if isinstance(limits := given.get("limits"), Mapping):
+        changes["limits"] = structs.replace(file.limits, **{key: getattr(flagged.limits, key) for key in limits})
+    if "fields" in given:
         changes["fields"] = {**file.fields, **flagged.fields}
-    if "cases" in by_flag and "pairs" not in by_flag:
+    if "cases" in given and "pairs" not in given:
         changes["pairs"] = {}
-    if "pairs" in by_flag and "cases" not in by_flag:
+    if "pairs" in given and "cases" not in given:
         changes["cases"] = ""
     return structs.replace(file, **changes)
 
 
-_LIMITS = structs.asdict(Limits())
-
-
-def _with_judges(file: SuiteFile, changes: Mapping[str, object]) -> SuiteFile:
+def _with_judges(file: SuiteFile, said: JudgeEntry, for_judges: Iterable[str]) -> SuiteFile:
     """The suite with every judge spelled out, and what flags say of all of them."""
     judges = [JudgeEntry(one) if isinstance(one, str) else one for one in file.judges]
-    if changes:
-        try:
-            said = msgspec.convert({"judge": "", **changes}, JudgeEntry)
-        except msgspec.ValidationError as error:
-            text, _, place = str(error).partition(" - at `$.")
-            raise UsageError(flag_sentence(Problem(text[0].lower() + text[1:], place.rstrip("`")))) from None
-        set_ = {key: getattr(said, key) for key in changes if key != "params"}
-        judges = [structs.replace(one, **set_, params={**one.params, **said.params}) for one in judges]
+    changes = {key: getattr(said, key) for key in for_judges if key != "params"}
+    judges = [structs.replace(one, **changes, params={**one.params, **said.params}) for one in judges]
     return structs.replace(file, judges=tuple(judges))
 
 
@@ -253,7 +251,7 @@ def _completed(file: SuiteFile, folder: Path, by_flag: frozenset[str]) -> tuple[
     values["fields"] = {name: tuple(text) if isinstance(text, list) else text for name, text in file.fields.items()}
     if not isinstance(file.fail_under, dict):
         values["fail_under"] = {} if file.fail_under is None else {"score": file.fail_under}
-    suite = Suite(**values, loaded=rubrics, prompt_read=prompt, folder=folder, by_flag=by_flag)
+    suite = Suite(**values, _rubrics=rubrics, _prompt=prompt, folder=folder, by_flag=by_flag)
     return suite, problems
 
 

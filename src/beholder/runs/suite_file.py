@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -54,6 +54,14 @@ class JudgeEntry(Struct, frozen=True, forbid_unknown_fields=True):
         if self.price is None:
             return None
         return Price(**{name: Decimal(str(amount)) for name, amount in set_in(self.price).items()})
+
+    def mark(self, images: Mapping[str, object]) -> tuple[object, ...]:
+        """What tells its answers from those of other judges; `images` is what the suite says of all images. Raises
+        `SetupError` for a judge that cannot be."""
+        from beholder.judges.model import identity_of
+
+        params = {**images, **self.params}
+        return identity_of(self.judge, self.base_url, params), params.get("max_side")
 
     def max_tokens(self) -> int | None:
         """The longest answer that the parameters allow; `None` where they say nothing."""
@@ -116,6 +124,11 @@ class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ledger: Annotated[str | None, Meta(description="The ledger's file or URL.")] = None
     thumbnails: Annotated[bool, Meta(description="Keep a small copy of each image in the ledger.")] = True
 
+    def image_params(self) -> dict[str, object]:
+        """What is said of all images, as parameters of a judge."""
+        said = {"max_side": self.max_side, "detail": self.detail}
+        return {name: value for name, value in said.items() if value is not None}
+
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a `suite.yaml`, for editors."""
@@ -151,13 +164,14 @@ def plain_problems(file: SuiteFile) -> Iterator[Problem]:
         texts = text if isinstance(text, list | tuple) else [text]
         if not texts or not all(isinstance(one, str) for one in texts):
             yield Problem("should be a text or a list of texts", f"fields.{name}")
-    if file.max_unscored is not None and (
-        share_of(file.max_unscored) is None and not re.fullmatch(r"\d{1,12}", str(file.max_unscored))
-    ):
+    if file.max_unscored is not None and not _UNSCORED.fullmatch(str(file.max_unscored)):
         yield Problem(f"{file.max_unscored!r} should be a number of cases, or a share such as 2%", "max_unscored")
     for key, number in _numbers(file):
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             yield Problem(f"{number!r} should be a number", key)
+
+
+_UNSCORED = re.compile(r"\d{1,12}|\s*(\d{1,2}(\.\d{1,9})?|100)\s*%\s*")
 
 
 def _numbers(file: SuiteFile) -> Iterator[tuple[str, object]]:
@@ -185,6 +199,7 @@ _NO_KEYS = "a suite never holds a key: remove it and name the variable that does
 def judge_problems(file: SuiteFile) -> Iterator[Problem]:
     from beholder.judges.model import checked_url, split_spec
 
+    seen: set[tuple[object, ...]] = set()
     for position, judge in enumerate(file.judges):
         if isinstance(judge, str):  # they are spelled out by now
             continue
@@ -205,6 +220,11 @@ def judge_problems(file: SuiteFile) -> Iterator[Problem]:
             )
         for key in _secret_keys(judge.params):
             yield Problem(f"{key!r}: {_NO_KEYS}", f"{place}.params")
+        with suppress(UsageError):  # told above, or by the judge itself
+            mark = judge.mark(file.image_params())
+            if mark in seen:
+                yield Problem("stands here twice; use `samples` to ask one judge several times", place)
+            seen.add(mark)
 
 
 def _secret_keys(value: object) -> Iterator[str]:
@@ -218,25 +238,41 @@ def _secret_keys(value: object) -> Iterator[str]:
             yield from _secret_keys(inner)
 
 
-def share_of(value: int | str | None) -> Fraction | None:
-    """`2%` as a fraction; `None` for anything else."""
-    found = re.fullmatch(r"\s*(\d{1,3}(?:\.\d{1,9})?)\s*%\s*", value) if isinstance(value, str) else None
-    share = Fraction(found[1]) / 100 if found else None
-    return share if share is not None and share <= 1 else None
-
-
 def root_of(key: str) -> str:
     return re.split(r"[.\[]", key, maxsplit=1)[0]
 
 
+# By key, the name of the flag where that is another one. `params` and `price` are those of every judge.
+FLAG_NAMES = {
+    "pairs": "pair",
+    "fields": "set",
+    "judges": "judge",
+    "params": "param",
+    "gates": "gate",
+    "tags": "tag",
+    "limits.requests_per_minute": "requests_per_minute",
+    "limits.tokens_per_minute": "tokens_per_minute",
+    "limits.timeout_s": "timeout",
+    "limits.total_timeout_s": "total_timeout",
+    "price.input": "price_input",
+    "price.output": "price_output",
+}
+FOR_JUDGES = ("base_url", "key_variable", "params", "price")
+
+
+def of_judges(key: str) -> str:
+    """For `judges[0].base_url`, the key by which a flag says it of every judge; the empty text for other keys."""
+    found = re.fullmatch(rf"judges\[\d+\]\.(({'|'.join(FOR_JUDGES)})\b.*)", key)
+    return found[1] if found else ""
+
+
 def flag_sentence(problem: Problem) -> str:
-    root = root_of(problem.key)
-    words = f"--{_FLAGS.get(root, root).replace('_', '-')}"
-    rest = problem.key[len(root) :].lstrip(".")
-    return f"{words}{f' ({rest})' if rest else ''}: {problem.message.rstrip('.')}."
-
-
-_FLAGS = {"pairs": "pair", "judges": "judge", "gates": "gate", "tags": "tag", "fields": "set", "params": "param"}
+    """What is wrong with a flag."""
+    key = of_judges(problem.key) or problem.key
+    known = key if key in FLAG_NAMES else root_of(key)
+    rest = key[len(known) :].lstrip(".")
+    flag = FLAG_NAMES.get(known, known).replace("_", "-")
+    return f"--{flag}{f' ({rest})' if rest else ''}: {problem.message.rstrip('.')}."
 
 
 def helped(problem: Problem) -> Problem:

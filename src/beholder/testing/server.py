@@ -139,6 +139,8 @@ class JudgeServer:
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
             body = json.loads(await request.read())
+        except (ConnectionError, asyncio.IncompleteReadError):  # who asked was killed meanwhile
+            raise Rejection(400, "The request broke off.") from None
         except ValueError:
             raise Rejection(400, "We could not parse the JSON body of your request.") from None
         if not isinstance(body, dict):

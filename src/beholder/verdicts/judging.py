@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from beholder.errors import AnswerError
-from beholder.rubrics.model import Rubric
+from beholder.rubrics.model import Rubric, Style
 from beholder.verdicts.model import Flag, Outcome, Verdict
 from beholder.verdicts.observing import Observations, observe
 from beholder.verdicts.parsing import Document, parse
+from beholder.verdicts.refusing import declines
 from beholder.verdicts.scoring import score
-
-_DECLINES = re.compile(
-    r"\A\W*(i('|’)?m (very )?sorry|sorry|i can(no|'|’)?t|i am (not able|unable)|i('|’)m unable)\b", re.I
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +32,27 @@ class Head:
             setting=self.rubric.setting or None,
             style=self.rubric.style.style if self.rubric.style else None,
             detail=detail,
+            flags=_style_flags(self.rubric.style),
         )
 
 
-def read_answer(rubric: Rubric, answer: str | Document, *, label: str = "") -> Observations:
+def read_answer(rubric: Rubric, answer: str | Document, *, label: str = "", family: bool = False) -> Observations:
     """What an answer (text, or JSON already parsed) observed. Raises `AnswerError` that names all that is wrong."""
     document, flags = parse(answer) if isinstance(answer, str) else (answer, ())
-    observed = observe(document, rubric, label=label)
+    observed = observe(document, rubric, label=label, family=family)
     return replace(observed, flags=(*flags, *observed.flags))
 
 
-def judge_answer(head: Head, answer: str | Document, *, label: str = "") -> Verdict:
-    """The verdict on an answer: `scored`, `refused`, or `invalid` with all that is wrong in `detail`. Never raises."""
+def judge_answer(head: Head, answer: str | Document, *, label: str = "", family: bool = False) -> Verdict:
+    """The verdict on an answer: `scored`, `refused`, or `invalid` with all that is wrong in `detail`. Never raises.
+
+    For `family` see `observe`.
+    """
     text = answer if isinstance(answer, str) else ""
     if declines(text):
         return replace(head.verdict(Outcome.REFUSED, text), answer=text)
     try:
-        observed = read_answer(head.rubric, answer, label=label)
+        observed = read_answer(head.rubric, answer, label=label, family=family)
     except AnswerError as error:
         return replace(head.verdict(Outcome.INVALID, str(error)), answer=text)
     return replace(scored_verdict(head, observed), answer=text)
@@ -64,6 +64,9 @@ def scored_verdict(head: Head, observed: Observations, *, flags: tuple[Flag, ...
     return replace(verdict, flags=(*verdict.flags, *flags))
 
 
-def declines(text: str) -> bool:
-    """Whether a text is a refusal in plain words, from a model that has no other way to refuse."""
-    return "{" not in text and bool(_DECLINES.match(text))
+def _style_flags(style: Style | None) -> tuple[Flag, ...]:
+    if style is None or not style.generic:
+        return ()
+    hint = f" Did you mean {style.near}?" if style.near else ""
+    why = f"no style has this name; the generic assertions were asked.{hint}"
+    return (Flag("generic_style", "style", style.style, why),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
@@ -132,6 +132,8 @@ class Verdict:
     `score` is always 0–1 (`None` when there is none); `score_derived` says that the rubric itself defines no overall
     and this is the mean of its factors. `partial` says that something did not apply and the total was rescaled.
     `reported` keeps overall values that the judge claimed. `detail` is one sentence on an outcome other than `scored`.
+    `finish` says why the judge's last answer ended: `complete`, `length`, `refused` or `filtered`; `None` where there
+    was none, or it is not known.
     """
 
     case: str
@@ -164,6 +166,7 @@ class Verdict:
     cost_usd: Decimal | None = None
     latency_s: float | None = None
     attempts: int = 0
+    finish: str | None = None
     brief_digest: str = ""
     answer: str = ""
     """The judge's answer as it came; kept out of `to_dict`."""
@@ -201,6 +204,18 @@ class Verdict:
 def plain_number(number: Fraction) -> Number:
     """An exact number for show and storage: an integer where it is one, else the nearest double."""
     return int(number) if number.denominator == 1 else float(number)
+
+
+def rounded(number: Number, places: int = 2) -> Number:
+    """A number for people, wherever it is shown: halves away from zero, as a person rounds; whole ones stay whole."""
+    if isinstance(number, int):
+        return number
+    return float(Decimal(repr(number)).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 word`, `2 words`; `many` where an s is not enough."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def known_sum(values: Sequence[Amount | None]) -> Amount | None:

@@ -15,7 +15,7 @@ from decimal import Decimal
 from beholder.errors import AnswerError
 from beholder.rubrics.model import Assertion, Criterion, NotApplicable, Rubric
 from beholder.rubrics.schema import offers_not_applicable
-from beholder.verdicts.model import Flag
+from beholder.verdicts.model import Flag, counted
 from beholder.verdicts.values import as_number, as_score, as_text, shown
 
 MOST_COMPLAINTS = 50
@@ -70,9 +70,12 @@ class Observations:
     flags: tuple[Flag, ...] = ()
 
 
-def observe(document: Mapping[str, object], rubric: Rubric, *, label: str = "") -> Observations:
-    """Reads an answer to `rubric` (its style applied). Raises `AnswerError` that names everything wrong in it."""
-    reader = _Reader(rubric, label)
+def observe(document: Mapping[str, object], rubric: Rubric, *, label: str = "", family: bool = False) -> Observations:
+    """Reads an answer to `rubric` (its style applied). Raises `AnswerError` that names everything wrong in it.
+
+    `family` says that the answer is read for the sister rubrics too: their criteria in it are no surprise.
+    """
+    reader = _Reader(rubric, label, family)
     observed = reader.read(document)
     if reader.complaints:
         more = len(reader.complaints) - MOST_COMPLAINTS
@@ -94,9 +97,10 @@ def nothing_applies(rubric: Rubric, observed: Observations) -> str:
 class _Reader:
     """Collects complaints and flags while it goes through one answer."""
 
-    def __init__(self, rubric: Rubric, label: str) -> None:
+    def __init__(self, rubric: Rubric, label: str, family: bool) -> None:
         self.rubric = rubric
         self.label = label
+        self.family = family
         self.complaints: list[str] = []
         self.flags: list[Flag] = []
         self.reworded: list[str] = []
@@ -125,7 +129,7 @@ class _Reader:
         self.complaints += [f"the criterion {key!r} is missing" for key in _in_order(self.rubric, wanted - set(blocks))]
         others = [key for key in blocks if key not in wanted]
         aside = [key for key in others if key in self.rubric.sisters]
-        if aside:
+        if aside and not self.family:
             self.flags.append(Flag("sister_criteria", holder, aside, "criteria of sister rubrics were set aside"))
         if holder:  # at the top level other keys are other parts of the answer
             unknown = [key for key in others if key not in aside]
@@ -196,7 +200,7 @@ class _Reader:
         if not words:
             self.flags.append(Flag("empty_reason", name, why="the score has no reason beside it"))
         elif limits and not limits[0] <= words <= limits[1]:
-            why = f"{words} words; {limits[0]} to {limits[1]} were asked for"
+            why = f"{counted(words, 'word')}; {limits[0]} to {limits[1]} were asked for"
             self.flags.append(Flag("reason_length", name, words, why))
         return reason
 

@@ -98,8 +98,8 @@ def _decode(text: str, start: int) -> tuple[Document, int]:
         raise AnswerError([f"the answer's JSON is nested more than {MAX_DEPTH} levels deep"]) from None
     except json.JSONDecodeError:
         raise
-    except ValueError as error:  # an integer with thousands of digits
-        raise AnswerError([f"the answer holds a number that cannot be read ({error})"]) from None
+    except ValueError:
+        raise AnswerError(["the answer holds a number that cannot be read: it has thousands of digits"]) from None
     if _depth(value) > MAX_DEPTH:
         raise AnswerError([f"the answer's JSON is nested more than {MAX_DEPTH} levels deep"])
     if _UNCARRIABLE.search(text):

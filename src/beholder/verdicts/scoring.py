@@ -7,12 +7,22 @@ partial. Grades and thresholds are compared with the unrounded value.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from beholder.rubrics.model import Criterion, Number, Rubric, ScoringKind, exact
 from beholder.verdicts.claims import criterion_corrections, overall_corrections
-from beholder.verdicts.model import AssertionResult, Correction, CriterionResult, Flag, Outcome, Verdict, plain_number
+from beholder.verdicts.model import (
+    AssertionResult,
+    Correction,
+    CriterionResult,
+    Flag,
+    Outcome,
+    Verdict,
+    counted,
+    plain_number,
+)
 from beholder.verdicts.observing import Observations, ObservedCriterion, nothing_applies
 
 
@@ -50,8 +60,8 @@ def score(verdict: Verdict, rubric: Rubric, observed: Observations) -> Verdict:
     to most of its members, has no score and is `invalid`.
     """
     if nothing := nothing_applies(rubric, observed):
-        return replace(verdict, outcome=Outcome.INVALID, detail=nothing, flags=observed.flags)
-    flags = list(observed.flags)
+        return replace(verdict, outcome=Outcome.INVALID, detail=nothing, flags=(*verdict.flags, *observed.flags))
+    flags = [*verdict.flags, *observed.flags]
     corrections: list[Correction] = []
     tallies: list[CriterionTally] = []
     for criterion in rubric.criteria:
@@ -63,7 +73,9 @@ def score(verdict: Verdict, rubric: Rubric, observed: Observations) -> Verdict:
     gone = [tally.criterion.key for tally in tallies if tally.score is None]
     if gone:
         flags.append(Flag("partial", ", ".join(gone), why="nothing in it applied; the total was rescaled"))
-    overall = _overall(rubric, tallies, observed)
+    failed_gates = list(_failed_gates(rubric, tallies, observed))
+    flags += failed_gates
+    overall = _overall(rubric, tallies, failed=bool(failed_gates))
     corrections += overall_corrections(rubric, tallies, overall, observed.claims)
     return replace(
         verdict,
@@ -119,7 +131,8 @@ def _guidance(rubric: Rubric, tally: CriterionTally, flags: list[Flag]) -> None:
         return
     least = exact(lower[min(tally.no, len(lower) - 1)])
     if tally.score < least:
-        why = f"{tally.no} failed assertions suggest at least {_shown(least)}; the score stands"
+        suggest = "suggests" if tally.no == 1 else "suggest"
+        why = f"{counted(tally.no, 'failed assertion')} {suggest} at least {_shown(least)}; the score stands"
         flags.append(Flag("below_guidance", f"{tally.criterion.key}.score", _shown(tally.score), why))
 
 
@@ -147,7 +160,7 @@ def _result(tally: CriterionTally, seen: ObservedCriterion) -> CriterionResult:
     )
 
 
-def _overall(rubric: Rubric, tallies: list[CriterionTally], observed: Observations) -> Overall:
+def _overall(rubric: Rubric, tallies: list[CriterionTally], *, failed: bool) -> Overall:
     counted = [(tally.criterion, tally.score) for tally in tallies if tally.score is not None]
     total = max_total = None
     if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL:
@@ -160,7 +173,7 @@ def _overall(rubric: Rubric, tallies: list[CriterionTally], observed: Observatio
         weight = sum((exact(criterion.weight) for criterion, _ in counted), Fraction(0))
         parts = (exact(one.weight) * _position(one, points) for one, points in counted)
         value = sum(parts, Fraction(0)) / weight
-    return Overall(value, total, max_total, _grade(rubric, value), _passed(rubric, value, tallies, observed))
+    return Overall(value, total, max_total, _grade(rubric, value), _passed(rubric, value, failed))
 
 
 def _position(criterion: Criterion, points: Fraction) -> Fraction:
@@ -174,20 +187,25 @@ def _grade(rubric: Rubric, value: Fraction) -> str | None:
     return next((grade.grade for grade in rubric.scoring.grades if measured >= exact(grade.least)), None)
 
 
-def _passed(rubric: Rubric, value: Fraction, tallies: list[CriterionTally], observed: Observations) -> bool | None:
+def _passed(rubric: Rubric, value: Fraction, failed: bool) -> bool | None:
     scoring = rubric.scoring
     if scoring.threshold is None and not scoring.gates:
         return None
-    if scoring.threshold is not None and value < exact(scoring.threshold):
-        return False
-    by_key = {tally.criterion.key: tally.score for tally in tallies}
-    for gate in scoring.gates:
-        if gate.finding and observed.findings.get(gate.finding):
-            return False
-        reached = by_key.get(gate.criterion)
+    return not failed and (scoring.threshold is None or value >= exact(scoring.threshold))
+
+
+def _failed_gates(rubric: Rubric, tallies: list[CriterionTally], observed: Observations) -> Iterator[Flag]:
+    """A flag for each gate that fails the case, at its finding or criterion. What did not apply fails nothing."""
+    scores = {tally.criterion.key: tally.score for tally in tallies}
+    for gate in rubric.scoring.gates:
+        entries = len(observed.findings.get(gate.finding, ()))
+        if entries:
+            why = f"a finding that fails the case: {counted(entries, 'entry', 'entries')}"
+            yield Flag("gate", gate.finding, why=why)
+        reached = scores.get(gate.criterion)
         if gate.least is not None and reached is not None and reached < exact(gate.least):
-            return False
-    return True
+            why = f"{_shown(reached)} is below the least, {gate.least}"
+            yield Flag("gate", gate.criterion, why=why)
 
 
 def _confidence(value: object) -> Number | None:

@@ -6,11 +6,10 @@ Numbers have at most two decimals. Reading the text back gives the same verdict,
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Decimal
 
 from beholder.errors import UsageError
 from beholder.rubrics.model import Number, Rubric
-from beholder.verdicts.model import AssertionResult, CriterionResult, Verdict
+from beholder.verdicts.model import AssertionResult, CriterionResult, Verdict, rounded
 
 Json = dict[str, object]
 
@@ -114,7 +113,4 @@ def _score(result: CriterionResult) -> Number | str | None:
 
 
 def _short(number: Number | None) -> Number | None:
-    """At most two decimals, halves away from zero as a person rounds; whole numbers stay whole."""
-    if number is None or isinstance(number, int):
-        return number
-    return float(Decimal(repr(number)).quantize(Decimal("0.01"), ROUND_HALF_UP))
+    return None if number is None else rounded(number)

@@ -47,18 +47,12 @@ _KEY_SHAPES = re.compile(
 # A script or a style that has no end here goes on behind the cut.
 _MARKUP = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.DOTALL | re.IGNORECASE)
 
-# Too many requests, overloaded: https://platform.claude.com/docs/en/api/errors names 529.
-TOO_MANY = frozenset({429, 503, 529})
-
 
 class Again(Exception):
-    """Worth another try. `after` is how long the provider asked to wait; `retries` caps how often to try;
-    `pushed_back` says that there were too many requests."""
+    """Worth another try. `after` is how long the provider asked to wait; `retries` caps how often to try."""
 
-    def __init__(
-        self, sentence: str, *, after: float | None = None, retries: int | None = None, pushed_back: bool = False
-    ) -> None:
-        self.after, self.retries, self.pushed_back = after, retries, pushed_back
+    def __init__(self, sentence: str, *, after: float | None = None, retries: int | None = None) -> None:
+        self.after, self.retries = after, retries
         super().__init__(sentence)
 
 
@@ -174,7 +168,7 @@ def meaning(status: int, complaint: Complaint, target: Target, *, structured: bo
         return Never(sentence)
     if status in AGAIN or status >= 500:
         after = after if after is not None else complaint.retry_after
-        return Again(sentence, after=after, pushed_back=status in TOO_MANY)
+        return Again(sentence, after=after)
     return Never(sentence)
 
 

@@ -66,16 +66,12 @@ class Patience:
         await self.gate.enter(self.tokens)
         started = time.perf_counter()
         latency_s: float | None = None
-        pushed_back = False
         try:
             answer = await ask()
             latency_s = time.perf_counter() - started
             return answer
-        except Again as again:
-            pushed_back = again.pushed_back
-            raise
         finally:
-            self.gate.leave(pushed_back=pushed_back, latency_s=latency_s)
+            self.gate.leave(latency_s)
 
     def _delay(self, failures: int, after: float | None) -> float:
         if after:
