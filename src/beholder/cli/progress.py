@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from beholder.ledger.model import Entry
+from beholder.ledger.reading import Judged
+from beholder.ledger.tallying import Tally
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -32,6 +34,7 @@ class Counts:
         self.spent = Decimal(0)
         self.unpriced = 0
         self.failures: list[str] = []
+        self.tally = Tally()
 
     def skipped(self, count: int) -> None:
         self.before += count
@@ -40,6 +43,7 @@ class Counts:
         self.now += len(entries)
         for entry in entries:
             self.outcomes[str(entry.verdict.outcome)] += 1
+            self.tally.add(Judged(entry.position, entry.verdict, entry.case.groups, entry.reused))
             self.reused += entry.reused
             if not entry.verdict.scored and len(self.failures) < FAILURES:
                 self.failures.append(f"{entry.case.id}: {entry.verdict.outcome}, {entry.verdict.detail}")

@@ -1,6 +1,6 @@
 """A first look at an image file: what it is and how large, without reading all of it.
 
-For JPEG, PNG and WebP the first 64 KB and the last bytes tell; where they do not, and for the rarer formats, the
+For JPEG, PNG and WebP the first 4 (or 64) KB and the last bytes tell; where they do not, and for the rarer formats, the
 whole file is read as `prepare` would read it. Measured on a 680 KB JPEG: 17 µs against 800. Damage in the middle
 shows only when the picture is prepared.
 """
@@ -20,7 +20,7 @@ from beholder.images.names import shown
 from beholder.images.preparing import _looked_at
 from beholder.images.sources import read
 
-_START = 64 * 1024
+_STARTS = (4 * 1024, 64 * 1024)  # the first is nearly always enough; a large Exif block wants the second
 _END = 12
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
@@ -69,12 +69,14 @@ def _whole(source: ImageSource, caps: Caps) -> Look:
 def _quick(path: str | os.PathLike[str], found: os.stat_result) -> Look | None:
     """What the two ends of the file tell; `None` where they do not."""
     with open(path, "rb", buffering=0) as file:
-        start = file.read(_START)
-        file.seek(max(0, found.st_size - _END))
-        end = file.read(_END)
-    kind = headers.recognise(start)
-    size = _READERS[kind](start, end, found.st_size) if kind in _READERS else None
-    return Look(kind, *size, bytes=found.st_size, mtime_ns=found.st_mtime_ns) if size else None
+        end = os.pread(file.fileno(), _END, max(0, found.st_size - _END))
+        for length in _STARTS:
+            start = os.pread(file.fileno(), length, 0)
+            kind = headers.recognise(start)
+            size = _READERS[kind](start, end, found.st_size) if kind in _READERS else None
+            if size:
+                return Look(kind, *size, bytes=found.st_size, mtime_ns=found.st_mtime_ns)
+    return None
 
 
 def _named(source: ImageSource) -> str:

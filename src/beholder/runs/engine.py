@@ -10,6 +10,7 @@ The ledger is spoken to from one thread of its own, so that the loop never waits
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from beholder.runs.judging import Judged, judge_case
 from beholder.runs.pictures import Pictures
 from beholder.verdicts.model import Outcome
 
+AHEAD = 0.25  # workers beyond the concurrency: they make the next briefs while all that may be asked are asked
 CHUNK = 256  # cases that are looked up in the ledger together
 BATCH = 64  # verdicts that are written together
 LINGER_S = 0.25  # how long a batch that is not full waits for more
@@ -72,14 +74,15 @@ async def execute(
     clerk = _Clerk(ledger)
     jobs: asyncio.Queue[_Job | None] = asyncio.Queue(maxsize=work.concurrency)
     finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * BATCH)
-    desk = _Desk(work, pictures, clerk, finished, stop)
+    desk = _Desk(work, pictures, clerk, finished, stop, asyncio.Semaphore(work.concurrency))
+    workers = work.concurrency + math.ceil(work.concurrency * AHEAD)
     try:
         async with asyncio.TaskGroup() as house:
             writer = house.create_task(_write(work.run_id, finished, clerk, watch))
             try:
                 async with asyncio.TaskGroup() as office:
-                    office.create_task(_enlist(work, cases, clerk, watch, jobs, stop))
-                    for _ in range(work.concurrency):
+                    office.create_task(_enlist(work, cases, clerk, watch, jobs, workers, stop))
+                    for _ in range(workers):
                         office.create_task(desk.work(jobs))
             finally:
                 # Whatever ended the work: what is finished is written. Only a writer that failed cannot.
@@ -119,6 +122,7 @@ async def _enlist(
     clerk: _Clerk,
     watch: Watch,
     jobs: asyncio.Queue[_Job | None],
+    workers: int,
     stop: asyncio.Event,
 ) -> None:
     """Puts every job that is not done yet into the queue, then one end mark for each worker."""
@@ -135,7 +139,7 @@ async def _enlist(
                 elif not stop.is_set():
                     await jobs.put(_Job(position, case, composer))
             position += 1
-    for _ in range(work.concurrency):
+    for _ in range(workers):
         await jobs.put(None)
 
 
@@ -148,6 +152,7 @@ class _Desk:
     clerk: _Clerk
     finished: asyncio.Queue[Entry | None]
     stop: asyncio.Event
+    slots: asyncio.Semaphore
     drawn: dict[str, None] = field(default_factory=dict)
     wanted: list[AnswerKey] = field(default_factory=list)
     asking: asyncio.Task[Mapping[AnswerKey, StoredAnswer]] | None = None
@@ -163,6 +168,7 @@ class _Desk:
                 self.work_.samples,
                 self.pictures,
                 recall=self._recall if self.work_.recall else None,
+                slots=self.slots,
                 timeout_s=self.work_.timeout_s,
             )
             await self.finished.put(

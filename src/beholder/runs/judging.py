@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -47,9 +48,11 @@ async def judge_case(
     pictures: Pictures,
     *,
     recall: Recall | None = None,
+    slots: asyncio.Semaphore | None = None,
     timeout_s: float | None = None,
 ) -> Judged:
-    """Judges a case. `recall` finds answers that were paid for already; `timeout_s` is for each judge.
+    """Judges a case. `recall` finds answers that were paid for already; `slots` limits how many cases are asked at
+    once; `timeout_s` is for each judge.
 
     Raises `CaseError` and `SetupError` (wrong use); every other failure is an outcome.
     """
@@ -65,9 +68,10 @@ async def judge_case(
         for sample in range(samples)
     ]
     found = await recall([seat.key for seat in seats]) if recall else {}
-    results = await _together(
-        [seat.sit(found.get(seat.key), alone=len(seats) == 1, timeout_s=timeout_s) for seat in seats]
-    )
+    async with slots or nullcontext():
+        results = await _together(
+            [seat.sit(found.get(seat.key), alone=len(seats) == 1, timeout_s=timeout_s) for seat in seats]
+        )
     asked = [result for result, _ in results]
     new = [(seat, result) for seat, (result, fresh) in zip(seats, results, strict=True) if fresh]
     return Judged(
@@ -220,7 +224,7 @@ def _carried(asked: Sequence[Asked]) -> tuple[Flag, ...]:
         replace(flag, at=f"juror {place}: {flag.at}")
         for place, one in enumerate(asked, 1)
         for flag in one.verdict.flags
-        if one.observed is None or flag not in one.observed.flags
+        if flag in one.flags or flag.at in {image.role for image in one.verdict.images}
     )
 
 
