@@ -112,6 +112,13 @@ def test_show_a_run_split_by_a_group(run: Any, book: Path) -> None:
     assert found["run"] == "aaa111"
 
 
+def test_show_by_a_group_that_no_case_is_in_lists_those_there_are(run: Any, book: Path) -> None:
+    done = run("show first --by nope")
+    assert done.code == 2
+    assert "there are" in done.err
+    assert "model" in done.err
+
+
 def test_show_a_case_says_what_changed_on_the_disk(run: Any, book: Path) -> None:
     done = run("show first p1/anime")
     assert "Unchanged regions" in done.out

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from beholder.cli.runs import AsJson, LedgerAt, Which, money, record_dict
+from beholder.errors import UsageError
 from beholder.reports.terminal import printable, say
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from beholder.ledger import Ledger, RunRecord
     from beholder.ledger.tallying import Tally
     from beholder.verdicts.model import Verdict
+
+
+UNSCORED_SHOWN = 5
 
 
 def show(
@@ -43,6 +48,9 @@ def show(
 def _run(book: Ledger, record: RunRecord, by: str | None, *, as_json: bool) -> None:
     tally = book.tally(record.id)
     split = book.tallies(record.id, by) if by else {}
+    if by and split.keys() == {""}:
+        groups = sorted({name for one in book.judged(record.id) for name in one.groups})
+        raise UsageError(f"No case of this run is in a group {by!r}; there are {', '.join(groups) or 'none'}.")
     if as_json:
         found: dict[str, object] = {**record_dict(record), "versions": dict(record.versions), **tally.to_dict()}
         if by:
@@ -50,6 +58,8 @@ def _run(book: Ledger, record: RunRecord, by: str | None, *, as_json: bool) -> N
         say(json.dumps(found))
         return
     _summary(record, tally)
+    for one in islice((verdict for verdict in book.verdicts(record.id) if not verdict.scored), UNSCORED_SHOWN):
+        say(f"  {one.case}: {one.outcome}, {printable(one.detail)[:200]}")
     if by:
         _means({value or "(none)": one for value, one in split.items()}, by)
 
