@@ -8,6 +8,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A deadline is a wall-clock assertion, and "too slow" says something of the machine only.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 _tried: list[str] = []
 
