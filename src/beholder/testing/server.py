@@ -126,6 +126,8 @@ class JudgeServer:
             said = reply(heard) if callable(reply) else reply
             if isinstance(said, Fault):
                 return await self._fail(said, dialect, heard, request)
+        except ConnectionError:  # who asked went away, which is no mistake of the test's
+            raise
         except Exception as mistake:
             rejection = mistake if isinstance(mistake, Rejection) else Rejection(500, f"The test itself: {mistake!r}")
             if rejection is not mistake:
@@ -139,8 +141,6 @@ class JudgeServer:
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
             body = json.loads(await request.read())
-        except (ConnectionError, asyncio.IncompleteReadError):  # who asked was killed meanwhile
-            raise Rejection(400, "The request broke off.") from None
         except ValueError:
             raise Rejection(400, "We could not parse the JSON body of your request.") from None
         if not isinstance(body, dict):
