@@ -50,7 +50,8 @@ def sound(rubric: Rubric, verdict: Verdict) -> None:
     assert set(verdict.criteria) == {criterion.key for criterion in rubric.criteria}
     for result in verdict.criteria.values():
         assert result.score is None or result.scale[0] <= result.score <= result.scale[1]
-    assert verdict.score is None or 0 <= verdict.score <= 1
+    assert verdict.score is not None  # where nothing applied, there is no verdict to defend
+    assert 0 <= verdict.score <= 1
     json.dumps(seed_format(verdict, rubric), allow_nan=False)
 
 
