@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from beholder.cli import doctor, export, init, judge, plan, rubrics, run, runs, score, show, styles
+from beholder.cli import demo, doctor, export, init, judge, measure, plan, rubrics, run, runs, score, show, styles
 
 app = typer.Typer(
     name="beholder",
@@ -16,6 +16,8 @@ app = typer.Typer(
 )
 app.command("judge")(judge.judge)
 app.command("score")(score.score)
+app.command("demo")(demo.demo)
+app.command("measure")(measure.measure)
 app.command("init")(init.init)
 app.command("plan")(plan.plan)
 app.command("run")(run.run)

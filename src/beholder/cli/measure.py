@@ -1,0 +1,152 @@
+"""`beholder measure`: what the pixels say of two images. No judge is asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beholder.errors import UsageError
+from beholder.reports.terminal import printable, say
+
+if TYPE_CHECKING:
+    from beholder.instruments.model import Instrument, Measurement
+    from beholder.instruments.pair import Pair
+
+ARROWS = {"higher": "↑", "lower": "↓", "": ""}
+
+
+def measure(
+    before: Annotated[str, typer.Argument(help="The image as it was.", show_default=False)],
+    after: Annotated[str, typer.Argument(help="What was made of it.", show_default=False)],
+    mask: Annotated[
+        str | None, typer.Option(help="An image that is white where the edit belongs; without one that is inferred.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A family or an instrument, such as colour; again for another.")
+    ] = None,
+    maps: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a picture of where it is, for each that has a map.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object, without the maps.")] = False,
+) -> None:
+    """Measure what changed between two images, and how good the second one is."""
+    from beholder.images import read
+    from beholder.instruments.pair import Pair
+
+    chosen = _chosen(only or ())
+    files = [before, after] if mask is None else [before, after, mask]
+    data = [read(file) for file in files]
+    pair = Pair.load(data[0], data[1], mask=None if mask is None else data[2], names=(before, after, mask or ""))
+    found = _measured(chosen, pair)
+    written = {} if maps is None else _write_maps(chosen, found, pair, maps)
+    if json_:
+        say(json.dumps(_as_dict(files, pair, found, written), ensure_ascii=False))
+        return
+    _show(files, pair, found)
+    if maps is not None:
+        say(_said(written, maps))
+
+
+def _chosen(names: Sequence[str]) -> list[Instrument]:
+    """The instruments for images, or those of them that are named, by themselves or by their family."""
+    from beholder.instruments.registry import instruments
+
+    known = [*instruments("pair"), *instruments("image")]
+    families = list(dict.fromkeys(_family(one.name) for one in known))
+    for name in names:
+        if name not in families and name not in {one.name for one in known}:
+            there = [one.name for one in known if _family(one.name) == _family(name)] or families
+            raise UsageError(f"No instrument is named {name!r}; there are {', '.join(there)}.")
+    picked = [one for one in known if not names or one.name in names or _family(one.name) in names]
+    return sorted(picked, key=lambda one: families.index(_family(one.name)))
+
+
+def _measured(chosen: Iterable[Instrument], pair: Pair) -> dict[str, Measurement]:
+    """An instrument for one image is given the second one."""
+    from beholder.instruments.pair import Picture
+
+    after = Picture(pair.after, size=pair.sizes[1])
+    return {one.name: one.measure(pair if one.kind == "pair" else after) for one in chosen}
+
+
+def _write_maps(
+    chosen: Iterable[Instrument], found: Mapping[str, Measurement], pair: Pair, folder: Path
+) -> dict[str, Path]:
+    from beholder.instruments.maps import png
+
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{str(folder)!r} is not a folder; --maps takes one, and makes it where there is none.")
+    written: dict[str, Path] = {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in chosen:
+            if found[one.name].map is not None:
+                path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', one.name)}.png"
+                path.write_bytes(png(found[one.name], pair, one.about, on_after=one.kind == "image"))
+                written[one.name] = path
+    except OSError as error:
+        raise UsageError(f"{str(folder)!r} cannot be written to: {error.strerror or error}.") from None
+    return written
+
+
+def _as_dict(
+    files: Sequence[str], pair: Pair, found: Mapping[str, Measurement], written: Mapping[str, Path]
+) -> dict[str, object]:
+    described: dict[str, object] = {
+        role: {"source": source, "width": width, "height": height}
+        for role, source, (width, height) in zip(("before", "after"), files, pair.sizes, strict=False)
+    }
+    described["mask"] = files[2] if len(files) > 2 else None
+    described["measurements"] = {
+        name: {"value": one.value, "unit": one.unit, "better": one.better or None, "sentence": one.sentence}
+        for name, one in found.items()
+    }
+    if written:
+        described["maps"] = {name: str(path) for name, path in written.items()}
+    return described
+
+
+def _show(files: Sequence[str], pair: Pair, found: Mapping[str, Measurement]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from beholder.instruments.maps import number_of
+
+    sizes = [f"{name} ({width}×{height})" for name, (width, height) in zip(files, pair.sizes, strict=False)]
+    place = f"the edit belongs where {files[2]} is white" if len(files) > 2 else "where the edit belongs is inferred"
+    say(printable(f"{' → '.join(sizes)}; {place}"))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("measured", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("what it says")
+    for family, members in groupby(found.values(), key=lambda one: _family(one.name)):
+        table.add_section()
+        table.add_row(Text(printable(family).capitalize(), "bold"))
+        for one in members:
+            value = Text("—", "dim") if one.value is None else Text(printable(number_of(one.value, one.unit)))
+            said = Text(printable(one.sentence), "dim" if one.value is None else "")
+            name = Text(f"  {printable(one.name.partition('.')[2])}")
+            table.add_row(name, value, ARROWS[one.better], said)
+    console = Console(highlight=False, emoji=False)
+    console.print(table)
+    console.print(Text("↑ higher is better   ↓ lower is better   — no meaning here", "dim"))
+
+
+def _said(written: Mapping[str, Path], folder: Path) -> str:
+    if not written:
+        return "None of these measurements has a map here; no picture was written."
+    names = ", ".join(path.name for path in written.values())
+    return printable(f"Wrote {len(written)} {'map' if len(written) == 1 else 'maps'} to {folder}: {names}")
+
+
+def _family(name: str) -> str:
+    return name.partition(".")[0]

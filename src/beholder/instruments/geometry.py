@@ -1,0 +1,179 @@
+"""Geometry: what became of the size and the shape, and how the image was moved, scaled, turned or cropped."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+
+from beholder.instruments.alignment import same_aspect
+from beholder.instruments.model import Instrument, Reading, pair_instrument
+from beholder.instruments.pair import Pair
+from beholder.instruments.wording import percent, times
+
+
+def _size(pair: Pair) -> Reading:
+    (w1, h1), (w2, h2) = pair.sizes
+    ratio = (w2 * h2) / (w1 * h1)
+    if (w1, h1) == (w2, h2):
+        return Reading(1.0, f"Both images have {w1}×{h1} pixels.")
+    how = "as many" if ratio == 1 else f"{times(ratio)} as many"
+    return Reading(ratio, f"{w1}×{h1} became {w2}×{h2}: {how} pixels.")
+
+
+def _aspect(pair: Pair) -> Reading:
+    (w1, h1), (w2, h2) = pair.sizes
+    change = 1 - math.exp(-abs(math.log((w2 * h1) / (h2 * w1))))
+    if same_aspect(*pair.sizes):
+        return Reading(change, f"The shape is kept ({w1 / h1:.2f} : 1).")
+    wider = "wider" if w2 * h1 > h2 * w1 else "narrower"
+    return Reading(change, f"The image became {wider} in shape: {w1 / h1:.2f} : 1 to {w2 / h2:.2f} : 1.")
+
+
+def _confidence(pair: Pair) -> Reading:
+    found = pair.alignment
+    if pair.identical:
+        return Reading(1.0, "The images are identical, pixel by pixel.")
+    if not found.registered:
+        return Reading(found.confidence, f"The images could not be registered: {found.why}{_as_they_lie(pair)}.")
+    how = "after they were laid over each other" if found.moved else "in its place"
+    return Reading(found.confidence, f"{percent(found.confidence)} of the detail of the image before is found {how}.")
+
+
+def _as_they_lie(pair: Pair) -> str:
+    return "" if pair.obstacle else "; they are compared as they lie"
+
+
+def _shift(pair: Pair) -> Reading:
+    if (none := _unregistered(pair)) is not None:
+        return none
+    # Pixels of the file, not of the smaller image that was measured.
+    x, y = (
+        moved * size / measured
+        for moved, size, measured in zip(pair.alignment.shift, pair.sizes[0], pair.before.shape[1::-1], strict=True)
+    )
+    distance = math.hypot(x, y)
+    if not pair.alignment.moved or distance < 0.5:
+        return Reading(0.0 if not pair.alignment.moved else distance, "The image was not shifted.")
+    across = f"{abs(x):.1f} px to the {'right' if x > 0 else 'left'}" if abs(x) >= 0.5 else ""
+    along = f"{abs(y):.1f} px {'down' if y > 0 else 'up'}" if abs(y) >= 0.5 else ""
+    parts = " and ".join(part.replace(".0 ", " ") for part in (across, along) if part)
+    return Reading(distance, f"The whole image was shifted by {parts or f'{distance:.1f} px'}.")
+
+
+def _scale(pair: Pair) -> Reading:
+    if (none := _unregistered(pair)) is not None:
+        return none
+    scale = pair.alignment.scale
+    if abs(scale - 1) < 0.002:
+        return Reading(scale, "What is shown is as large as it was.")
+    larger, smaller = f"{percent(scale - 1)} larger: zoomed in", f"{percent(1 - scale)} smaller: zoomed out"
+    return Reading(scale, f"What is shown is {larger if scale > 1 else smaller}.")
+
+
+def _turn(pair: Pair) -> Reading:
+    if (none := _unregistered(pair)) is not None:
+        return none
+    turn = pair.alignment.turn
+    if abs(turn) < 0.1:
+        return Reading(turn, "The image was not turned.")
+    return Reading(turn, f"The image was turned by {abs(turn):.1f}° {'' if turn > 0 else 'counter'}clockwise.")
+
+
+def _kept(pair: Pair) -> Reading:
+    if (none := _unregistered(pair)) is not None:
+        return none
+    share = _overlap(pair)
+    if share > 0.999:
+        return Reading(share, "Nothing was cropped away.")
+    lost = {
+        "left": 1 - pair.valid[:, : pair.valid.shape[1] // 8 or 1].mean(),
+        "right": 1 - pair.valid[:, -(pair.valid.shape[1] // 8 or 1) :].mean(),
+        "top": 1 - pair.valid[: pair.valid.shape[0] // 8 or 1].mean(),
+        "bottom": 1 - pair.valid[-(pair.valid.shape[0] // 8 or 1) :].mean(),
+    }
+    worst = max(lost.values())
+    sides = [side for side, share in lost.items() if share > 0.6 * worst]
+    where = "on all sides" if len(sides) == 4 else f"at the {' and '.join(sides)}"
+    return Reading(
+        share, f"{percent(share)} of the image before is still in view; what is missing was cut off {where}."
+    )
+
+
+def _overlap(pair: Pair) -> float:
+    """The share of before's area that lies inside after: exact to parts of a pixel, where `pair.valid` is not."""
+    (h1, w1), (h2, w2) = pair.before.shape[:2], pair.after.shape[:2]
+    frame, other = (
+        np.array([(-0.5, -0.5), (w - 0.5, -0.5), (w - 0.5, h - 0.5), (-0.5, h - 0.5)], np.float32)
+        for w, h in ((w1, h1), (w2, h2))
+    )
+    turn, offset = pair.alignment.matrix[:, :2], pair.alignment.matrix[:, 2]
+    seen = np.asarray((other - offset) @ np.linalg.inv(turn).T, np.float32)
+    area, _ = cv2.intersectConvexConvex(frame, seen)
+    return float(min(1.0, area / (w1 * h1)))
+
+
+def _unregistered(pair: Pair) -> Reading | None:
+    found = pair.alignment
+    return (
+        None if found.registered else Reading(None, f"Not measured: the images could not be registered ({found.why}).")
+    )
+
+
+INSTRUMENTS: tuple[Instrument, ...] = (
+    pair_instrument(
+        "geometry.size",
+        "Pixels of the file after as a multiple of those of the file before.",
+        _size,
+        unit="×",
+        compares=False,
+    ),
+    pair_instrument(
+        "geometry.aspect",
+        "By how much the ratio of width to height changed, 1 − smaller ÷ larger ratio: 0 is the same shape.",
+        _aspect,
+        unit="share",
+        better="lower",
+        compares=False,
+    ),
+    pair_instrument(
+        "geometry.confidence",
+        "Share of the image before's detail that is found where the alignment says: windows of 11 px at ≤ 192 px that "
+        "correlate by 0.75, or whose outlines do by 0.5; under 0.2 (0.3 where something moved) nothing is registered.",
+        _confidence,
+        unit="share",
+        better="higher",
+        compares=False,
+    ),
+    pair_instrument(
+        "geometry.shift",
+        "How far the middle of the image moved, in pixels of the file before; moves under 0.75 px are not looked for.",
+        _shift,
+        unit="px",
+        better="lower",
+        compares=False,
+    ),
+    pair_instrument(
+        "geometry.scale",
+        "How large details are against a plain resize to the size before: 1.03 is a zoom by 3 %.",
+        _scale,
+        unit="×",
+        compares=False,
+    ),
+    pair_instrument(
+        "geometry.turn",
+        "By how many degrees the image was turned, clockwise positive; at most 10 are looked for.",
+        _turn,
+        unit="°",
+        compares=False,
+    ),
+    pair_instrument(
+        "geometry.kept",
+        "Share of the area of the image before that is still in view after.",
+        _kept,
+        unit="share",
+        better="higher",
+        compares=False,
+    ),
+)

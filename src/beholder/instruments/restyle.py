@@ -1,0 +1,379 @@
+"""Restyle: whether a photo that was drawn anew is still that photo, and whether the style reached all of it.
+
+Two looks, each taken once for a pair and kept as long as the pair is:
+
+- The *composition*: which way edges run, place by place, at three coarse sizes. An edge's direction is taken modulo
+  180° (as a double angle), so that colour, light turned dark, flat paint and drawn lines leave it as it is; edges that
+  were redrawn a few pixels aside are smoothed over.
+- The *surface*: blocks of a 32nd of the longer side, on images of at most 512 px, so that results hardly depend on
+  the resolution. Of each block its mean colour and its fine detail, before and after. A block without detail in the
+  photo (sky, a white wall) cannot tell whether it was left as it was: where that is asked, only textured blocks count.
+
+The limits were set on forty photographs in twelve restyles made with OpenCV (stylised, pencil, poster, halftone, pop
+art, line art, neon …), against other photographs and against mere recompression; they lie between the two. Restyles
+made by a model, which also redraw shapes, were not at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import cv2
+import numpy as np
+
+from beholder.instruments.ciede import ciede2000, lab
+from beholder.instruments.model import Array, Bools, Bytes, Floats, Instrument, Reading, pair_instrument
+from beholder.instruments.pair import Pair
+from beholder.instruments.places import mostly, place
+from beholder.instruments.wording import percent, times
+
+COMPOSITION_KEPT = 0.40  # structure_kept: 95 % of the harshest restyles (pencil hatching) have 0.46 and more
+COMPOSITION_LOST = 0.20  # of 780 pairs of unrelated photographs 97.7 % have less; the highest has 0.396
+
+TOO_LITTLE = 0.10  # strength: JPEG of quality 60 has 0.02, light grain 0.03, 10 levels more light 0.05
+TOO_MUCH = 0.95  # hardly a block has anything of its colour or detail left
+
+EVEN = 0.90  # evenness: from here on the style has reached the whole image
+SPOTTED = 0.01  # untouched: from here on a person finds the patch
+
+MIN_SIDE = 32  # pixels; below there is neither composition nor surface to speak of
+
+_SIDE = 512  # longer side of the images whose surface is looked at
+_BLOCKS, _SMALLEST = 32, 8  # blocks along it, unless they had fewer than this many pixels a side
+_GRAIN = 0.01  # standard deviation of detail, of a range of 1, up to which it is no texture but noise
+_NOISE = np.float32(_GRAIN**2)
+_SAME_COLOUR, _SAME_DETAIL = 3.0, 0.8  # ΔE below which, and detail kept above which, a block is untouched
+_MOST = 0.7  # of a block's four quarters: three
+_FULL_COLOUR = 30.0  # ΔE at which nothing of a colour is left: about what unrelated photographs differ by
+_REACHED = 0.25  # of the strength that the most changed tenth of the blocks has
+
+_SIZES = (256, 128, 64)  # longer sides at which the composition is looked at
+_GRID = 32  # longer side of the map of what was lost
+_NO_EDGES = 1e-3  # mean power of a direction field
+
+
+class _Composition(NamedTuple):
+    """`kept` is the correlation of the edges, −1 to 1, None where before has none; `lost` a small map of how much of
+    before's edges is gone, 0–1."""
+
+    kept: float | None
+    lost: Floats
+
+
+class _Surface(NamedTuple):
+    """Of each block: ΔE between the mean colours; how much of the detail is kept, 0–1; the standard deviation of fine
+    and of coarser detail, before and after. Whether it lies in both images; whether before has texture there; whether
+    that texture was left as it was."""
+
+    colour: Floats
+    detail: Floats
+    fine: tuple[Floats, Floats]
+    coarser: tuple[Floats, Floats]
+    seen: Bools
+    textured: Bools
+    untouched: Bools
+
+    @property
+    def strength(self) -> Floats:
+        """Half for the colour that is gone, half for the detail that is gone."""
+        gone = np.minimum(self.colour / np.float32(_FULL_COLOUR), 1) + (1 - self.detail)
+        return np.asarray(gone / 2, np.float32)
+
+
+_compositions: WeakKeyDictionary[Pair, _Composition] = WeakKeyDictionary()
+_surfaces: WeakKeyDictionary[Pair, _Surface] = WeakKeyDictionary()
+
+
+def _structure_kept(pair: Pair) -> Reading:
+    kept, lost = _composition(pair)
+    if kept is None:
+        return Reading(None, "The image before has no edges whose place could be kept.")
+    kept = max(0.0, kept)
+    agrees = f"the layout of the edges agrees to {percent(kept)}"
+    if kept < COMPOSITION_LOST:
+        says = f"The composition is lost: {agrees}, as in unrelated photos."
+    else:
+        where = f"; what is lost is {mostly(place(lost))}" if kept < 0.9 else ""
+        how_much = "The" if kept >= COMPOSITION_KEPT else "Only a part of the"
+        says = f"{how_much} composition is kept: {agrees}{where}."
+    return Reading(kept, says, _spread(1 - lost, pair), 1.0)
+
+
+def _strength(pair: Pair) -> Reading:
+    found = _surface(pair)
+    value = float(found.strength[found.seen].mean())
+    colour = float(np.median(found.colour[found.seen]))
+    says = f"{percent(value)} of the photo's surface was changed: colours by ΔE {colour:.1f} in the median"
+    if found.textured.any():
+        says += f", and {percent(float(found.detail[found.textured].mean()))} of the detail is left"
+    if pair.identical:
+        says = "Nothing was changed: the images are identical"
+    elif value < TOO_LITTLE:
+        says += f"; under {percent(TOO_LITTLE)} that is too little to be seen as a restyle"
+    elif value > TOO_MUCH:
+        says += f"; over {percent(TOO_MUCH)} that is too much for the photo to be known by its surface"
+    return Reading(value, f"{says}.", _spread(found.strength, pair), 1.0)
+
+
+def _evenness(pair: Pair) -> Reading:
+    found = _surface(pair)
+    blocks = found.strength
+    most = float(np.quantile(blocks[found.textured], 0.9))
+    if most < TOO_LITTLE:
+        return Reading(
+            None, f"Too little was changed (strength {percent(most)} at most) to say whether a style reached all of it."
+        )
+    reached = found.textured & (blocks >= _REACHED * most)
+    value = float(reached.sum() / found.textured.sum())
+    if value < 0.5:
+        says = f"The style reached only {percent(value)} of the textured blocks, {mostly(place(reached))}."
+    elif value < 1:
+        rest = mostly(place(found.textured & ~reached))
+        says = f"The style reached {percent(value)} of the textured blocks; the rest is {rest}."
+    else:
+        says = "The style reached every textured block."
+    return Reading(value, says)
+
+
+def _untouched(pair: Pair) -> Reading:
+    found = _surface(pair)
+    left = found.untouched
+    value = float(left.sum() / found.textured.sum())
+    if value == 0:
+        says = "No patch of the photo was left as it was."
+    elif value < SPOTTED:
+        says = f"Hardly anything of the photo was left as it was: {percent(value)} of the textured blocks."
+    else:
+        where = mostly(place(left))
+        says = f"{percent(value)} of the textured blocks are photo that the style did not touch, {where}."
+    return Reading(value, says, _spread(left, pair, blocky=True), 1.0)
+
+
+def _texture_change(pair: Pair) -> Reading:
+    found = _surface(pair)
+    bands = [np.abs(after - before) / (before + after + _GRAIN) for before, after in (found.fine, found.coarser)]
+    blocks = np.asarray((bands[0] + bands[1]) / 2 * found.seen, np.float32)
+    value = float(blocks[found.seen].mean())
+    if value < 0.05:
+        says = f"There is as much texture as the photo had, block by block (difference {percent(value)})."
+    else:
+        says = f"The amount of texture differs by {percent(value)} in the mean block, {mostly(place(blocks))}."
+    return Reading(value, says, _spread(blocks, pair), 1.0)
+
+
+def _texture_ratio(pair: Pair) -> Reading:
+    found = _surface(pair)
+    before, after = found.fine
+    value = float(np.median(after[found.textured] / before[found.textured]))
+    word = "flatter than" if value < 0.8 else "busier than" if value > 1.25 else "about as busy as"
+    return Reading(value, f"Fine texture is {times(value)} the photo's in the median textured block: {word} the photo.")
+
+
+def _sized(read: Callable[[Pair], Reading]) -> Callable[[Pair], Reading]:
+    """Reads only an image that is large enough to have a composition and a surface."""
+
+    def reading(pair: Pair) -> Reading:
+        height, width = pair.before.shape[:2]
+        if min(height, width) < MIN_SIDE:
+            return Reading(
+                None, f"The image before is too small ({width}×{height}): restyles have {MIN_SIDE} px a side."
+            )
+        return read(pair)
+
+    return reading
+
+
+def _on_surface(read: Callable[[Pair], Reading], *, textured: bool = False) -> Callable[[Pair], Reading]:
+    """Reads only where a block lies in both images and, if `textured`, where the photo has texture."""
+
+    def reading(pair: Pair) -> Reading:
+        found = _surface(pair)
+        if not found.seen.any():
+            return Reading(None, "Not measured: no whole block lies in both images.")
+        if textured and not found.textured.any():
+            return Reading(None, "The image before has no texture by which untouched photo could be told.")
+        return read(pair)
+
+    return _sized(reading)
+
+
+def _composition(pair: Pair) -> _Composition:
+    if pair not in _compositions:
+        _compositions[pair] = _compare_compositions(pair)
+    return _compositions[pair]
+
+
+def _compare_compositions(pair: Pair) -> _Composition:
+    """The correlation of the direction fields, the mean over three sizes, each made from the next larger one.
+
+    The fields' own means are taken off first: most photographs have more upright and level edges than slanting ones,
+    and would agree by that alone.
+    """
+    kept, losses = [], []
+    one, other, valid = (*pair.grey, pair.valid.astype(np.float32))
+    grid = _fit(pair.before, _GRID)
+    for size in _SIZES:
+        one, other, valid = (_shrunk(image, size) for image in (one, other, valid))
+        fields = [_directions(grey) for grey in (one, other)]
+        weight = _means(valid, fields[0][0].shape[::-1]) > 0.99
+        (x1, y1), (x2, y2) = ([_centred(part, weight) for part in field] for field in fields)
+        power, other_power, common = x1 * x1 + y1 * y1, x2 * x2 + y2 * y2, x1 * x2 + y1 * y2
+        had_in_all, has_in_all = float(power.sum()), float(other_power.sum())
+        if had_in_all < _NO_EDGES * power.size:
+            continue
+        blank = has_in_all < _NO_EDGES * power.size
+        kept.append(0.0 if blank else float(common.sum()) / float(np.sqrt(had_in_all * has_in_all)))
+        had, has, same = (cv2.GaussianBlur(_means(one, grid), (3, 3), 1.0) for one in (power, other_power, common))
+        agreement = np.clip(same / (np.sqrt(had * has) + 1e-6), 0, 1)
+        losses.append((1 - agreement) * np.minimum(had * power.size / had_in_all, 1))  # no edge was, none is lost
+    if not kept:
+        return _Composition(None, np.zeros(grid[::-1], np.float32))
+    return _Composition(float(np.mean(kept)), np.asarray(np.mean(losses, axis=0), np.float32))
+
+
+def _directions(grey: Floats) -> tuple[Floats, Floats]:
+    """The double-angle vectors of the edges (x, y), at half the size; each as long as the fourth root of the energy
+    around it, so that a faint contour counts beside a strong one."""
+    smooth = cv2.GaussianBlur(grey, (5, 5), 1.0)
+    dx, dy = cv2.Sobel(smooth, cv2.CV_32F, 1, 0), cv2.Sobel(smooth, cv2.CV_32F, 0, 1)
+    xx, yy, xy = dx * dx, dy * dy, dx * dy
+    half = max(1, grey.shape[1] // 2), max(1, grey.shape[0] // 2)
+    x, y, energy = (cv2.GaussianBlur(_means(part, half), (5, 5), 1.0) for part in (xx - yy, xy + xy, xx + yy))
+    root = np.sqrt(energy)
+    length = root * np.sqrt(root) + np.float32(1e-4)  # energy to the power of 3/4; what is fainter is no edge
+    return x / length, y / length
+
+
+def _centred(part: Floats, weight: Bools) -> Floats:
+    return (part - part[weight].mean()) * weight if weight.any() else np.zeros_like(part)
+
+
+def _surface(pair: Pair) -> _Surface:
+    if pair not in _surfaces:
+        _surfaces[pair] = _compare_surfaces(pair)
+    return _surfaces[pair]
+
+
+def _compare_surfaces(pair: Pair) -> _Surface:
+    side = min(_SIDE, max(pair.before.shape[:2]), max(pair.after.shape[:2]))  # no finer than either image is
+    grid = _fit(pair.before, min(_BLOCKS, max(1, side // _SMALLEST)))
+    greys = [np.asarray(cv2.GaussianBlur(_shrunk(grey, side), (5, 5), 0.7), np.float32) for grey in pair.grey]
+    halves = [_shrunk(grey, max(1, side // 2)) for grey in greys]
+    (fine1, fine2), (coarser1, coarser2) = ([_detail(one) for one in images] for images in (greys, halves))
+    # By quarters of blocks first: texture, unlike a contour that any style keeps, is in most of them.
+    quarters = [
+        _means(product, (2 * grid[0], 2 * grid[1])) for product in (fine1 * fine1, fine2 * fine2, fine1 * fine2)
+    ]
+    textured = quarters[0] > _NOISE
+    intact = textured & (_kept(*quarters) > _SAME_DETAIL)
+    power1, power2, common = (_means(quarter, grid) for quarter in quarters)
+    seen = _means(pair.valid.astype(np.float32), grid) > 0.99
+    colour = _colour_difference(pair.before, pair.aligned, grid)
+    return _Surface(
+        colour=colour,
+        detail=_kept(power1, power2, common),
+        fine=(np.sqrt(power1), np.sqrt(power2)),
+        coarser=(np.sqrt(_means(coarser1 * coarser1, grid)), np.sqrt(_means(coarser2 * coarser2, grid))),
+        seen=seen,
+        textured=seen & (_means(textured.astype(np.float32), grid) > _MOST),
+        untouched=seen & (_means(intact.astype(np.float32), grid) > _MOST) & (colour < _SAME_COLOUR),
+    )
+
+
+def _detail(grey: Floats) -> Floats:
+    return np.asarray(grey - cv2.GaussianBlur(grey, (9, 9), 2.0), np.float32)
+
+
+def _kept(power1: Floats, power2: Floats, common: Floats) -> Floats:
+    """How much of the detail is in place and as strong as it was, 0–1; 1 where neither image has any."""
+    return np.clip((2 * common + _NOISE) / (power1 + power2 + _NOISE), 0, 1)
+
+
+def _colour_difference(before: Bytes, after: Bytes, grid: tuple[int, int]) -> Floats:
+    one, other = (
+        np.asarray(cv2.resize(_halved(image, grid), grid, interpolation=cv2.INTER_AREA)) for image in (before, after)
+    )
+    alike = (one == other).all(axis=2)  # where only rounding would make a difference
+    return np.where(alike, np.float32(0), ciede2000(lab(one.astype(np.uint8)), lab(other.astype(np.uint8))))
+
+
+def _means(values: Floats, size: tuple[int, int]) -> Floats:
+    """The image at this smaller (width, height), each pixel the mean of its area."""
+    return np.asarray(cv2.resize(_halved(values, size), size, interpolation=cv2.INTER_AREA), np.float32)
+
+
+def _halved(image: Array, size: tuple[int, int]) -> Array:
+    """The image, halved as often as it stays twice this size: OpenCV halves four times as fast as it shrinks."""
+    while all(side % 2 == 0 and side >= 2 * least for side, least in zip(image.shape[1::-1], size, strict=True)):
+        half = image.shape[1] // 2, image.shape[0] // 2
+        image = np.asarray(cv2.resize(image, half, interpolation=cv2.INTER_AREA))
+    return image
+
+
+def _fit(image: Array, side: int) -> tuple[int, int]:
+    """(width, height) of the image with this longer side."""
+    height, width = image.shape[:2]
+    scale = side / max(height, width)
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+def _shrunk(image: Floats, side: int) -> Floats:
+    """The image with at most this longer side."""
+    return image if max(image.shape[:2]) <= side else _means(image, _fit(image, side))
+
+
+def _spread(blocks: Array, pair: Pair, *, blocky: bool = False) -> Floats:
+    """A small map at the size of the image before."""
+    height, width = pair.before.shape[:2]
+    how = cv2.INTER_NEAREST if blocky else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(np.asarray(blocks, np.float32), (width, height), interpolation=how), np.float32)
+
+
+INSTRUMENTS: tuple[Instrument, ...] = (
+    pair_instrument(
+        "restyle.structure_kept",
+        "How far the composition survived the restyle: the correlation of edge directions at three coarse sizes, "
+        "whatever became of colour and texture; about 0 for another photo, 1 for the same drawing.",
+        _sized(_structure_kept),
+        unit="share",
+        better="higher",
+    ),
+    pair_instrument(
+        "restyle.strength",
+        "How much of the photo's surface was changed, half by colour and half by detail: 0 is identical, 1 has no "
+        f"colour and no detail left where it was; under {TOO_LITTLE} is too little, over {TOO_MUCH} too much.",
+        _on_surface(_strength),
+        unit="share",
+    ),
+    pair_instrument(
+        "restyle.evenness",
+        "The share of the photo's textured blocks that the style reached: changed at least a quarter as much as the "
+        "most changed tenth.",
+        _on_surface(_evenness, textured=True),
+        unit="share",
+        better="higher",
+    ),
+    pair_instrument(
+        "restyle.untouched",
+        f"The share of the photo's textured blocks that were left as they were: mean colour within ΔE {_SAME_COLOUR:g} "
+        f"and {percent(_SAME_DETAIL)} of the detail in place.",
+        _on_surface(_untouched, textured=True),
+        unit="share",
+        better="lower",
+    ),
+    pair_instrument(
+        "restyle.texture_change",
+        "How much the amount of fine and coarser texture differs, block by block: 0 where it is the same, 1 where only "
+        "one image has any.",
+        _on_surface(_texture_change),
+        unit="share",
+    ),
+    pair_instrument(
+        "restyle.texture_ratio",
+        "How strong fine texture is against the photo's, in the median textured block; below 1 is flatter.",
+        _on_surface(_texture_ratio, textured=True),
+        unit="×",
+    ),
+)

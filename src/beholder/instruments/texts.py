@@ -1,0 +1,258 @@
+"""What text instruments measure: one text, the expected ones beside it, and all that is read from them, once.
+
+Words weigh by how rare they are in descriptions of everyday photographs: "skijoring" tells more than "man". The weight
+is log((photos + 1) / (photos that mention it + ½)), from `weights/words.json`; a word that is not in that table is
+taken to be mentioned once. Words that only present the picture ("the image shows") weigh least.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+
+from beholder.instruments.claims import Claims, Contradictions, claims, contradictions, negated
+from beholder.instruments.lexicon import Company, lexicon, listed_words
+from beholder.instruments.words import BREAK, Word, is_english, script, words
+
+LEAST_WEIGHT = 0.5
+
+FRAMING = listed_words("framing")
+_COLLECTIVE = FRAMING | listed_words("collective")
+_NAMES_NOTHING = FRAMING | lexicon().not_things
+_LONGEST_PHRASE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What a text instrument measures: the text that is judged, the expected descriptions, and the question asked."""
+
+    output: str
+    references: tuple[str, ...] = ()
+    question: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rarity:
+    """In how many of `photos` the descriptions mention a word."""
+
+    photos: int
+    mentions: Mapping[str, int]
+
+    def weight(self, lemma: str) -> float:
+        """≥ `LEAST_WEIGHT`; "not dog" weighs what "dog" does."""
+        lemma = lemma.removeprefix("not ")
+        if lemma in FRAMING:
+            return LEAST_WEIGHT
+        return max(LEAST_WEIGHT, math.log((self.photos + 1) / (max(1, self.mentions.get(lemma, 1)) + 0.5)))
+
+    @classmethod
+    def of(cls, photos: Iterable[Sequence[str]]) -> Rarity:
+        """Counted in the descriptions of some photographs."""
+        mentions: Counter[str] = Counter()
+        count = 0
+        for descriptions in photos:
+            count += 1
+            mentions.update({word.lemma for text in descriptions for word in words(text) if word.content})
+        return cls(count, mentions)
+
+
+@cache
+def rarity() -> Rarity:
+    """The committed table."""
+    table = json.loads((Path(__file__).parent / "weights" / "words.json").read_text("utf-8"))
+    return Rarity(table["photos"], table["mentions"])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One text, read."""
+
+    text: str
+    rarity: Rarity
+    english: bool
+
+    @cached_property
+    def words(self) -> tuple[Word, ...]:
+        return words(self.text)
+
+    @cached_property
+    def spoken(self) -> list[Word]:
+        """The words without the breaks between clauses."""
+        return [word for word in self.words if word is not BREAK]
+
+    @cached_property
+    def negated(self) -> frozenset[int]:
+        """Where in `words` something is said not to be."""
+        return negated(self.words) if self.english else frozenset()
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """Every content word once, with its weight, in the order of the text; "not hat" for what is said not to be.
+
+        In a language other than English the function words are not known: words up to three letters weigh nothing
+        and the others all the same.
+        """
+        if not self.english:
+            unspaced = script(self.text) in ("CJK", "THAI", "LAO", "KHMER", "MYANMAR")
+            return {word.form: 1.0 for word in self.spoken if unspaced or len(word.form) > 3}
+        found: dict[str, float] = {}
+        for at, word in enumerate(self.words):
+            if word.content:
+                name = f"not {word.lemma}" if at in self.negated else word.lemma
+                found.setdefault(name, self.rarity.weight(name))
+        return found
+
+    @cached_property
+    def company(self) -> Company:
+        return Company(self.weights)
+
+    @cached_property
+    def of_kind(self) -> dict[str, dict[str, str]]:
+        """For each kind of word: the lemmas that are affirmed, each with its phrase ("red umbrella")."""
+        found: dict[str, dict[str, str]] = {"noun": {}, "verb": {}, "quality": {}, "number": {}}
+        for at, word in enumerate(self.words):
+            if word.content and at not in self.negated and word.lemma not in _NAMES_NOTHING:
+                found[word.kind].setdefault(word.lemma, self._phrase(at) if word.kind == "noun" else word.form)
+        return found
+
+    def _phrase(self, at: int) -> str:
+        first = at
+        while first > max(0, at - _LONGEST_PHRASE + 1) and self.words[first - 1].kind in ("quality", "number"):
+            first -= 1
+        return " ".join(word.form.replace("_", " ") for word in self.words[first : at + 1])
+
+    @cached_property
+    def subject(self) -> str:
+        """The first noun that is not a word of framing or a collective; "" where there is no noun."""
+        nouns = list(self.of_kind["noun"])
+        return next((noun for noun in nouns if noun not in _COLLECTIVE), nouns[0] if nouns else "")
+
+    @cached_property
+    def claims(self) -> Claims:
+        return claims(self.words, self.negated)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A text beside the expected ones. `unusable` says why they cannot be compared, "" where they can."""
+
+    texts: Texts
+    rarity: Rarity
+
+    @cached_property
+    def output(self) -> Reading:
+        return Reading(self.texts.output, self.rarity, self.english)
+
+    @cached_property
+    def references(self) -> tuple[Reading, ...]:
+        return tuple(Reading(text, self.rarity, self.english) for text in self._comparable)
+
+    @property
+    def references_given(self) -> bool:
+        return bool(self._given)
+
+    @cached_property
+    def _given(self) -> list[str]:
+        return [text for text in self.texts.references if text.strip()]
+
+    @cached_property
+    def _comparable(self) -> list[str]:
+        """The expected descriptions in the script of the output; digits are in every script."""
+        own = script(self.texts.output)
+        return [text for text in self._given if not own or script(text) in (own, "")]
+
+    @cached_property
+    def _languages(self) -> tuple[bool | None, bool | None]:
+        """Whether the output and the expected descriptions are in English; None where they are too short to tell."""
+        found = tuple(
+            is_english(words(text)) if script(text) in ("LATIN", "") else False
+            for text in (self.texts.output, "\n".join(self._comparable))
+        )
+        return found[0], found[1]
+
+    @cached_property
+    def english(self) -> bool:
+        """As far as the alphabet and the familiar words tell; a short output is in the language of what is expected."""
+        mine, theirs = self._languages
+        return mine if mine is not None else theirs is not False
+
+    @cached_property
+    def unusable(self) -> str:
+        """One sentence without an end, or ""."""
+        if not self._given:
+            return "there is no expected description to compare with"
+        if silent := self.silent:
+            return silent
+        if not self._comparable:
+            written, expected = (script(text).title() for text in (self.texts.output, self._given[0]))
+            return f"the output is written in {written or 'no script'}, the expected description in {expected}"
+        if not any(reading.weights for reading in self.references):
+            return "the expected description has no content word"
+        if None not in self._languages and len(set(self._languages)) > 1:
+            return "the output and the expected description seem to be in different languages"
+        return ""
+
+    @cached_property
+    def silent(self) -> str:
+        """Why the output says nothing, or ""."""
+        if not self.texts.output.strip():
+            return "the output is empty"
+        return "" if self.output.weights else "the output has no content word"
+
+    @cached_property
+    def unreadable(self) -> str:
+        """Why kinds of words cannot be compared: as `unusable`, or the language is not English."""
+        return self.unusable or ("" if self.english else "nouns, colours and negations are told apart in English only")
+
+    @cached_property
+    def expected(self) -> Company:
+        """The words of all expected descriptions together: any of them may bear a word out."""
+        return Company(lemma for reading in self.references for lemma in reading.weights)
+
+    @cached_property
+    def said(self) -> dict[str, float]:
+        """The output's words with their weights, without what it says not to be where the expected descriptions do not
+        speak of it: "there are no people" is neither right nor wrong then."""
+        spoken_of = {lemma.removeprefix("not ") for lemma in self.expected.lemmas}
+        said = self.output.weights.items()
+        left = {word: weight for word, weight in said if not word.startswith("not ") or word[4:] in spoken_of}
+        return left or self.output.weights
+
+    @cached_property
+    def contradictions(self) -> Contradictions:
+        return contradictions(self.output.claims, [reading.claims for reading in self.references])
+
+    @cached_property
+    def mentions(self) -> Mapping[str, int]:
+        """How many expected descriptions have each of their words."""
+        return Counter(lemma for reading in self.references for lemma in reading.weights)
+
+    @cached_property
+    def closest(self) -> Reading:
+        """The expected description whose words the output covers best; of equals the longest."""
+        return max(self.references, key=lambda reading: (covered(reading, self.output), len(reading.weights)))
+
+
+def covered(reading: Reading, by: Reading) -> float:
+    """The share of a text's content, by weight, that another one bears out (`Company.borne_out`). 0–1."""
+    return weighted((weight, by.company.borne_out(lemma)) for lemma, weight in reading.weights.items())
+
+
+def weighted(pairs: Iterable[tuple[float, float]]) -> float:
+    """The mean of the second numbers by the weights that come first; 0 where nothing weighs."""
+    total = above = 0.0
+    for weight, value in pairs:
+        total += weight
+        above += weight * value
+    return min(1.0, above / total) if total else 0.0
+
+
+@lru_cache(maxsize=2)
+def compare(texts: Texts) -> Comparison:
+    """Read once for all instruments that follow each other on the same texts."""
+    return Comparison(texts, rarity())

@@ -1,0 +1,129 @@
+"""Maps to people's ratings: read from plain JSON, exact by hand, silent where a measurement is missing."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from constructed import Image, jpeg, photo
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beholder.errors import UsageError
+from beholder.instruments import aligning
+from beholder.instruments.model import Measurement
+from beholder.instruments.pair import Pair
+from beholder.instruments.registry import instruments, measure_pair
+
+BY_HAND = """{
+  "name": "realism", "intercept": 0.5, "interval": {"holds": 0.8, "low": -0.2, "high": 0.1},
+  "features": [
+    {"name": "a.one", "unit": "×", "linear": 0.1, "curved": 0.0, "knots": [[0, -1], [10, 1]]},
+    {"name": "a.two", "unit": "", "linear": -0.2, "curved": 0.04, "knots": [[1, -2], [2, 0], [4, 2]]}
+  ]
+}"""
+
+
+def taken(values: dict[str, float | None]) -> dict[str, Measurement]:
+    return {name: Measurement(name, value, sentence="Not measured: no light.") for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "expected"),
+    [
+        (5, 2, 0.5 - 0.02),  # z 0 and 0
+        (10, 2, 0.6 - 0.02),
+        (99, 2, 0.6 - 0.02),  # beyond the last knot nothing is added
+        (5, 4, 0.5 - 0.4 + 0.06),  # z 2: (4 - 1) / 2 * 0.04
+        (5, 3, 0.5 - 0.2),  # half way between knots, z 1
+        (0, 1, 0.5 - 0.1 + 0.4 + 0.06),
+    ],
+)
+def test_a_rating_is_what_one_adds_up_by_hand(one: float, two: float, expected: float) -> None:
+    assert aligning.read(BY_HAND).rating({"a.one": one, "a.two": two}) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", aligning.MAPS)
+def test_the_committed_maps_are_of_instruments_that_there_are(name: str) -> None:
+    known = {one.name for one in instruments("pair")}
+    fitted = aligning.load(name)
+    assert fitted.name == name
+    assert {one.name for one in fitted.features} <= known
+    assert len(fitted.features) <= 25
+    assert fitted.low < 0 < fitted.high
+    for one in fitted.features:
+        values, scores = zip(*one.knots, strict=True)
+        assert list(values) == sorted(set(values))
+        assert list(scores) == sorted(scores)
+
+
+@pytest.mark.parametrize("name", aligning.MAPS)
+def test_the_committed_maps_say_how_good_they_are_and_where_they_come_from(name: str) -> None:
+    told = json.loads((files("beholder.instruments") / "weights" / f"{name}.json").read_text("utf-8"))
+    assert {"on", "cases", "photographs", "date", "by"} <= set(told["fitted"])
+    assert told["side"] == aligning.SIDE
+    scores = told["score"]["scores"]
+    for row in ("the map", "SSIM", "GPT-4o", "one rater against the others", "leave one model out"):
+        low, high = scores[row]["interval"]
+        assert low < scores[row]["rho"] < high
+    assert "combinations" in told["tried"]
+
+
+@given(st.dictionaries(st.sampled_from([one.name for one in instruments("pair")]), st.floats(-1e6, 1e6)))
+def test_a_prediction_is_a_rating_with_its_interval_or_none(values: dict[str, float]) -> None:
+    for name in aligning.MAPS:
+        found = aligning.predict(name, taken(dict(values)))
+        needed = {one.name for one in aligning.load(name).features}
+        if needed <= set(values):
+            assert found.value is not None
+            assert found.low is not None
+            assert found.high is not None
+            assert 0 <= found.low <= found.value <= found.high <= 1
+        else:
+            assert (found.value, found.low, found.high) == (None, None, None)
+            assert found.sentence.startswith("Not predicted: ")
+
+
+def test_a_measurement_without_meaning_is_no_mean_value() -> None:
+    needed = [one.name for one in aligning.load("realism").features]
+    full: dict[str, float | None] = dict.fromkeys(needed, 1.0)
+    assert aligning.predict("realism", taken(full)).value is not None
+    found = aligning.predict("realism", taken(full | {needed[3]: None}))
+    assert found.value is None
+    assert found.sentence == f"Not predicted: {needed[3]} has no value: Not measured: no light."
+
+
+def test_an_unknown_map_is_said_to_be() -> None:
+    with pytest.raises(UsageError, match="'beauty'; there are realism, kept"):
+        aligning.predict("beauty", {})
+
+
+def predicted(name: str, before: Image, after: Image) -> float:
+    pair = Pair.load(jpeg(before), jpeg(after), side=aligning.SIDE)
+    value = aligning.predict(name, measure_pair(pair)).value
+    assert value is not None
+    return value
+
+
+def patched(image: Image, count: int) -> Image:
+    """Pieces of another photo put in, hard-edged, here and there."""
+    result, other = image.copy(), photo("rocket", 512, 512)[::-1]
+    random = np.random.default_rng(3)
+    for _ in range(count):
+        y, x = random.integers(0, 430, 2)
+        result[y : y + 70, x : x + 70] = 255 - other[y : y + 70, x : x + 70]
+    return result
+
+
+@pytest.mark.parametrize("which", ["astronaut", "coffee", "chelsea"])
+@pytest.mark.parametrize("name", aligning.MAPS)
+def test_a_photo_patched_with_strange_pieces_is_rated_lower_than_one_that_was_touched_lightly(
+    name: str, which: str
+) -> None:
+    image = photo(which, 512, 512)
+    light = np.clip(image.astype(np.int16) + 12, 0, 255).astype(np.uint8)
+    light[200:300, 200:300, 0] //= 2
+    few, many = (predicted(name, image, patched(image, count)) for count in (4, 16))
+    assert predicted(name, image, light) > few > many

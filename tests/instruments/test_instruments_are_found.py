@@ -1,0 +1,99 @@
+"""Instruments are found by entry point, ours and those of plugins; a broken plugin is one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from constructed import photo
+
+from beholder.errors import UsageError
+from beholder.instruments.pair import Pair
+from beholder.instruments.registry import instruments, measure_pair
+
+PLUGIN = """
+from beholder.instruments.model import Instrument, Measurement
+def measure(pair):
+    return Measurement("mine.red", float(pair.after[..., 0].mean()), sentence="So red.")
+MINE = (Instrument("mine.red", "How red it is.", measure),)
+TWICE = (Instrument("colour.palette", "How red it is.", measure),)
+"""
+SHOW = """
+import numpy as np
+from beholder.errors import SetupError
+from beholder.instruments.pair import Pair
+from beholder.instruments.registry import instruments, measure_pair
+try:
+    print(instruments()[0].name, instruments()[-1].name, end=" ")
+    image = np.full((8, 8, 3), 7, np.uint8)
+    print(measure_pair(Pair(image, image), ["mine"])["mine.red"].value)
+except SetupError as error:
+    print(error)
+"""
+
+
+def installed(folder: Path, code: str, points: str) -> str:
+    """What a process says that finds a package named plugin."""
+    (folder / "plugin.py").write_text(code, "utf-8")
+    info = folder / "plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n", "utf-8")
+    (info / "entry_points.txt").write_text(f"[beholder.instruments]\n{points}\n", "utf-8")
+    code = f"import sys; sys.path.insert(0, {str(folder)!r})\n{SHOW}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_ours_register_the_same_way() -> None:
+    families = {one.name.partition(".")[0] for one in instruments()}
+    assert {"geometry", "colour", "structure", "locality"} <= families
+
+
+def test_names_are_unique_and_in_a_stable_order() -> None:
+    names = [one.name for one in instruments()]
+    assert len(set(names)) == len(names)
+    assert names[0] == "geometry.size"
+    order = list(dict.fromkeys(name.partition(".")[0] for name in names))
+    assert order[:4] == ["geometry", "colour", "structure", "locality"]
+
+
+def test_a_plugin_adds_one(tmp_path: Path) -> None:
+    assert installed(tmp_path, PLUGIN, "mine = plugin:MINE") == "geometry.size mine.red 7.0\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "point", "said"),
+    [
+        (
+            "raise RuntimeError('no\\nluck')",
+            "plugin:MINE",
+            "cannot be loaded: RuntimeError: no luck. Mend or uninstall",
+        ),
+        ("", "plugin:MINE", "cannot be loaded: AttributeError"),
+        ("MINE = 7", "plugin:MINE", "cannot be loaded: TypeError"),
+        ("MINE = ('red',)", "plugin:MINE", "must be a tuple of Instruments"),
+        (PLUGIN, "plugin:TWICE", "brings 'colour.palette', a name that another instrument has."),
+    ],
+)
+def test_a_broken_plugin_is_one_sentence(tmp_path: Path, code: str, point: str, said: str) -> None:
+    out = installed(tmp_path, code, f"broken = {point}")
+    assert out.startswith(f"The plugin 'broken' of beholder.instruments ({point}) ")
+    assert said in out
+    assert out.count("\n") == 1
+
+
+def test_a_choice_by_name_or_family() -> None:
+    pair = Pair(photo(), photo())
+    assert list(measure_pair(pair, ["colour.cast", "colour.palette"])) == ["colour.palette", "colour.cast"]
+    assert all(name.startswith("geometry.") for name in measure_pair(pair, ["geometry"]))
+    assert measure_pair(pair, []) == {}
+    with pytest.raises(UsageError, match=r"No pair instrument is named 'colour\.nothing'; there are .*colour\.palette"):
+        measure_pair(pair, ["colour.nothing"])
+
+
+def test_cheap_ones_are_some_of_all() -> None:
+    pair = Pair(photo(), photo())
+    cheap, everything = measure_pair(pair, cheap_only=True), measure_pair(pair)
+    assert set(cheap) < set(everything)
+    assert {"locality.leakage", "colour.noticeable", "structure.ssim", "geometry.confidence"} <= set(cheap)

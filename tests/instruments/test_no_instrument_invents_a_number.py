@@ -1,0 +1,118 @@
+"""Whatever the images, every pair instrument gives a finite number in its range or says why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import pytest
+from constructed import Image, flat, noisy, pasted, photo
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from beholder.instruments.model import Instrument, Measurement
+from beholder.instruments.pair import Pair
+from beholder.instruments.registry import instruments, measure_pair
+
+FAMILIES = ("geometry", "colour", "structure", "locality")
+COFFEE = photo("coffee", 240, 180)
+PIXEL = flat((9, 90, 200), 1, 1)
+EMPTY, FULL = np.zeros((180, 240), np.bool_), np.ones((180, 240), np.bool_)
+
+ODD: dict[str, Callable[[], Pair]] = {
+    "identical": lambda: Pair(COFFEE, COFFEE.copy()),
+    "unrelated": lambda: Pair(COFFEE, photo("astronaut", 240, 180)),
+    "unrelated, another shape": lambda: Pair(COFFEE, photo("astronaut", 100, 180)),
+    "smaller": lambda: Pair(COFFEE, cv2.resize(COFFEE, (120, 90))),
+    "larger": lambda: Pair(COFFEE, cv2.resize(COFFEE, (600, 450))),
+    "one pixel": lambda: Pair(PIXEL, PIXEL.copy()),
+    "one pixel to another": lambda: Pair(PIXEL, flat((200, 9, 9), 1, 1)),
+    "one pixel to a photo": lambda: Pair(PIXEL, COFFEE),
+    "a photo to one pixel": lambda: Pair(COFFEE, PIXEL),
+    "a line": lambda: Pair(COFFEE[:1], noisy(COFFEE)[:1]),
+    "a column": lambda: Pair(COFFEE[:, :1], noisy(COFFEE)[:, :1]),
+    "ten by ten": lambda: Pair(COFFEE[:10, :10], noisy(COFFEE, 9)[:10, :10]),
+    "black": lambda: Pair(flat((0, 0, 0)), flat((0, 0, 0))),
+    "a photo to black": lambda: Pair(COFFEE, flat((0, 0, 0), 240, 180)),
+    "black to a photo": lambda: Pair(flat((0, 0, 0), 240, 180), COFFEE),
+    "black to white": lambda: Pair(flat((0, 0, 0)), flat((255, 255, 255))),
+    "grey": lambda: Pair(COFFEE[:, :, 1], noisy(COFFEE)[:, :, 1]),
+    "with alpha": lambda: Pair(np.dstack([COFFEE, COFFEE[:, :, 0]]), np.dstack([COFFEE, COFFEE[:, :, 1]])),
+    "empty mask": lambda: Pair(COFFEE, pasted(COFFEE, 0.1, 0.1, 0.3, 0.3, (9, 255, 9)), mask=EMPTY),
+    "full mask": lambda: Pair(COFFEE, pasted(COFFEE, 0.1, 0.1, 0.3, 0.3, (9, 255, 9)), mask=FULL),
+    "mask of another size": lambda: Pair(COFFEE, noisy(COFFEE), mask=cv2.resize(COFFEE[:, :, 0], (480, 360))),
+    "moved nearly out": lambda: Pair(COFFEE, cv2.warpAffine(COFFEE, np.float32([[1, 0, 150], [0, 1, 9]]), (240, 180))),
+}
+
+RANGES = {"share": (0, 1), "ΔE": (0, 150), "px": (0, math.inf), "×": (0, math.inf), "°": (-10, 10)}
+
+
+def check(measurement: Measurement, instrument: Instrument, pair: Pair) -> None:
+    assert measurement.name == instrument.name
+    assert measurement.sentence.endswith(".")
+    if measurement.value is None:
+        assert measurement.sentence.startswith("Not measured: ") or not measurement.name.startswith(FAMILIES)
+        assert measurement.map is None
+        return
+    assert math.isfinite(measurement.value)
+    if measurement.name.startswith(FAMILIES):  # of others a share may be a change, which may be negative
+        low, high = RANGES.get(measurement.unit, (-math.inf, math.inf))
+        assert low <= measurement.value <= high, measurement
+    if measurement.map is not None:
+        assert measurement.map.shape == pair.before.shape[:2]
+        assert measurement.map.dtype == np.float32
+        assert np.isfinite(measurement.map).all()
+        assert (measurement.map_top or 0) > 0
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_odd_images(what: str) -> None:
+    pair = ODD[what]()
+    for instrument in instruments("pair"):
+        check(instrument.measure(pair), instrument, pair)
+
+
+@given(
+    arrays(np.uint8, st.tuples(st.integers(1, 70), st.integers(1, 70), st.just(3))),
+    arrays(np.uint8, st.tuples(st.integers(1, 70), st.integers(1, 70), st.just(3))),
+)
+@settings(max_examples=40)
+def test_any_images(before: Image, after: Image) -> None:
+    pair = Pair(before, after)
+    for instrument in instruments("pair"):
+        if instrument.name.startswith(FAMILIES):
+            check(instrument.measure(pair), instrument, pair)
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    said = measure_pair(ODD["unrelated, another shape"](), FAMILIES)
+    compared = [one for name, one in said.items() if not name.startswith("geometry")]
+    assert {one.value for one in compared} == {None}
+    assert {one.sentence for one in compared} == {
+        "Not measured: the images have different shapes (240×180 and 100×180) and could not be laid over each other."
+    }
+
+
+def test_flat_images_have_no_structure() -> None:
+    said = measure_pair(ODD["black to white"](), ["structure"])
+    assert {one.value for one in said.values()} == {None}
+
+
+def test_a_measurement_cannot_be_made_of_nonsense() -> None:
+    for value in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError, match="has the value None"):
+            Measurement("colour.x", value)
+    with pytest.raises(ValueError, match="must say why"):
+        Measurement("colour.x", None)
+
+
+def test_every_instrument_states_its_convention() -> None:
+    for one in instruments("pair"):
+        assert one.about.endswith(".")
+        assert len(one.about) > 30
+        family, _, name = one.name.partition(".")
+        assert family.isidentifier()
+        assert name.isidentifier()
