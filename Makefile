@@ -2,23 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench pictures clean
+.PHONY: demo test check bench alignment pictures clean
 
-demo: .venv/core
-	@echo "── The brief that a judge would get (first lines; --plan asks nobody)"
-	@$(BIN)/beholder judge edit-preservation examples/demo/before.png examples/demo/after.png \
-		--set instruction="make the car red" --plan > .venv/brief.txt
-	@head -n 14 .venv/brief.txt
-	@echo "── … and $$(wc -l < .venv/brief.txt) lines in all"
+demo: .venv/demo
+	@$(BIN)/beholder demo build/demo
 	@echo
-	@echo "── Recorded answers, checked and scored: what the judge added up wrongly is corrected, what is broken has no score"
-	@$(BIN)/beholder score examples/demo/restyle.jsonl --rubric restyle --format card
-	@$(BIN)/beholder score examples/demo/description.jsonl --rubric description --gate hallucinations --format card
+	@echo "── Answers that were recorded, checked and scored: what a judge added up wrongly is corrected, what is broken has no score"
+	@$(BIN)/beholder score examples/demo/restyle.jsonl --rubric restyle
+	@$(BIN)/beholder score examples/demo/description.jsonl --rubric description --gate hallucinations
 	@$(BIN)/beholder score examples/demo/edit.jsonl --rubric edit-preservation --format card || test $$? -eq 3
 	@echo
-	@echo "Next, with a model of yours (the key is read from the environment):"
-	@echo "  $(BIN)/beholder judge edit-preservation examples/demo/before.png examples/demo/after.png \\"
-	@echo "      --set instruction=\"make the car red\" --judge openai:gpt-5-mini"
+	@echo "The commands under Next work after: . $(BIN)/activate"
 
 test: .venv/test
 	$(BIN)/pytest -n 2
@@ -32,6 +26,10 @@ check: .venv/test
 bench: .venv/test
 	$(BIN)/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS))
 
+# How far measurements agree with people. FIT=dir DATA=dir: fitted on the one, tested on the other; WRITE=1 commits the fit.
+alignment: .venv/test
+	$(BIN)/python benchmarks/alignment/run.py $(if $(FIT),--fit $(FIT)) $(if $(DATA),--data $(DATA)) $(if $(WRITE),--write)
+
 pictures: .venv/test
 	$(BIN)/python docs/pictures.py
 
@@ -41,6 +39,10 @@ clean:
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/demo: .venv/core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo]'
 	@touch $@
 
 .venv/test: .venv/core

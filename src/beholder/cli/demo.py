@@ -1,0 +1,121 @@
+"""`beholder demo`: a small suite, built, judged and told."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import sys
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beholder.cli import UNSCORED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from beholder.demo.model import Chapter
+    from beholder.demo.telling import Told
+    from beholder.ledger.reading import Judged
+
+WIDE = 120  # where nobody's terminal says how wide it is
+
+_TONES = {"caught": "green", "fine": "green", "missed": "bold red", "false alarm": "bold red", "no opinion": "yellow"}
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to put the suite into.")],
+    judge: Annotated[
+        list[str] | None, typer.Option(help="Who judges: PROVIDER:MODEL; without one the offline judge.")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="Where a compatible server answers.")] = None,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Only build the suite.")] = False,
+) -> None:
+    """Build a small suite of restyles, edits and descriptions, judge it, and show what was caught and what was missed.
+
+    Half of it is bad in a known way. Needs the extra `demo`; without --judge no key and no network.
+    """
+    from beholder.demo.building import build
+
+    chapters = build(folder)
+    counts = ", ".join(f"{len(chapter.samples)} {chapter.name}" for chapter in chapters)
+    typer.echo(f"{folder}: {counts}; README.txt says what is what.")
+    if no_run:
+        _next(folder)
+        return
+    judged = [(chapter, _judged(folder, chapter, judge or [], base_url)) for chapter in chapters]
+    _show(judged)
+    _next(folder)
+    scored = all(one.verdict.scored for _, verdicts in judged for one in verdicts)
+    raise typer.Exit(0 if scored else UNSCORED)
+
+
+def _judged(folder: Path, chapter: Chapter, judge: Sequence[str], base_url: str | None) -> list[Judged]:
+    """The verdicts on a chapter: `beholder run --json` on its suite, and what the ledger has of that run then."""
+    from beholder.cli.run import run
+    from beholder.demo.building import LEDGER, suite_path
+    from beholder.ledger import Ledger
+    from beholder.ledger.model import FINISHED
+
+    print(f"judging {len(chapter.samples)} {chapter.name} …", file=sys.stderr)
+    lines = io.StringIO()
+    with redirect_stdout(lines), suppress(typer.Exit):  # its thresholds are not ours: what has no score is told below
+        run(
+            suite=suite_path(folder, chapter),
+            judge=list(judge) or None,
+            base_url=base_url,
+            retry="",
+            fresh=False,
+            skip_bad=False,
+            quiet=True,
+            json_=True,
+        )
+    summary = json.loads(lines.getvalue().splitlines()[-1])
+    if summary["state"] != FINISHED:
+        raise KeyboardInterrupt
+    with Ledger.open(folder / LEDGER, read_only=True) as ledger:
+        return list(ledger.judged(summary["run"]))
+
+
+def _show(chapters: Sequence[tuple[Chapter, Sequence[Judged]]]) -> None:
+    """The bad ones first: what is wrong, what was said, and why."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from beholder.demo.telling import RULES, count, told
+    from beholder.reports.terminal import printable
+
+    console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
+    everything: list[Told] = []
+    for chapter, verdicts in chapters:
+        rows = sorted((told(one) for one in verdicts), key=lambda one: not one.flaw)
+        everything += rows
+        judges = ", ".join(dict.fromkeys(one.verdict.judge for one in verdicts))
+        console.print(Text.assemble((f"\n{chapter.name.capitalize()}", "bold"), f", judged by {printable(judges)}"))
+        console.print(Text(RULES[chapter.rubric], "dim"))
+        across = max(len(row.case) for row in rows)
+        for row in rows:
+            mark = (f"  {row.mark:<11}  ", _TONES[row.mark])
+            console.print(
+                Text.assemble(mark, f"{row.case:<{across}}  ", row.flaw or "good", (f"  → {row.said}", "dim"))
+            )
+            if row.why:
+                console.print(Padding(Text(printable(row.why), "dim"), (0, 0, 0, 15), expand=False))
+        console.print(Text(f"  {count(rows)}", "bold"))
+    console.print(Text(f"\nIn all: {count(everything)}", "bold"))
+
+
+def _next(folder: Path) -> None:
+    place = shlex.quote(str(folder))
+    ledger = shlex.quote(str(folder / "beholder.db"))
+    typer.echo(
+        f"""
+Next:
+  beholder show demo-edits motorcycle/blue-cast --ledger {ledger}    # one verdict in full
+  beholder demo {place} --judge openai:gpt-5-mini    # the same by a model, whose key is read from the environment
+  beholder init    # a suite of your own"""
+    )
