@@ -16,7 +16,10 @@ EDIT = "judge edit-preservation before.png after.png --set instruction=x "
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (EDIT, "no offline judge yet"),
+        (EDIT.replace("edit-preservation", "edit-quality"), "instruments cannot answer edit-quality"),
+        (EDIT + "--base-url http://localhost:8000/v1", "--base-url is for a model, and no judge was named"),
+        (EDIT + "--param temperature=0", "--param is for a model"),
+        ("judge description --set input=x --set output=y --judge openai:x --base-url http://h", "'image'"),
         (EDIT + "--judge openai:gpt-5-mini", "OPENAI_API_KEY"),
         (EDIT + "--judge gpt-5-mini", "PROVIDER:MODEL"),
         (EDIT + "--judge nobody:x", "nobody"),

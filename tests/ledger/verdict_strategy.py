@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from beholder.verdicts.model import (
     AssertionResult,
     Correction,
+    Coverage,
     CriterionResult,
     Flag,
     Juror,
@@ -39,7 +40,7 @@ def verdicts() -> st.SearchStrategy[Verdict]:
     flags = listed(st.builds(Flag, TEXT, TEXT, JSON, TEXT))
     corrections = listed(st.builds(Correction, TEXT, JSON, JSON, TEXT))
     assertions = listed(
-        st.builds(AssertionResult, TEXT, TEXT, st.sampled_from(["yes", "no", "not_applicable"]), TEXT, maybe(NUMBER))
+        st.builds(AssertionResult, TEXT, TEXT, st.sampled_from(["yes", "no", "abstained"]), TEXT, maybe(NUMBER))
     )
     criterion = st.builds(
         CriterionResult,
@@ -52,6 +53,8 @@ def verdicts() -> st.SearchStrategy[Verdict]:
         no=COUNT,
         not_applicable=COUNT,
         assertions=assertions,
+        abstained=COUNT,
+        score_range=maybe(st.tuples(NUMBER, NUMBER)),
     )
     image = st.builds(
         SentImage, TEXT, TEXT, COUNT, COUNT, COUNT, st.booleans(), TEXT, TEXT, COUNT, COUNT, st.sampled_from(["png"])
@@ -102,4 +105,6 @@ def verdicts() -> st.SearchStrategy[Verdict]:
         attempts=COUNT,
         brief_digest=TEXT,
         answer=TEXT,
+        coverage=maybe(st.builds(Coverage, COUNT, COUNT, TEXT)),
+        total_range=maybe(st.tuples(REAL, REAL)),
     )

@@ -8,6 +8,8 @@ from itertools import combinations
 import pytest
 import yaml
 
+from beholder.rubrics.model import Measured
+
 COUNTS = {"accuracy": 5, "completeness": 5, "relevance": 4, "usefulness": 4, "exceptional": 5}
 KEYS = {"style", "aliases", "description", "expect", "acceptable", "goes_wrong", "assertions"}
 SUBJECTS = {"people", "animals", "people or animals", "text"}
@@ -105,9 +107,17 @@ def test_an_assertion_is_one_short_question(slug: str) -> None:
 @pytest.mark.parametrize("slug", FILES)
 def test_a_condition_names_a_subject_and_most_assertions_have_none(slug: str) -> None:
     listed = [entry for entries in FILES[slug]["assertions"].values() for entry in entries]
-    conditional = [entry for entry in listed if isinstance(entry, dict)]
+    conditional = [entry for entry in listed if isinstance(entry, dict) and "applies" in entry]
     assert all(set(entry) == {"text", "applies"} and entry["applies"] in SUBJECTS for entry in conditional)
     assert 3 <= len(conditional) <= 6
+
+
+@pytest.mark.parametrize("slug", FILES)
+def test_some_questions_are_measured_and_none_that_may_not_apply(slug: str) -> None:
+    listed = [entry for entries in FILES[slug]["assertions"].values() for entry in entries]
+    tagged = [entry for entry in listed if isinstance(entry, dict) and "measured" in entry]
+    assert all(set(entry) == {"text", "measured"} and Measured.of(entry["measured"]) for entry in tagged)
+    assert 4 <= len(tagged) <= 9
 
 
 @pytest.mark.parametrize("slug", FILES)

@@ -28,7 +28,8 @@ WORDS = st.sampled_from(
 )
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.integers(0, 7), st.floats(), st.text(max_size=12), WORDS,
-    st.sampled_from(["Yes", "No", "N/A", "4/5", "6", "0.5", 10**400, -(10**400), 0.5, 1e308, "\ud800", "\0"]),
+    st.sampled_from(["Yes", "No", "N/A", "abstain", "4/5", "6", "0.5", 10**400, -(10**400), 0.5, 1e308]),
+    st.sampled_from(["\ud800", "\0"]),
 )  # fmt: skip
 VALUES = st.recursive(
     LEAVES,
@@ -38,7 +39,7 @@ VALUES = st.recursive(
 
 
 def sound(rubric: Rubric, verdict: Verdict) -> None:
-    """What holds of every verdict on an answer."""
+    """What holds of every verdict on an answer: a scored one has a score, unless its judge left too much open."""
     text = json.dumps(verdict.to_dict(), allow_nan=False)
     assert isinstance(json.loads(text), dict)
     if verdict.outcome is Outcome.INVALID:
@@ -50,9 +51,13 @@ def sound(rubric: Rubric, verdict: Verdict) -> None:
     assert set(verdict.criteria) == {criterion.key for criterion in rubric.criteria}
     for result in verdict.criteria.values():
         assert result.score is None or result.scale[0] <= result.score <= result.scale[1]
-    assert verdict.score is not None  # where nothing applied, there is no verdict to defend
-    assert 0 <= verdict.score <= 1
-    json.dumps(seed_format(verdict, rubric), allow_nan=False)
+    if verdict.coverage is not None:
+        assert 0 <= verdict.coverage.measured < verdict.coverage.of
+        assert sum(one.abstained for one in verdict.criteria.values()) == verdict.coverage.open
+    else:
+        assert verdict.score is not None  # where nothing applied, there is no verdict to defend
+        json.dumps(seed_format(verdict, rubric), allow_nan=False)
+    assert verdict.score is None or 0 <= verdict.score <= 1
 
 
 @settings(max_examples=300, deadline=None)
@@ -114,9 +119,9 @@ def valid(rubrics: dict[str, Rubric], restyle: Answer, description: Answer, fact
 
 
 @settings(max_examples=600, deadline=None)
-@given(data=st.data(), name=st.sampled_from(NAMES), form=st.integers(0, 1))
+@given(data=st.data(), name=st.sampled_from(NAMES), form=st.integers(0, 1), abstains=st.booleans())
 def test_any_change_of_a_valid_answer(
-    data: st.DataObject, name: str, form: int, rubrics: dict[str, Rubric], valid: dict[str, list[dict]]
+    data: st.DataObject, name: str, form: int, abstains: bool, rubrics: dict[str, Rubric], valid: dict[str, list[dict]]
 ) -> None:
     document: object = valid[name][form]
     for _ in range(data.draw(st.integers(1, 3))):
@@ -124,7 +129,9 @@ def test_any_change_of_a_valid_answer(
         what = data.draw(st.sampled_from(["replace", "remove", "rename", "double"]))
         document = changed(document, path, what, data.draw(LEAVES | st.builds(list) | st.builds(dict)))
     text = json.dumps(document)
-    sound(rubrics[name], judge_answer(Head("c", rubrics[name], "j"), text, label="case-1"))
+    made = judge_answer(Head("c", rubrics[name], "j"), text, label="case-1", may_abstain=abstains)
+    sound(rubrics[name], made)
+    assert abstains or made.coverage is None
 
 
 @settings(max_examples=200, deadline=None)

@@ -39,6 +39,18 @@ def test_a_refusal_in_plain_words_is_refused(verdicts: From) -> None:
     assert (made.outcome, made.detail) == (Outcome.REFUSED, said)
 
 
+def test_what_the_instruments_left_open_stays_open_and_nobody_else_may(verdicts: From) -> None:
+    blocks = {
+        key: {"score": "abstain", "justification": "x"}
+        for key in ("unchanged_regions", "global_consistency", "identity_preservation")
+    }
+    line = {"case": "c", "answer": {"criteria": blocks}, "judge": "instruments"}
+    [measured] = verdicts(line, rubric="edit-preservation")
+    assert (measured.outcome, measured.score) == (Outcome.SCORED, None)
+    [other] = verdicts({**line, "judge": "gpt"}, rubric="edit-preservation")
+    assert other.outcome is Outcome.INVALID
+
+
 def test_an_answer_is_as_long_as_json_as_it_is_as_text(verdicts: From, restyle: Answer) -> None:
     answer = restyle() | {"assessment": "x" * 2_000_000}
     as_json, as_text = verdicts(recorded(answer), recorded(json.dumps(answer)))

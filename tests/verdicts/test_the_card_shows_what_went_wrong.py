@@ -13,6 +13,7 @@ from beholder.reports.card import card, number
 from beholder.rubrics.model import Gate
 from beholder.verdicts.model import (
     Correction,
+    Coverage,
     CriterionResult,
     Flag,
     Juror,
@@ -103,3 +104,35 @@ def test_card_and_seed_round_alike(value: float, said: str) -> None:
     assert number(value) == said
     assert rounded(value) == float(said)
     assert f"{float(said):.2f}" in shown(replace(VERDICT, score=value))
+
+
+def test_what_was_left_open_is_said_with_its_range() -> None:
+    open_ = CriterionResult(None, None, (1, 5), 1, yes=1, abstained=2, score_range=(2, 4))
+    unknown = CriterionResult(None, None, (1, 5), 1, abstained=5, score_range=(1, 5))
+    made = replace(
+        VERDICT,
+        score=None,
+        criteria={"accuracy": open_, "charm": unknown},
+        coverage=Coverage(9, 23),
+        total_range=(9.5, 22.0),
+        max_total=25.0,
+    )
+    text = shown(made)
+    assert "no score" in text
+    assert (
+        "9 of 23 assertions measured; the total lies between 9.5 and 22.0 of 25; no grade below 80 % coverage" in text
+    )
+    assert "2–4 / 5" in text
+    assert "– / 5" in text
+
+
+def test_a_mean_of_some_factors_says_how_many() -> None:
+    text = shown(replace(VERDICT, score_derived=True, partial=True, coverage=Coverage(2, 3, "factors")))
+    assert "2 of 3 factors measured" in text
+    assert "partial: rescaled to what was answered" in text
+    assert "grade" not in text
+
+
+def test_a_juror_that_left_too_much_open_says_so() -> None:
+    juror = Juror("instruments", 0, Outcome.SCORED)
+    assert "too much left open" in shown(replace(VERDICT, jury=Jury(1, 0, {}, None, (juror,))))

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from beholder.runs.once import Options
     from beholder.verdicts.model import Verdict
 
-NO_JUDGE = (
-    "No judge was named, and there is no offline judge yet. Name a model, such as --judge openai:gpt-5-mini, "
-    "--judge anthropic:claude-sonnet-4-5 or --judge google:gemini-2.5-pro (its key is read from the environment), or "
-    "a server of your own: --judge openai:MODEL --base-url http://localhost:8000/v1."
-)
-
 
 def judge(
     rubric: Annotated[str, typer.Argument(help="A rubric's name (see `beholder rubrics`), folder or YAML file.")],
@@ -35,7 +29,10 @@ def judge(
         list[str] | None, typer.Option("--set", help="A text of the case: NAME=TEXT; again for a list.")
     ] = None,
     set_file: Annotated[list[str] | None, typer.Option(help="A text of the case from a file: NAME=FILE.")] = None,
-    judge: Annotated[list[str] | None, typer.Option(help="Who judges: PROVIDER:MODEL; several form a jury.")] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(help="Who judges: PROVIDER:MODEL; several form a jury. Without it, instruments."),
+    ] = None,
     samples: Annotated[int, typer.Option(help="How often each judge is asked.")] = 1,
     base_url: Annotated[str | None, typer.Option(help="Where a compatible server answers.")] = None,
     param: Annotated[list[str] | None, typer.Option(help="A model parameter: NAME=VALUE.")] = None,
@@ -62,6 +59,7 @@ def judge(
 
     from beholder.cli.options import fields, params, rescored, text_file
     from beholder.cli.output import Format, exit_code, show, waiting
+    from beholder.judges.protocol import INSTRUMENTS
     from beholder.rubrics.library import load_all
     from beholder.runs.once import composer
 
@@ -86,8 +84,11 @@ def judge(
         _plan(rubrics, case, options, judge or [], parameters, as_json=form is Format.JSON)
         return
     if not judge:
-        raise UsageError(NO_JUDGE)
-    if key_variable and len({name.partition(":")[0] for name in judge}) > 1:
+        for_models = {"--base-url": base_url, "--param": param, "--key-variable": key_variable}
+        if given := [flag for flag, value in for_models.items() if value]:
+            raise UsageError(f"{given[0]} is for a model, and no judge was named: name one, --judge PROVIDER:MODEL.")
+        judge = [INSTRUMENTS]
+    if key_variable and len({name.partition(":")[0] for name in judge} - {INSTRUMENTS}) > 1:
         raise UsageError("--key-variable is for one provider, and the judges are of several.")
     for one in rubrics:
         composer(one, options).rubric_for(case)  # what is wrong with the case is said before any key is looked for
@@ -96,12 +97,15 @@ def judge(
         judged = asyncio.run(_ask(rubrics, case, options, places, parameters, key_variable, timeout))
     show(judged, form, full=full)
     strict = threshold is not None or bool(gate)
-    raise typer.Exit(exit_code([verdict for verdict, _ in judged], fail_under, strict=strict))
+    seed = form is Format.SEED
+    raise typer.Exit(exit_code([verdict for verdict, _ in judged], fail_under, strict=strict, seed=seed))
 
 
 def _base_url(name: str, names: Sequence[str], base_url: str | None) -> str | None:
     """Where a judge answers. A base URL is for `openai:` judges where there are any: no other key may go there."""
-    providers = sorted({one.partition(":")[0] for one in names})
+    from beholder.judges.protocol import INSTRUMENTS
+
+    providers = sorted({one.partition(":")[0] for one in names} - {INSTRUMENTS}) or [INSTRUMENTS]
     meant = "openai" if "openai" in providers or len(providers) > 1 else providers[0]
     if base_url and meant not in providers:
         raise UsageError(f"--base-url is for one provider, and the judges are of {', '.join(providers)}.")

@@ -54,14 +54,16 @@ def show(judged: Sequence[tuple[Verdict, Rubric]], form: Format, *, full: bool =
 
 
 def show_seed(verdict: Verdict, rubric: Rubric) -> None:
-    """The published JSON on one line; an unscored verdict has none, which is said on stderr."""
-    from beholder.verdicts.seed import seed_format
+    """The published JSON on one line; an unscored verdict has none, nor one with abstentions: it is said on stderr."""
+    from beholder.verdicts.seed import no_seed, seed_format
 
-    if verdict.scored:
-        typer.echo(json.dumps(seed_format(verdict, rubric), ensure_ascii=False))
-    else:
+    if not verdict.scored:
         why = printable(verdict.detail)
         print(f"beholder: {verdict.case!r} is {verdict.outcome} and has no seed format: {why}", file=sys.stderr)
+    elif why := no_seed(verdict):
+        print(f"beholder: {verdict.case!r} {why}; use --json.", file=sys.stderr)
+    else:
+        typer.echo(json.dumps(seed_format(verdict, rubric), ensure_ascii=False))
 
 
 def show_card(verdict: Verdict, *, full: bool = False) -> None:
@@ -72,8 +74,13 @@ def show_card(verdict: Verdict, *, full: bool = False) -> None:
     Console(highlight=False).print(card(verdict, full=full))
 
 
-def exit_code(verdicts: Sequence[Verdict], fail_under: float | None = None, *, strict: bool = False) -> int:
-    """1 when a score is below `fail_under` or, if `strict`, a case failed; else 3 when one has no score; else 0."""
+def exit_code(
+    verdicts: Sequence[Verdict], fail_under: float | None = None, *, strict: bool = False, seed: bool = False
+) -> int:
+    """1 when a score is below `fail_under` or, if `strict`, a case failed; else 3 when one has no score (or, if `seed`
+    was asked for, no seed format); else 0."""
+    from beholder.verdicts.seed import no_seed
+
     if fail_under is not None and 0 < fail_under <= 1:
         raise UsageError(f"--fail-under is on a scale to 100; for a score of {fail_under:g} say {fail_under * 100:g}.")
     scores = [exact(one.score) for one in verdicts if one.score is not None]
@@ -81,7 +88,8 @@ def exit_code(verdicts: Sequence[Verdict], fail_under: float | None = None, *, s
         return MISSED
     if strict and any(one.passed is False for one in verdicts):
         return MISSED
-    return 0 if all(one.scored for one in verdicts) else UNSCORED
+    there = [one.score is not None and not (seed and no_seed(one)) for one in verdicts]
+    return 0 if all(there) else UNSCORED
 
 
 def brief_dict(brief: Brief) -> dict[str, object]:

@@ -88,7 +88,7 @@ def _show(result: Plan, suite: Suite, left_out: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from beholder.runs.plan import total
+    from beholder.runs.plan import NOTHING_SENT, total
 
     console = Console(highlight=False, emoji=False)
     rubrics = ", ".join(one.name for one in suite.rubrics())
@@ -111,7 +111,9 @@ def _show(result: Plan, suite: Suite, left_out: int) -> None:
     if result.judges:
         console.print(table)
         for one in result.judges:
-            console.print(f"  {one.judge}: images by {one.rule}; text is an estimate", style="dim", markup=False)
+            rule = one.rule if one.rule == NOTHING_SENT else f"images by {one.rule}; text is an estimate"
+            if one.rule:
+                console.print(f"  {one.judge}: {rule}", style="dim", markup=False)
         money_all = total(result.judges)
         if money_all is None:
             console.print("A model without a known price needs `price:` in the suite before a budget is accepted.")

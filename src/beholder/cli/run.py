@@ -39,19 +39,17 @@ def run(
     """
     import asyncio
 
+    from beholder.judges.protocol import check_able
     from beholder.ledger import Ledger
     from beholder.runs.budget import Budget
     from beholder.runs.holding import held
     from beholder.runs.running import checked_cases, record_for, require_prices, seated
 
-    if not suite.judges:
-        from beholder.cli.judge import NO_JUDGE
-
-        raise UsageError(NO_JUDGE)
     require_prices(suite)
     again = _outcomes(retry)
     budget = Budget(suite.budget_usd())
     judges = seated(suite, budget)  # a missing key is found before a run is begun
+    check_able(judges, suite.rubrics())
     checked = checked_cases(suite, skip_bad=skip_bad)
     if checked.problem_count and not json_:
         print(f"beholder: {len(checked.bad)} cases are left out; they are wrong.", file=sys.stderr)
@@ -148,7 +146,7 @@ def _report(
     criteria = {key: mean.exact for one in tally.rubrics.values() for key, mean in one.criteria.items()}
     means = Means(
         total=record.total,
-        scored=tally.outcomes["scored"],
+        scored=tally.score.count,
         means={key: value for key, value in {**criteria, "score": tally.score.exact}.items() if value is not None},
     )
     wrong = missed(means, suite.fail_under, suite.max_unscored)

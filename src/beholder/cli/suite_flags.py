@@ -56,6 +56,7 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
         None,
         typer.Option("--thumbnails/--no-thumbnails", help="Keep small copies of images."),
     ),
+    ("audit", bool | None, None, typer.Option("--audit/--no-audit", help="Check models' words against the pixels.")),
     ("limit", int | None, None, typer.Option(help="Judge at most so many cases.")),
     ("only", str | None, None, typer.Option(help="Judge the cases whose id fits this pattern: 'p1*/anime'.")),
     ("shuffle", int | None, None, typer.Option(help="Judge in an order that this seed gives.")),

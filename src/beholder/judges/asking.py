@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 
-from beholder.errors import AnswerError, OverBudget, Unreachable
-from beholder.judges.protocol import Answer, Finish, Judge, Turn
+from beholder.errors import AnswerError, ImageError, OverBudget, Unreachable
+from beholder.judges.protocol import MEASURED_NOT_SEEN, Answer, Finish, Judge, Turn, may_abstain
 from beholder.rubrics.brief import Brief
 from beholder.verdicts.judging import Head, read_answer, scored_verdict
 from beholder.verdicts.model import Flag, Outcome, SentImage, Verdict, known_sum
@@ -24,6 +24,8 @@ from beholder.verdicts.refusing import declines
 MORE_ROOM = 2
 EMPTY_AGAIN = 2
 QUOTED_BACK = 20_000  # characters of a broken answer that go into the repair turn
+
+_WHY = {MEASURED_NOT_SEEN: "measured, not seen: by instruments, which know nothing of what an image shows"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ async def ask(judge: Judge, brief: Brief, head: Head, *, sample: int = 0, timeou
 
     Raises `SetupError` only; every other failure is an outcome.
     """
-    talk = _Talk(brief, head)
+    talk = _Talk(brief, head, may_abstain(judge))
     try:
         async with asyncio.timeout(timeout_s):
             while talk.open:
@@ -52,6 +54,8 @@ async def ask(judge: Judge, brief: Brief, head: Head, *, sample: int = 0, timeou
     except Unreachable as error:
         talk.attempts += error.attempts
         talk.end(Outcome.UNREACHABLE, str(error))
+    except ImageError as error:
+        talk.end(Outcome.UNREADABLE, str(error))
     except OverBudget as error:
         talk.end(Outcome.OVER_BUDGET, str(error))
     return talk.result()
@@ -63,6 +67,7 @@ class _Talk:
 
     brief: Brief
     head: Head
+    may_abstain: bool = False
     turns: tuple[Turn, ...] = ()
     max_tokens: int | None = None
     open: bool = True
@@ -127,7 +132,7 @@ class _Talk:
 
     def _read(self, text: str) -> None:
         try:
-            self._observed = read_answer(self.head.rubric, text, label=self.brief.label)
+            self._observed = read_answer(self.head.rubric, text, label=self.brief.label, may_abstain=self.may_abstain)
         except AnswerError as error:
             if self.turns:
                 self.end(Outcome.INVALID, f"still wrong after one repair: {error}")
@@ -159,7 +164,8 @@ def _brief_flags(brief: Brief) -> list[Flag]:
 
 
 def _answer_flags(answers: list[Answer]) -> list[Flag]:
-    return [Flag(flag) for flag in dict.fromkeys(flag for answer in answers for flag in answer.flags)]
+    flags = dict.fromkeys(flag for answer in answers for flag in answer.flags)
+    return [Flag(flag, why=_WHY.get(flag, "")) for flag in flags]
 
 
 def _sent(brief: Brief) -> tuple[SentImage, ...]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from beholder.errors import SetupError
 from beholder.images.model import STANDARD_SIZING, Sizing
 from beholder.judges.prices import Price, cost
-from beholder.judges.protocol import Answer, Finish, Gate, Judge, Turn
+from beholder.judges.protocol import INSTRUMENTS, Answer, Finish, Gate, Judge, Turn
 from beholder.judges.wires import Malformed, Question, Reply, Request, Wire
 from beholder.judges.wires.faults import (
     Again,
@@ -218,9 +218,14 @@ async def answered(
 
 def judge_from(spec: str, settings: Settings | None = None, **given: Unpack[Given]) -> Judge:
     """The judge that a person names: `openai:gpt-5-mini`, an entry of the group `beholder.judges`, or a provider that
-    pydantic-ai knows. Settings may be given by keyword: `judge_from("openai:qwen", base_url="http://localhost:8000/v1")`.
+    pydantic-ai knows; `instruments` is the judge that only measures. Settings may be given by keyword:
+    `judge_from("openai:qwen", base_url="http://localhost:8000/v1")`.
     """
     settings = replace(settings or STANDARD_SETTINGS, **given)
+    if spec == INSTRUMENTS:
+        from beholder.judges.instruments import InstrumentsJudge
+
+        return InstrumentsJudge(settings)
     provider, model = split_spec(spec)
     made = _plugin(provider)
     if made is None:
@@ -237,6 +242,8 @@ def identity(name: str, base_url: str, params: Mapping[str, object], detail: str
 
 def identity_of(spec: str, base_url: str | None, params: Mapping[str, object]) -> str:
     """The identity that the judge of that name would have; needs no key and asks nobody."""
+    if spec == INSTRUMENTS:
+        return judge_from(spec, base_url=base_url, params=params).identity
     made = _plugin(split_spec(spec)[0])
     sizing = sizing_of(spec, params)
     rest = {name: value for name, value in params.items() if name not in ("detail", "max_side")}
@@ -248,6 +255,8 @@ def identity_of(spec: str, base_url: str | None, params: Mapping[str, object]) -
 
 def is_elsewhere(spec: str, base_url: str | None) -> bool:
     """Whether the judge of that name would be asked anywhere but at its provider's own address."""
+    if spec == INSTRUMENTS:
+        return False
     made = _plugin(split_spec(spec)[0])
     if not isinstance(made, Wire):
         return bool(base_url)
@@ -264,6 +273,8 @@ def expected_tokens(brief: Brief) -> int:
 
 def sizing_of(spec: str, params: Mapping[str, object]) -> Sizing:
     """How the judge of that name would want its pictures; needs no key and asks nobody."""
+    if spec == INSTRUMENTS:
+        return judge_from(spec, params=params).sizing
     provider, _ = split_spec(spec)
     made = _plugin(provider)
     if isinstance(made, Wire):
@@ -274,7 +285,9 @@ def sizing_of(spec: str, params: Mapping[str, object]) -> Sizing:
 
 
 def split_spec(spec: str) -> tuple[str, str]:
-    """`openai:gpt-5-mini` as its provider and its model."""
+    """`openai:gpt-5-mini` as its provider and its model; `instruments` has none."""
+    if spec == INSTRUMENTS:
+        return spec, ""
     provider, colon, model = spec.partition(":")
     if not colon or not provider.strip():
         raise SetupError(f"'{spec}' names no judge; write PROVIDER:MODEL, for example openai:gpt-5-mini.")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from beholder.cases import FieldValue
 from beholder.errors import AnswerError, CaseError, RubricError, UsageError
+from beholder.judges.protocol import INSTRUMENTS
 from beholder.rubrics.composing import Composer
 from beholder.rubrics.delimiting import clean
 from beholder.rubrics.library import styles
@@ -96,7 +97,8 @@ class Rescorer:
         head = Head(recorded.case, rubric, recorded.judge)
         if recorded.broken:
             return head.verdict(Outcome.INVALID, recorded.broken), rubric
-        return judge_answer(head, recorded.answer, family=self._family), rubric
+        measured = recorded.judge == INSTRUMENTS  # the one judge of ours that may abstain
+        return judge_answer(head, recorded.answer, family=self._family, may_abstain=measured), rubric
 
     def _composer(self, setting: str) -> Composer:
         if setting not in self._composers:

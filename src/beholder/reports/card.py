@@ -12,18 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from beholder.reports.terminal import printable
-from beholder.verdicts.model import AssertionResult, CriterionResult, Flag, Jury, Verdict, rounded
+from beholder.verdicts.abstaining import LEAST_COVERAGE
+from beholder.verdicts.model import AssertionResult, Coverage, CriterionResult, Flag, Jury, Verdict, rounded
 from beholder.verdicts.values import HUGE, shown
 
 BAR = 10
 LONGEST = 2000  # characters of a text that is shown whole
 
-_MARKS = {"yes": ("✓", "green"), "no": ("✗", "red"), "not_applicable": ("–", "dim")}
+_MARKS = {"yes": ("✓", "green"), "no": ("✗", "red"), "not_applicable": ("–", "dim"), "abstained": ("?", "dim")}
 
 
 def card(verdict: Verdict, *, full: bool = False) -> Panel:
-    """The card. Passed assertions are counted and shown only when `full`; everything that went wrong is shown, and of
-    a very long text how much more there is."""
+    """The card. Passed assertions, and those that were left open, are counted and shown only when `full`; everything
+    that went wrong is shown, and of a very long text how much more there is."""
     title = Text.assemble((printable(verdict.case), "bold"), (f"  {verdict.rubric} {verdict.rubric_version}", "dim"))
     if verdict.setting:
         title.append(f" ({verdict.setting})", "dim")
@@ -40,6 +41,8 @@ def card(verdict: Verdict, *, full: bool = False) -> Panel:
 
 def _scored(verdict: Verdict, full: bool) -> Iterator[RenderableType]:
     yield _headline(verdict)
+    if verdict.coverage:
+        yield Text(_covered(verdict, verdict.coverage), "yellow")
     yield Text()
     yield _criteria(verdict)
     for key, result in verdict.criteria.items():
@@ -75,8 +78,10 @@ def _headline(verdict: Verdict) -> Text:
     elif verdict.score is not None:
         line.append(f"{rounded(verdict.score):.2f}", "bold")
         line.append("  mean of the factors, 0 to 1 (derived)" if verdict.score_derived else "  of 1")
+    else:
+        line.append("no score", "bold yellow")
     if verdict.partial:
-        line.append("   partial: rescaled to what applied", "yellow")
+        line.append(f"   partial: rescaled to what {'was answered' if verdict.coverage else 'applied'}", "yellow")
     if verdict.passed is not None:
         line.append("   passed" if verdict.passed else "   failed", "green" if verdict.passed else "red")
         if gates := _failed_gates(verdict):
@@ -84,6 +89,18 @@ def _headline(verdict: Verdict) -> Text:
     if verdict.style:
         line.append(f"   {printable(verdict.style)}", "dim")
     return line
+
+
+def _covered(verdict: Verdict, coverage: Coverage) -> str:
+    """How much was measured, and what can be said of the whole all the same."""
+    parts = [f"{coverage.measured} of {coverage.of} {coverage.what} measured"]
+    if verdict.total_range and verdict.max_total is not None:
+        low, high = (f"{rounded(end, 1):.1f}" for end in verdict.total_range)
+        parts.append(f"the total lies between {low} and {high} of {number(verdict.max_total)}")
+    if verdict.score is None and not verdict.score_derived:
+        what = "grade" if verdict.max_total is not None else "score"
+        parts.append(f"no {what} below {LEAST_COVERAGE * 100} % coverage")
+    return "; ".join(parts)
 
 
 def _failed_gates(verdict: Verdict) -> list[str]:
@@ -95,18 +112,27 @@ def _failed_gates(verdict: Verdict) -> list[str]:
 def _criteria(verdict: Verdict) -> Table:
     table = Table.grid(padding=(0, 2))
     for key, result in verdict.criteria.items():
-        score = "–" if result.score is None else number(result.score)
-        cells: list[RenderableType] = [Text(_name(key)), _bar(result), Text(f"{score} / {number(result.scale[1])}")]
+        points = f"{_points(result)} / {number(result.scale[1])}"
+        cells: list[RenderableType] = [Text(_name(key)), _bar(result), Text(points)]
         if len({one.weight for one in verdict.criteria.values()}) > 1:
             cells.append(Text(f"× {number(result.weight)}", "dim"))
         if result.assertions:
             asked = result.yes + result.no
             skipped = f", {result.not_applicable} n/a" if result.not_applicable else ""
+            skipped += f", {result.abstained} open" if result.abstained else ""
             cells.append(Text(f"{result.yes} of {asked} yes{skipped}", "dim"))
         if result.reported is not None and result.reported != result.score:
             cells.append(Text(f"said {number(result.reported)}", "yellow"))
         table.add_row(*cells)
     return table
+
+
+def _points(result: CriterionResult) -> str:
+    if result.score is not None:
+        return number(result.score)
+    if result.score_range is None or tuple(result.score_range) == tuple(result.scale):
+        return "–"
+    return "–".join(dict.fromkeys(map(number, result.score_range)))
 
 
 def _bar(result: CriterionResult) -> Text:
@@ -119,7 +145,7 @@ def _bar(result: CriterionResult) -> Text:
 
 def _assertions(result: CriterionResult, full: bool) -> Iterator[RenderableType]:
     for one in result.assertions:
-        if full or one.answer != "yes":
+        if full or one.answer not in ("yes", "abstained"):
             yield _assertion(one)
 
 
@@ -141,9 +167,10 @@ def _jury(jury: Jury) -> Group:
     if jury.agreement is not None:
         lines.append(Text(f"  {jury.agreement:.0%} of the assertions answered alike by all"))
     for juror in jury.jurors:
-        said = (
-            f"{rounded(juror.score):.2f}" if juror.score is not None else f"{juror.outcome}: {_cut(juror.detail, 120)}"
-        )
+        if juror.score is not None:
+            said = f"{rounded(juror.score):.2f}"
+        else:
+            said = "too much left open" if juror.outcome == "scored" else f"{juror.outcome}: {_cut(juror.detail, 120)}"
         flags = ", ".join(dict.fromkeys(flag.flag for flag in juror.flags))
         flagged = f"  ⚑ {flags}" if flags else ""
         lines.append(Text(printable(f"  {juror.judge} #{juror.sample + 1}  {said}{flagged}"), "dim"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from beholder.cases import FieldValue
 from beholder.images.model import PreparedImage
+from beholder.rubrics.model import Criterion
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,9 @@ class Brief:
     message in order. `schema` is the answer's JSON Schema in neutral form (wires turn it into the provider's), or
     `None` where the prompt is a user's own and says itself what it wants. `label` is the opaque name under which
     the judge knows the case; it follows from the digest and is no part of it.
+
+    `fields` and `criteria` are the case's texts and the rubric's criteria as values, for a judge that is no language
+    model. The digest covers them already: they stand in `content` and `system` (but for how assertions are measured).
     """
 
     rubric: str
@@ -43,6 +48,8 @@ class Brief:
     digest: str
     label: str
     answer_tokens: int = 2048
+    fields: Mapping[str, FieldValue] = field(default_factory=dict)
+    criteria: tuple[Criterion, ...] = ()
 
     @property
     def pictures(self) -> tuple[Picture, ...]:

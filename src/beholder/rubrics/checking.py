@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from beholder.errors import Problem
-from beholder.rubrics.model import Criterion, NotApplicable, Rubric, ScoringKind, Style
+from beholder.rubrics.model import Assertion, Check, Criterion, Measured, NotApplicable, Rubric, ScoringKind, Style
 
 _KEY = re.compile(r"[a-z][a-z0-9_]*\Z")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
@@ -38,7 +38,17 @@ def style_problems(style: Style) -> list[Problem]:
                 problems.append(Problem("has no text", place))
             if assertion.id:
                 problems.append(Problem("an id is given by position; remove it", f"{place}.id"))
+            problems += _measured(assertion, place)
     return problems
+
+
+def _measured(assertion: Assertion, place: str) -> Iterator[Problem]:
+    if assertion.measured and Measured.of(assertion.measured) is None:
+        yield Problem(
+            f"{assertion.measured!r} names no check; write one of {', '.join(Check)}, several with `and` between them, "
+            "and `yes if` or `no unless` before them where they tell only one of the two",
+            f"{place}.measured",
+        )
 
 
 def is_name(name: str) -> bool:
@@ -117,6 +127,7 @@ def _assertions(rubric: Rubric) -> Iterator[Problem]:
             if assertion.id in seen:
                 yield Problem(f"the id {assertion.id!r} stands here twice", f"{place}.id")
             seen.add(assertion.id)
+            yield from _measured(assertion, place)
     if rubric.styles:
         letters = [criterion.letter for criterion in rubric.criteria]
         if not all(letters) or len(set(letters)) < len(letters):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from msgspec import structs
@@ -60,16 +60,21 @@ class Composer:
         """The rubric without any case: in this composer's setting (or its first), with the assertions of `style`."""
         return self._settle(self._setting or fitting_setting(self.rubric, ()), style).rubric
 
-    def compose(self, case: Case, images: Mapping[str, PreparedImage]) -> Brief:
-        """The brief of a case whose images (by role) are prepared. Raises `CaseError` when it does not fit."""
+    def compose(self, case: Case, images: Mapping[str, PreparedImage] | None) -> Brief:
+        """The brief of a case whose images (by role) are prepared. Raises `CaseError` when it does not fit.
+
+        `None` in place of the images makes a brief without any, for a judge that needs none.
+        """
         applied = self._apply(case)
         rubric = applied.rubric
-        missing = [role for role in rubric.roles if role not in images]
+        roles = () if images is None else rubric.roles
+        images = images or {}
+        missing = [role for role in roles if role not in images]
         if missing:
             raise CaseError(f"The case {case.id!r} lacks the image {_quoted(missing)} that {rubric.name} needs.")
-        pictures = tuple(Picture(role, rubric.image(role).label, images[role]) for role in rubric.roles)
+        pictures = tuple(Picture(role, rubric.image(role).label, images[role]) for role in roles)
         content = self._own_content(rubric, case, pictures) if self._prompt else _content(rubric, case, pictures)
-        return _sealed(applied, content)
+        return replace(_sealed(applied, content), fields=dict(case.fields), criteria=rubric.criteria)
 
     def _apply(self, case: Case) -> _Applied:
         setting = self._setting or fitting_setting(self.rubric, case.images)

@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 from beholder.errors import Problem, RubricError, UsageError
 from beholder.rubrics.checking import rubric_problems, style_problems
 from beholder.rubrics.files import FORBIDDEN, read_yaml
-from beholder.rubrics.model import Assertion, NotApplicable, Rubric, ScoringKind, Style
+from beholder.rubrics.model import NotApplicable, Rubric, ScoringKind, Style
 from beholder.rubrics.shapes import missing
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _named(style: Style, name: str) -> Style:
         acceptable=tuple(map(put, style.acceptable)),
         goes_wrong=tuple(map(put, style.goes_wrong)),
         assertions={
-            key: tuple(Assertion(text=put(assertion.text), applies=assertion.applies) for assertion in assertions)
+            key: tuple(structs.replace(assertion, text=put(assertion.text)) for assertion in assertions)
             for key, assertions in style.assertions.items()
         },
     )

@@ -39,12 +39,68 @@ class Field(Struct, frozen=True, forbid_unknown_fields=True):
     """What the judge is told when an optional field is not given; empty: nothing."""
 
 
+class Check(StrEnum):
+    """What a judge that only measures can find out about a photo and its restyle; an assertion may be `measured` by it.
+
+    `composition_kept`: forms and edges of the photo are found again in their places.
+    `light_kept`: what was light and dark in the photo still is.
+    `redrawn`: the photo's own detail is gone; `style_everywhere`: and no region of the photo was left as it was.
+    `strong`: the whole is plainly another picture than the photo; `strength`: and has something of the photo left.
+    `sharp`: at full size it is neither soft nor blocky; `clean`: there are no coding blocks and no doubled edges.
+    `print_size`: it has the pixels for a page (A4) at 150 an inch.
+    `tonal_range`: from light to dark; `deep_blacks`: with true blacks; `open_shadows`: without a large black area.
+    `colourless`, `saturated`, `few_colours`, `flat_colour`: grey; bold; a handful of inks; areas without gradients.
+    `white_paper`: much of it is blank; `plain_ground`: one colour runs all along its border; `calm_area`: a part of it
+    is without detail; `upright`: it is higher than wide.
+    """
+
+    COMPOSITION_KEPT = "composition_kept"
+    LIGHT_KEPT = "light_kept"
+    REDRAWN = "redrawn"
+    STYLE_EVERYWHERE = "style_everywhere"
+    STRONG = "strong"
+    STRENGTH = "strength"
+    SHARP = "sharp"
+    CLEAN = "clean"
+    PRINT_SIZE = "print_size"
+    TONAL_RANGE = "tonal_range"
+    DEEP_BLACKS = "deep_blacks"
+    OPEN_SHADOWS = "open_shadows"
+    COLOURLESS = "colourless"
+    SATURATED = "saturated"
+    FEW_COLOURS = "few_colours"
+    FLAT_COLOUR = "flat_colour"
+    WHITE_PAPER = "white_paper"
+    PLAIN_GROUND = "plain_ground"
+    CALM_AREA = "calm_area"
+    UPRIGHT = "upright"
+
+
+class Measured(Struct, frozen=True):
+    """How checks answer an assertion: `strong` means Yes where it holds and No where it does not; `yes if strong`
+    leaves the question open where it does not hold, `no unless strong` where it does. `sharp and clean` holds where
+    both do."""
+
+    checks: tuple[Check, ...]
+    yes: bool = True
+    no: bool = True
+
+    @classmethod
+    def of(cls, text: str) -> Measured | None:
+        """What `measured: TEXT` says; `None` where it names no check."""
+        yes, no = not text.startswith("no unless "), not text.startswith("yes if ")
+        names = text.removeprefix("no unless ").removeprefix("yes if ").split(" and ")
+        return cls(tuple(map(Check, names)), yes, no) if set(names) <= set(Check) else None
+
+
 class Assertion(Struct, frozen=True, forbid_unknown_fields=True):
-    """A question whose good answer is Yes. `applies` names what must be in the original for it to be asked."""
+    """A question whose good answer is Yes. `applies` names what must be in the original for it to be asked; `measured`
+    says how a judge that only measures answers it (see `Measured`), which no prompt and no digest knows of."""
 
     text: str
     id: str = ""
     applies: str = ""
+    measured: str = ""
 
 
 class Criterion(Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from beholder.cases import Case
 from beholder.errors import AnswerError, CaseError, ImageError, SetupError
 from beholder.images import Sizing
 from beholder.judges.asking import Asked, about, ask
-from beholder.judges.protocol import Judge
+from beholder.judges.protocol import Judge, identity_for, may_abstain, needs_images
 from beholder.ledger.model import AnswerKey, StoredAnswer
 from beholder.rubrics.brief import Brief
 from beholder.rubrics.composing import Composer
@@ -58,13 +58,14 @@ async def judge_case(
     """
     rubric = composer.rubric_for(case)
     head = Head(case.id, rubric, _names(judges, samples))
+    sizings = [one.sizing if needs_images(one, rubric) else None for one in judges]
     try:
-        briefs = {one.sizing: await brief_of(composer, case, one.sizing, pictures) for one in judges}
+        briefs = {sizing: await brief_of(composer, case, sizing, pictures) for sizing in dict.fromkeys(sizings)}
     except ImageError as error:
         return Judged(head.verdict(Outcome.UNREADABLE, str(error)))
     seats = [
-        _Seat(one, sample, briefs[one.sizing], Head(case.id, rubric, one.name))
-        for one in judges
+        _Seat(one, sample, briefs[sizing], Head(case.id, rubric, one.name))
+        for one, sizing in zip(judges, sizings, strict=True)
         for sample in range(samples)
     ]
     found = await recall([seat.key for seat in seats]) if recall else {}
@@ -90,8 +91,11 @@ def _spent(verdicts: Sequence[Verdict]) -> Decimal | None:
     return sum(known, Decimal(0)) if known or not costs else None
 
 
-async def brief_of(composer: Composer, case: Case, sizing: Sizing, pictures: Pictures) -> Brief:
-    """The brief of a case, its images read and prepared. Raises `CaseError` or `ImageError`."""
+async def brief_of(composer: Composer, case: Case, sizing: Sizing | None, pictures: Pictures) -> Brief:
+    """The brief of a case, its images read and prepared; without images where there is no sizing. Raises `CaseError` or
+    `ImageError`."""
+    if sizing is None:
+        return composer.compose(case, None)
     roles = composer.rubric_for(case).roles
     missing = [role for role in roles if role not in case.images]
     if missing:
@@ -116,12 +120,14 @@ class _Seat:
 
     @property
     def key(self) -> AnswerKey:
-        return AnswerKey(self.brief.digest, short(self.judge.identity), self.sample)
+        return AnswerKey(self.brief.digest, short(identity_for(self.judge, self.brief)), self.sample)
 
     async def sit(self, stored: StoredAnswer | None, *, alone: bool, timeout_s: float | None) -> tuple[Asked, bool]:
         """The verdict, and whether the judge was asked for it. A juror that is set up wrongly is one that failed."""
-        if stored is not None and (recalled := _recalled(stored, self.brief, self.head)) is not None:
-            return recalled, False
+        if stored is not None:
+            recalled = _recalled(stored, self.brief, self.head, may_abstain(self.judge))
+            if recalled is not None:
+                return recalled, False
         try:
             asked = await ask(self.judge, self.brief, self.head, sample=self.sample, timeout_s=timeout_s)
             return asked, True
@@ -146,10 +152,10 @@ def short(identity: str) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
-def _recalled(stored: StoredAnswer, brief: Brief, head: Head) -> Asked | None:
+def _recalled(stored: StoredAnswer, brief: Brief, head: Head, abstains: bool) -> Asked | None:
     """A stored answer, checked and scored anew; `None` where it does not pass any more (stricter scoring)."""
     try:
-        observed = read_answer(head.rubric, stored.text, label=brief.label)
+        observed = read_answer(head.rubric, stored.text, label=brief.label, may_abstain=abstains)
     except AnswerError:
         return None
     verdict = about(scored_verdict(head, observed), brief)
@@ -209,7 +215,7 @@ def _jury(head: Head, asked: Sequence[Asked], samples: Sequence[int]) -> Verdict
             agreement=agreement(answers),
             jurors=tuple(_juror(one, sample) for one, sample in zip(verdicts, samples, strict=True)),
         ),
-        images=verdicts[0].images,
+        images=next((one.images for one in verdicts if one.images), ()),
         usage={name: known_sum([one.usage.get(name) for one in verdicts]) for name in verdicts[0].usage},
         cost_usd=known_sum([one.cost_usd for one in verdicts]),
         latency_s=max((one.latency_s for one in verdicts if one.latency_s is not None), default=None),

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from beholder.cases import Case
 from beholder.errors import UsageError
 from beholder.judges.model import judge_from
-from beholder.judges.protocol import Judge
+from beholder.judges.protocol import INSTRUMENTS, Judge, check_able
 from beholder.rubrics.composing import Composer
 from beholder.rubrics.library import load, load_all
 from beholder.rubrics.model import Rubric
@@ -41,19 +41,20 @@ class Options(TypedDict, total=False):
 
 
 def judge(
-    rubric: RubricLike, case: Case, judge: JudgeLike | Sequence[JudgeLike], **options: Unpack[Options]
+    rubric: RubricLike, case: Case, judge: JudgeLike | Sequence[JudgeLike] = INSTRUMENTS, **options: Unpack[Options]
 ) -> Verdict:
     """Judges one case by one rubric.
 
-    `judge` is a name such as `"openai:gpt-5-mini"`, a `Judge`, or several of them, who then form a jury. Whatever goes
-    wrong with images or judges is an outcome of the verdict; only wrong use raises (`UsageError`). For `options` see
+    `judge` is a name such as `"openai:gpt-5-mini"`, a `Judge`, or several of them, who then form a jury; unless one is
+    given, it is `"instruments"`, which measures offline and leaves open what cannot be measured. Whatever goes wrong
+    with images or judges is an outcome of the verdict; only wrong use raises (`UsageError`). For `options` see
     `Options`. Inside a running event loop use `judge_async`.
     """
     return _run(judge_async(rubric, case, judge, **options), judge)
 
 
 async def judge_async(
-    rubric: RubricLike, case: Case, judge: JudgeLike | Sequence[JudgeLike], **options: Unpack[Options]
+    rubric: RubricLike, case: Case, judge: JudgeLike | Sequence[JudgeLike] = INSTRUMENTS, **options: Unpack[Options]
 ) -> Verdict:
     """`judge`, for code that is asynchronous itself."""
     one = rubric if isinstance(rubric, Rubric) else load(rubric)
@@ -62,14 +63,14 @@ async def judge_async(
 
 
 def judge_all(
-    rubric: RubricLike, case: Case, judge: JudgeLike | Sequence[JudgeLike], **options: Unpack[Options]
+    rubric: RubricLike, case: Case, judge: JudgeLike | Sequence[JudgeLike] = INSTRUMENTS, **options: Unpack[Options]
 ) -> tuple[Verdict, ...]:
     """Judges one case by every rubric that a name stands for: one verdict each, three for `edit`."""
     return _run(judge_all_async(rubric, case, judge, **options), judge)
 
 
 async def judge_all_async(
-    rubric: RubricLike, case: Case, judge: JudgeLike | Sequence[JudgeLike], **options: Unpack[Options]
+    rubric: RubricLike, case: Case, judge: JudgeLike | Sequence[JudgeLike] = INSTRUMENTS, **options: Unpack[Options]
 ) -> tuple[Verdict, ...]:
     """`judge_all`, for code that is asynchronous itself."""
     rubrics = (rubric,) if isinstance(rubric, Rubric) else load_all(rubric)
@@ -94,6 +95,7 @@ async def verdicts(
     settled = [one.rubric_for(case) for one in composers]
     pictures = Pictures(allow_remote=options.get("allow_remote", False), workers=0)
     async with _judges(named) as judges:
+        check_able(judges, rubrics)
         judged = [await judge_case(one, case, judges, samples, pictures) for one in composers]
     return [(one.verdict, rubric) for one, rubric in zip(judged, settled, strict=True)]
 

@@ -8,15 +8,20 @@ from decimal import Decimal
 
 from beholder.cases.checking import Checked, good
 from beholder.errors import ImageError
-from beholder.judges.model import identity_of, sizing_of
+from beholder.images import Sizing
+from beholder.judges.model import identity_of, judge_from, sizing_of
+from beholder.judges.protocol import INSTRUMENTS, identity_for, needs_images
 from beholder.ledger import AnswerKey, Ledger
 from beholder.rubrics.brief import Brief
+from beholder.rubrics.model import Rubric
 from beholder.runs.engine import CHUNK, FINAL, chunks
 from beholder.runs.judging import brief_of, short
 from beholder.runs.pictures import Pictures
 from beholder.runs.running import fingerprint, price_for
 from beholder.runs.suite import JudgeEntry, Suite
 from beholder.runs.tokens import Estimate, estimate, money
+
+NOTHING_SENT = "measured here; nothing is sent"
 
 
 @dataclass(slots=True)
@@ -66,7 +71,7 @@ async def plan(suite: Suite, checked: Checked, ledger: Ledger | None) -> Plan:
                         continue
                     for seat in seats:
                         try:
-                            brief = await brief_of(maker, case, seat.sizing, pictures)
+                            brief = await brief_of(maker, case, seat.sizing_for(maker.rubric), pictures)
                         except ImageError:
                             whole.unreadable += 1
                             break
@@ -88,25 +93,37 @@ class _Seat:
         self.sizing = sizing_of(entry.judge, params)
         self.briefs: list[Brief] = []
         self._identity = short(identity_of(entry.judge, entry.base_url, params))
+        self._measures = judge_from(INSTRUMENTS, params=params) if entry.judge == INSTRUMENTS else None
         self._samples = range(suite.samples)
         self._max_tokens = entry.max_tokens()
         self._price = price_for(entry)
         if self._price is None:
             self.plan.money_low = self.plan.money_high = None
 
+    def sizing_for(self, rubric: Rubric) -> Sizing | None:
+        """How it wants the pictures of a case; `None` where it needs none."""
+        return None if self._measures and not needs_images(self._measures, rubric) else self.sizing
+
     def count(self, ledger: Ledger | None) -> None:
         """Adds what the calls come to, less those whose answers the ledger has."""
         keys = {
-            brief.digest: [AnswerKey(brief.digest, self._identity, n) for n in self._samples] for brief in self.briefs
+            brief.digest: [AnswerKey(brief.digest, self._identity_for(brief), n) for n in self._samples]
+            for brief in self.briefs
         }
         answered = set(ledger.cached([key for some in keys.values() for key in some])) if ledger else set()
         provider, _, model = self.plan.judge.partition(":")
         for brief in self.briefs:
             calls = sum(key not in answered for key in keys[brief.digest])
             self.plan.answered += len(self._samples) - calls
-            expected = estimate(provider, model, brief, self.sizing.detail, max_tokens=self._max_tokens)
+            if self._measures:
+                expected = Estimate(0, 0, 0, 0, NOTHING_SENT)
+            else:
+                expected = estimate(provider, model, brief, self.sizing.detail, max_tokens=self._max_tokens)
             self._add(calls, expected)
         self.briefs.clear()
+
+    def _identity_for(self, brief: Brief) -> str:
+        return short(identity_for(self._measures, brief)) if self._measures else self._identity
 
     def _add(self, calls: int, expected: Estimate) -> None:
         plan = self.plan

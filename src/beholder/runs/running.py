@@ -17,7 +17,7 @@ from beholder.cases.checking import Checked, check, good
 from beholder.errors import CaseError, UsageError
 from beholder.judges.model import TIERS, is_elsewhere, judge_from
 from beholder.judges.prices import MILLION, Price, price_of
-from beholder.judges.protocol import Judge, Turn
+from beholder.judges.protocol import INSTRUMENTS, Judge, Turn
 from beholder.ledger import Ledger
 from beholder.ledger.model import RunRecord
 from beholder.rubrics.brief import Brief
@@ -125,6 +125,8 @@ def require_prices(suite: Suite) -> None:
 
 def price_for(entry: JudgeEntry) -> Price | None:
     """What a judge costs: as the suite says, else as the price list does; `None` where nobody knows."""
+    if entry.judge == INSTRUMENTS:
+        return Price(Decimal(0), Decimal(0))
     provider, _, model = entry.judge.partition(":")
     if TIERS & entry.params.keys():  # another tier has another price
         return entry.given_price()
@@ -148,7 +150,7 @@ def _seated(entry: JudgeEntry, suite: Suite, budget: Budget) -> Judge:
         price=entry.given_price(),
     )
     price = price_for(entry)
-    if budget.limit is None or price is None:
+    if budget.limit is None or price is None or entry.judge == INSTRUMENTS:
         return judge
     return BudgetedJudge(judge, budget, _most(entry, price, judge.sizing.detail))
 

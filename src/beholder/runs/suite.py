@@ -222,10 +222,20 @@ def _merged(file: SuiteFile, flagged: SuiteFile, given: Mapping[str, object]) ->
 
 
 def _with_judges(file: SuiteFile, said: JudgeEntry, for_judges: Iterable[str]) -> SuiteFile:
-    """The suite with every judge spelled out, and what flags say of all of them."""
-    judges = [JudgeEntry(one) if isinstance(one, str) else one for one in file.judges]
+    """The suite with every judge spelled out (the instruments where none is named), and what flags say of all that are
+    models."""
+    from beholder.judges.protocol import INSTRUMENTS
+
+    judges = [JudgeEntry(one) if isinstance(one, str) else one for one in file.judges] or [JudgeEntry(INSTRUMENTS)]
+    models = [one for one in judges if one.judge != INSTRUMENTS]
     changes = {key: getattr(said, key) for key in for_judges if key != "params"}
-    judges = [structs.replace(one, **changes, params={**one.params, **said.params}) for one in judges]
+    if for_judges and not models:
+        flag = flag_sentence(Problem("is for a model, and no judge of the suite is one", next(iter(for_judges))))
+        raise UsageError(flag)
+    judges = [
+        structs.replace(one, **changes, params={**one.params, **said.params}) if one in models else one
+        for one in judges
+    ]
     return structs.replace(file, judges=tuple(judges))
 
 

@@ -123,6 +123,9 @@ class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     tags: Annotated[tuple[str, ...], Meta(description="Words to find the run by.")] = ()
     ledger: Annotated[str | None, Meta(description="The ledger's file or URL.")] = None
     thumbnails: Annotated[bool, Meta(description="Keep a small copy of each image in the ledger.")] = True
+    audit: Annotated[bool, Meta(description="Measure each pair of images, and flag what a model says against it.")] = (
+        True
+    )
 
     def image_params(self) -> dict[str, object]:
         """What is said of all images, as parameters of a judge."""

@@ -2,8 +2,8 @@
 
 Each juror's answer was checked alone. An assertion goes by the majority of those who found it applicable, a tie counts
 as No and is flagged; it is N/A where most said so. Scores and confidences are medians (between two middle values their
-mean). A list of findings stands where most jurors filled it, and is then everything they named. The words beside a
-score are those of the juror nearest to it.
+mean). Who abstained takes no part, and what all abstained from stays open. A list of findings stands where most jurors
+filled it, and is then everything they named. The words beside a score are those of the juror nearest to it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def combine(rubric: Rubric, jurors: Sequence[Observations | None]) -> Observatio
         finding.key: _finding([one.findings.get(finding.key, ()) for one in answers]) for finding in rubric.findings
     }
     assessment = next((one.assessment for one in answers if one.assessment), "")
-    return Observations(criteria, findings, assessment, {}, (*own, *flags))
+    measurements = next((one.measurements for one in answers if one.measurements), {})
+    return Observations(criteria, findings, assessment, {}, (*own, *flags), measurements)
 
 
 def spread(rubric: Rubric, verdicts: Sequence[Verdict]) -> dict[str, Number]:
@@ -53,28 +54,33 @@ def spread(rubric: Rubric, verdicts: Sequence[Verdict]) -> dict[str, Number]:
 
 
 def agreement(answers: Sequence[Observations]) -> float | None:
-    """The share of assertions that every juror answered alike; `None` where there are none, or one juror."""
-    if len(answers) < 2:
-        return None
-    votes: dict[str, set[str]] = {}
+    """The share of assertions that all answered alike, of those that two or more jurors answered; `None` where there
+    are none."""
+    votes: dict[str, list[str]] = {}
     for one in answers:
         for criterion in one.criteria.values():
             for id_, assertion in criterion.assertions.items():
-                votes.setdefault(id_, set()).add(assertion.answer)
-    return sum(len(said) == 1 for said in votes.values()) / len(votes) if votes else None
+                if assertion.answer != "abstained":
+                    votes.setdefault(id_, []).append(assertion.answer)
+    several = [said for said in votes.values() if len(said) > 1]
+    return sum(len(set(said)) == 1 for said in several) / len(several) if several else None
 
 
 def _criterion(criterion: Criterion, seen: Sequence[ObservedCriterion], flags: list[Flag]) -> ObservedCriterion:
     score = _median([one.score for one in seen])
-    nearest = min(seen, key=lambda one: abs(Decimal(one.score or 0) - Decimal(score or 0)))
+    speaking = [one for one in seen if not one.abstained] or seen
+    nearest = min(speaking, key=lambda one: abs(Decimal(one.score or 0) - Decimal(score or 0)))
     assertions = {
         one.id: _assertion(one, [member.assertions[one.id] for member in seen], flags) for one in criterion.assertions
     }
-    return ObservedCriterion(score, nearest.reason, assertions)
+    return ObservedCriterion(score, nearest.reason, assertions, abstained=all(one.abstained for one in seen))
 
 
 def _assertion(assertion: Assertion, seen: Sequence[ObservedAssertion], flags: list[Flag]) -> ObservedAssertion:
+    seen = [one for one in seen if one.answer != "abstained"] or seen
     answers = [one.answer for one in seen]
+    if "abstained" in answers:
+        return seen[0]
     yes, no, not_applicable = (answers.count(kind) for kind in ("yes", "no", "not_applicable"))
     if not_applicable > yes + no:
         answer = "not_applicable"

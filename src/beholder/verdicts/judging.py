@@ -36,23 +36,30 @@ class Head:
         )
 
 
-def read_answer(rubric: Rubric, answer: str | Document, *, label: str = "", family: bool = False) -> Observations:
-    """What an answer (text, or JSON already parsed) observed. Raises `AnswerError` that names all that is wrong."""
+def read_answer(
+    rubric: Rubric, answer: str | Document, *, label: str = "", family: bool = False, may_abstain: bool = False
+) -> Observations:
+    """What an answer (text, or JSON already parsed) observed. Raises `AnswerError` that names all that is wrong.
+
+    For `family` and `may_abstain` see `observe`.
+    """
     document, flags = parse(answer) if isinstance(answer, str) else (answer, ())
-    observed = observe(document, rubric, label=label, family=family)
+    observed = observe(document, rubric, label=label, family=family, may_abstain=may_abstain)
     return replace(observed, flags=(*flags, *observed.flags))
 
 
-def judge_answer(head: Head, answer: str | Document, *, label: str = "", family: bool = False) -> Verdict:
+def judge_answer(
+    head: Head, answer: str | Document, *, label: str = "", family: bool = False, may_abstain: bool = False
+) -> Verdict:
     """The verdict on an answer: `scored`, `refused`, or `invalid` with all that is wrong in `detail`. Never raises.
 
-    For `family` see `observe`.
+    For `family` and `may_abstain` see `observe`.
     """
     text = answer if isinstance(answer, str) else ""
     if declines(text):
         return replace(head.verdict(Outcome.REFUSED, text), answer=text)
     try:
-        observed = read_answer(head.rubric, answer, label=label, family=family)
+        observed = read_answer(head.rubric, answer, label=label, family=family, may_abstain=may_abstain)
     except AnswerError as error:
         return replace(head.verdict(Outcome.INVALID, str(error)), answer=text)
     return replace(scored_verdict(head, observed), answer=text)

@@ -54,7 +54,8 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class AssertionResult:
-    """One assertion as it was answered: `yes`, `no` or `not_applicable`."""
+    """One assertion as it was answered: `yes`, `no` or `not_applicable`; `abstained` where it was left open by a judge
+    that may."""
 
     id: str
     question: str
@@ -65,7 +66,11 @@ class AssertionResult:
 
 @dataclass(frozen=True, slots=True)
 class CriterionResult:
-    """One criterion. `score` is on its own scale and `None` where nothing in it applied; `reported` is the judge's."""
+    """One criterion. `score` is on its own scale and `None` where nothing in it applied; `reported` is the judge's.
+
+    `abstained` counts the assertions that were left open (1 for a criterion without any); `score_range` is then where
+    the score lies, whatever their answers are.
+    """
 
     score: Number | None
     reported: Number | None
@@ -76,6 +81,21 @@ class CriterionResult:
     no: int = 0
     not_applicable: int = 0
     assertions: tuple[AssertionResult, ...] = ()
+    abstained: int = 0
+    score_range: tuple[Number, Number] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many of the `what` (assertions, factors, criteria) that apply were answered."""
+
+    measured: int
+    of: int
+    what: str = "assertions"
+
+    @property
+    def open(self) -> int:
+        return self.of - self.measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +152,9 @@ class Verdict:
     `score` is always 0–1 (`None` when there is none); `score_derived` says that the rubric itself defines no overall
     and this is the mean of its factors. `partial` says that something did not apply and the total was rescaled.
     `reported` keeps overall values that the judge claimed. `detail` is one sentence on an outcome other than `scored`.
-    `finish` says why the judge's last answer ended: `complete`, `length`, `refused` or `filtered`; `None` where there
-    was none, or it is not known.
+    `coverage` and `total_range` are there where a judge that may abstain left something open: then, and only then, a
+    scored verdict may have no `score` (see `verdicts.abstaining`). `finish` says why the judge's last answer ended:
+    `complete`, `length`, `refused` or `filtered`; `None` where there was none, or it is not known.
     """
 
     case: str
@@ -170,6 +191,8 @@ class Verdict:
     brief_digest: str = ""
     answer: str = ""
     """The judge's answer as it came; kept out of `to_dict`."""
+    coverage: Coverage | None = None
+    total_range: tuple[float, float] | None = None
 
     @property
     def scored(self) -> bool:

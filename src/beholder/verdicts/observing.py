@@ -34,6 +34,7 @@ ANSWERS = {
     "not applicable": "not_applicable",
     "not_applicable": "not_applicable",
 }
+ABSTAIN = "abstain"  # in place of a score or an answer, from a judge that may
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,14 @@ class ObservedAssertion:
 
 @dataclass(frozen=True, slots=True)
 class ObservedCriterion:
-    """What a judge said of one criterion. `claims` are sums of its own, such as `pass_rate`."""
+    """What a judge said of one criterion. `claims` are sums of its own, such as `pass_rate`; `abstained` says that it
+    left the score open: to its assertions, where there are any."""
 
     score: int | Decimal | None
     reason: str = ""
     assertions: Mapping[str, ObservedAssertion] = field(default_factory=dict)
     claims: Mapping[str, object] = field(default_factory=dict)
+    abstained: bool = False
 
     @property
     def applies(self) -> bool:
@@ -61,21 +64,31 @@ class ObservedCriterion:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """A whole answer, checked against the form of its rubric but not scored."""
+    """A whole answer, checked against the form of its rubric but not scored. `measurements` are those that a judge gave
+    who measures."""
 
     criteria: Mapping[str, ObservedCriterion]
     findings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     assessment: str = ""
     claims: Mapping[str, object] = field(default_factory=dict)
     flags: tuple[Flag, ...] = ()
+    measurements: Mapping[str, object] = field(default_factory=dict)
 
 
-def observe(document: Mapping[str, object], rubric: Rubric, *, label: str = "", family: bool = False) -> Observations:
+def observe(
+    document: Mapping[str, object],
+    rubric: Rubric,
+    *,
+    label: str = "",
+    family: bool = False,
+    may_abstain: bool = False,
+) -> Observations:
     """Reads an answer to `rubric` (its style applied). Raises `AnswerError` that names everything wrong in it.
 
-    `family` says that the answer is read for the sister rubrics too: their criteria in it are no surprise.
+    `family` says that the answer is read for the sister rubrics too: their criteria in it are no surprise. Only of a
+    judge that `may_abstain` is "abstain" a score or an answer, and are `measurements` taken over.
     """
-    reader = _Reader(rubric, label, family)
+    reader = _Reader(rubric, label, family, may_abstain)
     observed = reader.read(document)
     if reader.complaints:
         more = len(reader.complaints) - MOST_COMPLAINTS
@@ -97,10 +110,11 @@ def nothing_applies(rubric: Rubric, observed: Observations) -> str:
 class _Reader:
     """Collects complaints and flags while it goes through one answer."""
 
-    def __init__(self, rubric: Rubric, label: str, family: bool) -> None:
+    def __init__(self, rubric: Rubric, label: str, family: bool, may_abstain: bool) -> None:
         self.rubric = rubric
         self.label = label
         self.family = family
+        self.may_abstain = may_abstain
         self.complaints: list[str] = []
         self.flags: list[Flag] = []
         self.reworded: list[str] = []
@@ -117,7 +131,15 @@ class _Reader:
         if self.reworded:
             why = "the judge's wording of the question is not the rubric's; its own is kept"
             self.flags.append(Flag("question_differs", ", ".join(self.reworded), why=why))
-        return Observations(criteria, findings, self._assessment(document), _claims(document), tuple(self.flags))
+        measured = document.get("measurements") if self.may_abstain else None
+        return Observations(
+            criteria,
+            findings,
+            self._assessment(document),
+            _claims(document),
+            tuple(self.flags),
+            {name: _measurement(one) for name, one in measured.items()} if isinstance(measured, Mapping) else {},
+        )
 
     def _blocks(self, document: Mapping[str, object]) -> Mapping[str, object]:
         """The criteria of the answer by key, wherever they stand; every known one, and no unknown one."""
@@ -165,12 +187,18 @@ class _Reader:
             return self._bare_score(criterion, block)
         assertions = self._assertions(criterion, block) if criterion.assertions else {}
         _, value = _first(block, SCORES)
+        abstained = self._abstains(value)
+        score: int | Decimal | None = None
         if _applies(assertions) and self.rubric.scoring.criterion_score == "given":
-            score = self._score(criterion, value, f"{place}.score")
+            if not abstained:
+                score = self._score(criterion, value, f"{place}.score")
         else:  # a claim, whatever it says: code computes the score, or there is none
             score = as_number(value)
         _, reason = _first(block, (self.rubric.reason.key, *REASONS))
-        return ObservedCriterion(score, self._reason(reason, place), assertions, _claims(block))
+        return ObservedCriterion(score, self._reason(reason, place), assertions, _claims(block), abstained)
+
+    def _abstains(self, value: object) -> bool:
+        return self.may_abstain and value == ABSTAIN
 
     def _bare_score(self, criterion: Criterion, value: object) -> ObservedCriterion:
         """A score without an object around it: all that the published form of `description` has, elsewhere bare."""
@@ -179,6 +207,8 @@ class _Reader:
             return ObservedCriterion(None)
         if self.rubric.format != "description":
             self._reason(None, criterion.key)
+        if self._abstains(value):
+            return ObservedCriterion(None, abstained=True)
         return ObservedCriterion(self._score(criterion, value, criterion.key))
 
     def _score(self, criterion: Criterion, value: object, place: str) -> int | Decimal | None:
@@ -250,6 +280,8 @@ class _Reader:
         if isinstance(value, bool):
             self.flags.append(Flag("answer_as_boolean", assertion.id, value, "read as Yes or No"))
             return "yes" if value else "no"
+        if self._abstains(value):
+            return "abstained"
         answer = ANSWERS.get(value.strip().rstrip(".").lower()) if isinstance(value, str) else None
         if answer is None:
             self.complaints.append(f"{assertion.id}.answer should be Yes or No and is {shown(value)}")
@@ -263,7 +295,7 @@ class _Reader:
         return answer
 
     def _confidence(self, assertion: Assertion, entry: Mapping[str, object]) -> int | Decimal | None:
-        if self.rubric.scoring.criterion_score != "confidence":
+        if self.rubric.scoring.criterion_score != "confidence" or self._abstains(entry.get("answer")):
             return None
         score, wrong, flag = as_score(entry.get("confidence"), (1, 5), whole=True)
         if wrong:
@@ -315,6 +347,17 @@ def _claims(block: Mapping[str, object]) -> dict[str, object]:
     if isinstance(summary, Mapping):
         claims |= {str(key): value for key, value in summary.items() if not isinstance(value, Mapping | list)}
     return claims
+
+
+def _measurement(told: object) -> dict[str, object]:
+    """As an audit keeps one: `value` (None where it has no meaning), `unit`, `sentence`."""
+    parts = told if isinstance(told, Mapping) else {}
+    number = as_number(parts.get("value"))
+    return {
+        "value": None if number is None else float(number),
+        "unit": as_text(parts.get("unit")) or "",
+        "sentence": as_text(parts.get("sentence")) or "",
+    }
 
 
 def _holds(container: object, wanted: set[str]) -> bool:

@@ -2,7 +2,8 @@
 
 A criterion's score stands unless its failed assertions allow only a lower one (`ceiling`); N/A answers leave the
 denominator; a criterion in which nothing applies leaves the total, which is rescaled to its full maximum and marked
-partial. Grades and thresholds are compared with the unrounded value.
+partial. Grades and thresholds are compared with the unrounded value. What a judge that may abstain left open is dealt
+with as `abstaining` says.
 """
 
 from __future__ import annotations
@@ -12,6 +13,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from beholder.rubrics.model import Criterion, Number, Rubric, ScoringKind, exact
+from beholder.verdicts.abstaining import (
+    Range,
+    abstention_flag,
+    abstentions,
+    coverage,
+    enough,
+    score_range,
+    total_range,
+)
 from beholder.verdicts.claims import criterion_corrections, overall_corrections
 from beholder.verdicts.model import (
     AssertionResult,
@@ -28,7 +38,8 @@ from beholder.verdicts.observing import Observations, ObservedCriterion, nothing
 
 @dataclass(frozen=True, slots=True)
 class CriterionTally:
-    """A criterion as it is counted: `score` exact, or `None` where nothing applied."""
+    """A criterion as it is counted: `score` exact, or `None` where nothing applied or too much was left open (then
+    there is a `range`)."""
 
     criterion: Criterion
     score: Fraction | None
@@ -36,13 +47,15 @@ class CriterionTally:
     no: int
     not_applicable: int
     mean_confidence: Fraction | None = None
+    abstained: int = 0
+    range: Range | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """The whole, exact; `total` and `max_total` only where the rubric adds up."""
+    """The whole, exact; `total` and `max_total` only where the rubric adds up. Too much left open: no `score`."""
 
-    score: Fraction
+    score: Fraction | None
     total: Fraction | None
     max_total: Fraction | None
     grade: str | None
@@ -64,18 +77,22 @@ def score(verdict: Verdict, rubric: Rubric, observed: Observations) -> Verdict:
     flags = [*verdict.flags, *observed.flags]
     corrections: list[Correction] = []
     tallies: list[CriterionTally] = []
+    covered, left_open = coverage(rubric, observed), abstentions(rubric, observed)
+    scorable = enough(rubric, covered)
     for criterion in rubric.criteria:
         seen = observed.criteria[criterion.key]
-        tally = _tally(rubric, criterion, seen, corrections)
+        tally = _tally(rubric, criterion, seen, corrections, left_open[criterion.key], scorable)
         _guidance(rubric, tally, flags)
         corrections += criterion_corrections(tally, seen)
         tallies.append(tally)
-    gone = [tally.criterion.key for tally in tallies if tally.score is None]
+    if covered:
+        flags.append(abstention_flag(left_open, covered))
+    gone = [tally.criterion.key for tally in tallies if not observed.criteria[tally.criterion.key].applies]
     if gone:
         flags.append(Flag("partial", ", ".join(gone), why="nothing in it applied; the total was rescaled"))
     failed_gates = list(_failed_gates(rubric, tallies, observed))
     flags += failed_gates
-    overall = _overall(rubric, tallies, failed=bool(failed_gates))
+    overall = _overall(rubric, tallies, failed=bool(failed_gates), scorable=scorable)
     corrections += overall_corrections(rubric, tallies, overall, observed.claims)
     return replace(
         verdict,
@@ -86,43 +103,55 @@ def score(verdict: Verdict, rubric: Rubric, observed: Observations) -> Verdict:
         grade=overall.grade,
         score=_float(overall.score),
         score_derived=rubric.scoring.kind is ScoringKind.FACTORS,
-        partial=bool(gone),
+        partial=overall.score is not None and any(tally.score is None for tally in tallies),
         passed=overall.passed,
         findings=observed.findings,
         assessment=observed.assessment,
         reported=observed.claims,
         flags=tuple(flags),
         corrections=tuple(corrections),
+        measurements=observed.measurements,
+        coverage=covered,
+        total_range=_total_range(rubric, tallies) if covered else None,
     )
 
 
 def _tally(
-    rubric: Rubric, criterion: Criterion, seen: ObservedCriterion, corrections: list[Correction]
+    rubric: Rubric,
+    criterion: Criterion,
+    seen: ObservedCriterion,
+    corrections: list[Correction],
+    abstained: int,
+    scorable: bool,
 ) -> CriterionTally:
     answers = [seen.assertions[one.id].answer for one in criterion.assertions]
     yes, no, not_applicable = (answers.count(kind) for kind in ("yes", "no", "not_applicable"))
     given = None if seen.score is None else exact(seen.score)
-    confidence: Fraction | None = None
+    ends = score_range(rubric, criterion, no, abstained) if abstained else None
+    tally = CriterionTally(criterion, None, yes, no, not_applicable, abstained=abstained, range=ends)
     if not seen.applies:
         stands = None
         why = "none of its assertions applied"
+    elif abstained and (not scorable or not yes + no):
+        stands = None
+        why = f"{counted(abstained, 'answer')} left open"
     elif rubric.scoring.criterion_score == "confidence":
-        sure = [exact(one.confidence or 0) for one in seen.assertions.values() if one.answer != "not_applicable"]
+        sure = [exact(one.confidence or 0) for one in seen.assertions.values() if one.answer in ("yes", "no")]
         confidence = sum(sure, Fraction(0)) / len(sure)
         stands = min(Fraction(yes, yes + no) * confidence, exact(criterion.scale[1]))
-        return CriterionTally(criterion, stands, yes, no, not_applicable, confidence)
+        return replace(tally, score=stands, mean_confidence=confidence)
     else:
         stands = given
         why = ""
         ceiling = rubric.scoring.ceiling
-        if ceiling and criterion.assertions and given is not None:
+        if ceiling and criterion.assertions:
             most = exact(ceiling[min(no, len(ceiling) - 1)])
-            if given > most:
+            if given is None or given > most:  # none was given: whoever abstained has no opinion beyond its answers
                 stands = most
                 why = f"{no} failed {'assertion allows' if no == 1 else 'assertions allow'} at most {_shown(most)}"
     if given is not None and stands != given:
         corrections.append(Correction(f"{criterion.key}.score", _shown(given), _shown(stands), why))
-    return CriterionTally(criterion, stands, yes, no, not_applicable)
+    return replace(tally, score=stands)
 
 
 def _guidance(rubric: Rubric, tally: CriterionTally, flags: list[Flag]) -> None:
@@ -157,14 +186,30 @@ def _result(tally: CriterionTally, seen: ObservedCriterion) -> CriterionResult:
             )
             for one in criterion.assertions
         ),
+        abstained=tally.abstained,
+        score_range=None if tally.range is None else (plain_number(tally.range[0]), plain_number(tally.range[1])),
     )
 
 
-def _overall(rubric: Rubric, tallies: list[CriterionTally], *, failed: bool) -> Overall:
+def _total_range(rubric: Rubric, tallies: list[CriterionTally]) -> tuple[float, float] | None:
+    ends: list[tuple[Criterion, Range]] = []
+    for tally in tallies:
+        if tally.range is not None:
+            ends.append((tally.criterion, tally.range))
+        elif tally.score is not None:
+            ends.append((tally.criterion, (tally.score, tally.score)))
+    found = total_range(rubric, ends)
+    return None if found is None else (float(found[0]), float(found[1]))
+
+
+def _overall(rubric: Rubric, tallies: list[CriterionTally], *, failed: bool, scorable: bool) -> Overall:
     counted = [(tally.criterion, tally.score) for tally in tallies if tally.score is not None]
     total = max_total = None
     if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL:
         max_total = sum((exact(one.weight) * exact(one.scale[1]) for one in rubric.criteria), Fraction(0))
+    if not scorable or not any(criterion.weight > 0 for criterion, _ in counted):
+        return Overall(None, None, max_total, None, False if failed else None)
+    if max_total is not None:
         reachable = sum((exact(one.weight) * exact(one.scale[1]) for one, _ in counted), Fraction(0))
         reached = sum((exact(one.weight) * points for one, points in counted), Fraction(0))
         value = reached / reachable

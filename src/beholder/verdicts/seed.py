@@ -18,12 +18,21 @@ _WORDS = {"yes": "Yes", "no": "No", "not_applicable": "N/A"}
 
 def seed_format(verdict: Verdict, rubric: Rubric) -> Json:
     """The verdict in the form of its rubric's seed. Raises `UsageError` where there is none."""
-    if not verdict.scored:
-        raise UsageError(f"{verdict.case!r} is {verdict.outcome}, and only a scored verdict has a seed format.")
+    if why := no_seed(verdict):
+        raise UsageError(f"{verdict.case!r} {why}.")
     write = _WRITERS.get(rubric.format)
     if write is None:
         raise UsageError(f"The rubric {rubric.name!r} has no seed format; use --json.")
     return write(verdict, rubric)
+
+
+def no_seed(verdict: Verdict) -> str:
+    """Why a verdict has no seed format, whatever its rubric; empty where it may have one."""
+    if not verdict.scored:
+        return f"is {verdict.outcome}, and only a scored verdict has a seed format"
+    if left := verdict.coverage:
+        return f"has {left.open} of {left.of} {left.what} left open, for which the seed format has no word"
+    return ""
 
 
 def _acrue(verdict: Verdict, rubric: Rubric) -> Json:

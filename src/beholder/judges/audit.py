@@ -1,0 +1,168 @@
+"""The audit: what a model said about two images, against what can be measured of them.
+
+Measuring and comparing are two steps. `measure` runs in another process, while the model is being asked, and brings
+back only numbers and sentences; `audited` puts them into the verdict and flags what they contradict. Nothing is
+changed: a flag is for the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from beholder.errors import ImageError
+from beholder.rubrics.brief import Brief
+from beholder.rubrics.model import Assertion, Check, Measured, Number, Rubric, exact
+from beholder.verdicts.model import CriterionResult, Flag, Verdict
+
+DISAGREE, NOT_AUDITED = "pixels_disagree", "not_audited"
+
+# Told of every pair, whether or not a rule needs it: how much changed, where, and what it did to the whole.
+ALWAYS = ("geometry.shift", "colour.difference_median", "locality.changed", "locality.leakage", "structure.ssim")
+IDENTICAL = "locality.identical"
+
+# The checks of `restyle` that need no more than a small picture.
+_CHECKS = frozenset({Check.COMPOSITION_KEPT, Check.REDRAWN, Check.STYLE_EVERYWHERE, Check.STRONG, Check.STRENGTH})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A score of at least `least` (its place on the scale, 0–1) is contradicted by a measurement above `limit`."""
+
+    criterion: str
+    measurement: str
+    limit: float
+    least: Fraction = Fraction(5, 6)  # 6 of 1 to 7
+
+
+RULES = (
+    Rule("unchanged_regions", "locality.leakage", 0.20),
+    Rule("global_consistency", "colour.cast", 8.0),
+    Rule("image_quality", "quality.blockiness_change", 3.0),
+)
+
+# What nobody who looked would say of an image that was handed back as it came.
+_DONE = ("alignment", "completeness", "relevance")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A measurement as it is kept in a verdict."""
+
+    value: float | None
+    unit: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was measured of a pair: readings by name; what the pixels say to assertions, and why; or `failed`."""
+
+    readings: Mapping[str, Reading]
+    answers: Mapping[str, tuple[bool, str]]
+    identical: bool = False
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to measure for a rubric; the same for all its cases, and small enough to send along with each."""
+
+    names: tuple[str, ...]
+    assertions: tuple[Assertion, ...]
+
+
+def order_for(rubric: Rubric) -> Order | None:
+    """What bears on a rubric of two images; `None` for any other."""
+    if len(rubric.roles) != 2:
+        return None
+    keys = {criterion.key for criterion in rubric.criteria}
+    names = dict.fromkeys((*ALWAYS, *(rule.measurement for rule in RULES if rule.criterion in keys)))
+    measured = tuple(one for one in rubric.assertions() if not one.applies and _checks(one) & _CHECKS)
+    return Order(tuple(names), measured)
+
+
+def measure(order: Order, before: bytes, after: bytes) -> Evidence:
+    """Everything in `order`, at 512 px. Never raises for a picture: one that cannot be read is `failed`."""
+    from beholder.instruments.pair import AUDIT_SIDE, Pair
+    from beholder.instruments.registry import measure_pair
+    from beholder.judges.measured.checks import Findings
+
+    try:
+        pair = Pair.load(before, after, side=AUDIT_SIDE, names=("the first image", "the second image", ""))
+    except ImageError as error:
+        return Evidence({}, {}, failed=str(error))
+    found = measure_pair(pair, order.names)
+    readings = {name: Reading(one.value, one.unit, one.sentence) for name, one in found.items()}
+    findings = Findings(pair, after)
+    answers = {}
+    for assertion in order.assertions:
+        how = Measured.of(assertion.measured)
+        assert how is not None
+        said = findings.check(*how.checks)
+        if said.holds is not None and (how.yes if said.holds else how.no):
+            answers[assertion.id] = said.holds, said.says
+    return Evidence(readings, answers, pair.identical)
+
+
+def audited(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """The verdict with what was measured, and a flag for everything that it contradicts."""
+    if evidence.failed:
+        return replace(verdict, flags=(*verdict.flags, Flag(NOT_AUDITED, why=evidence.failed)))
+    measurements = {
+        name: {"value": one.value, "unit": one.unit, "sentence": one.sentence}
+        for name, one in evidence.readings.items()
+    }
+    flags = (*verdict.flags, *_contradictions(verdict, evidence)) if verdict.scored else verdict.flags
+    return replace(verdict, measurements={**measurements, **verdict.measurements}, flags=flags)
+
+
+def _contradictions(verdict: Verdict, evidence: Evidence) -> Iterator[Flag]:
+    if evidence.identical:
+        for key in _DONE:
+            if key in verdict.criteria and _reaches(verdict.criteria[key], Fraction(1, 2)):
+                yield _flag(verdict, key, "the two images are identical: nothing was done")
+    for rule in RULES:
+        reading = evidence.readings.get(rule.measurement)
+        if reading is None or reading.value is None or reading.value <= rule.limit:
+            continue
+        if rule.criterion in verdict.criteria and _reaches(verdict.criteria[rule.criterion], rule.least):
+            yield _flag(verdict, rule.criterion, reading.sentence)
+    for criterion in verdict.criteria.values():
+        for assertion in criterion.assertions:
+            holds, why = evidence.answers.get(assertion.id, (None, ""))
+            if holds is not None and assertion.answer in ("yes", "no") and (assertion.answer == "yes") is not holds:
+                yield Flag(DISAGREE, assertion.id, assertion.answer, why)
+
+
+def _flag(verdict: Verdict, key: str, why: str) -> Flag:
+    result = verdict.criteria[key]
+    return Flag(
+        DISAGREE, f"{key}.score", result.score, f"{_shown(result.score)} of {_shown(result.scale[1])}, but {why}"
+    )
+
+
+def _reaches(result: CriterionResult, least: Fraction) -> bool:
+    if result.score is None:
+        return False
+    low, high = map(exact, result.scale)
+    return (exact(result.score) - low) / (high - low) >= least
+
+
+def _checks(assertion: Assertion) -> frozenset[Check]:
+    how = Measured.of(assertion.measured)
+    return frozenset(how.checks) if how else frozenset()
+
+
+def _shown(number: Number | None) -> str:
+    return "–" if number is None else f"{number:g}"
+
+
+def pictures_of(brief: Brief) -> tuple[bytes, bytes]:
+    """The two pictures as the judge got them, before first."""
+    before, after = brief.pictures
+    return before.image.data, after.image.data
+
+
+__all__: Sequence[str] = ("Evidence", "Order", "audited", "measure", "order_for", "pictures_of")

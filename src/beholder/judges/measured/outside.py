@@ -1,0 +1,119 @@
+"""What became of an image outside of its edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from beholder.instruments.model import Bools, Bytes, Floats
+from beholder.instruments.pair import Pair
+from beholder.instruments.places import place
+from beholder.instruments.ssim import similarity
+from beholder.instruments.wording import percent, times
+from beholder.judges.measured.answering import Told
+
+_SHAPES_SIDE = 96  # what is left of an image at this size are its large shapes
+_PATCHES_SIDE = 48
+_DETAILS_SIDE, _DETAILS, _FEWEST = 512, 300, 20
+_SAME = 64  # of the 256 bits that describe a detail, how many may differ where it is the same
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Measured where the edit is not.
+
+    `structure` and `shapes` are SSIM without luminance, 0–1, at the size given and at 96 px: detail, and layout.
+    `patch` is how far the most changed fiftieth moved in CIELAB at 48 px, where noise is averaged away, and
+    `patch_place` where it is. `drift` is the length of the mean shift in CIELAB; `contrast` the ratio of the deviations
+    of L*. `details` is the
+    share of ORB keypoints whose description is the same, `None` where there are fewer than 20; `count` how many there
+    are, and `lost` where most of those were that are gone.
+    """
+
+    structure: float
+    shapes: float
+    patch: float
+    patch_place: str
+    drift: float
+    contrast: float
+    details: float | None
+    count: int
+    lost: str
+
+    def told(self) -> dict[str, Told]:
+        """As measurements."""
+        details = f"{percent(self.details)} of" if self.details is not None else "Too few to be counted, only"
+        sentences = {
+            "outside.structure": (self.structure, "", f"Fine structure is kept by {self.structure:.2f}."),
+            "outside.shapes": (self.shapes, "", f"Large shapes are kept by {self.shapes:.2f}."),
+            "outside.patch": (self.patch, "ΔE", f"The strongest patch moved by {self.patch:.1f}, {self.patch_place}."),
+            "outside.drift": (self.drift, "ΔE", f"All colours together moved by {self.drift:.1f}."),
+            "outside.contrast": (self.contrast, "×", f"The contrast is {times(self.contrast)} what it was."),
+            "outside.details": (self.details, "share", f"{details} {self.count} distinct details are as they were."),
+        }
+        return {
+            name: Told(value=value, unit=unit, sentence=f"Outside the edit: {says[0].lower()}{says[1:]}")
+            for name, (value, unit, says) in sentences.items()
+        }
+
+
+def measured_outside(pair: Pair, where: Bools) -> Outside:
+    """`where` is what lies outside of the edit, at least one pixel, in the frame of the image before."""
+    one, other = (image[where] for image in pair.lab)
+    deviations = [float(colours[:, 0].std()) for colours in (one, other)]
+    small = [shrunk(grey, _SHAPES_SIDE) for grey in pair.grey]
+    there = shrunk(where.astype(np.float32), _SHAPES_SIDE) > 0.9
+    structure = float(np.clip(pair.similarity[1][where], 0, 1).mean())
+    shapes = float(np.clip(similarity(*small)[1][there], 0, 1).mean()) if there.any() else structure
+    details, count, lost = _details(pair, where)
+    patch, patch_place = _patch(pair, where)
+    return Outside(
+        structure=structure,
+        shapes=shapes,
+        patch=patch,
+        patch_place=patch_place,
+        drift=float(np.linalg.norm((other - one).mean(axis=0))),
+        contrast=(deviations[1] + 0.5) / (deviations[0] + 0.5),
+        details=details,
+        count=count,
+        lost=lost,
+    )
+
+
+def _patch(pair: Pair, where: Bools) -> tuple[float, str]:
+    one, other = (shrunk(image, _PATCHES_SIDE) for image in pair.lab)
+    moved = np.linalg.norm(other - one, axis=2) * (shrunk(where.astype(np.float32), _PATCHES_SIDE) > 0.99)
+    high = float(np.quantile(moved[moved > 0], 0.98)) if (moved > 0).any() else 0.0
+    return high, place(moved >= max(high / 2, 1e-6)) if high else "nowhere"
+
+
+def _details(pair: Pair, where: Bools) -> tuple[float | None, int, str]:
+    """Both images are described at the same places and with the same direction, so no match has to be looked for."""
+    one, other = (_grey(image) for image in (pair.before, pair.aligned))
+    mask = cv2.resize(where.astype(np.uint8), one.shape[::-1], interpolation=cv2.INTER_NEAREST)
+    finder = cv2.ORB.create(nfeatures=_DETAILS, fastThreshold=12)
+    found, words = finder.compute(one, finder.detect(one, np.asarray(mask, np.uint8)))
+    still, others = finder.compute(other, found)
+    if words is None or others is None or len(found) != len(still) or len(found) < _FEWEST:
+        return None, len(found), ""
+    same = np.unpackbits(np.bitwise_xor(words, others), axis=1).sum(axis=1) <= _SAME
+    gone = np.zeros(one.shape, np.float32)
+    for x, y in np.array([point.pt for point in found])[~same].astype(int):
+        gone[y, x] = 1
+    return float(same.mean()), len(found), place(gone) if not same.all() else ""
+
+
+def _grey(rgb: Bytes) -> Bytes:
+    return np.asarray(shrunk(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), _DETAILS_SIDE), np.uint8)
+
+
+def shrunk(values: Floats | Bytes | cv2.typing.MatLike, side: int) -> Floats:
+    """At most this longer side, in the same type."""
+    height, width = values.shape[:2]
+    if max(height, width) <= side:
+        return np.asarray(values)
+    scale = side / max(height, width)
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    return np.asarray(cv2.resize(values, size, interpolation=cv2.INTER_AREA))

@@ -1,0 +1,118 @@
+"""Photographs, what can be done to them, and the instruments' verdicts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import skimage.data
+
+from beholder import Case, judge
+from beholder.verdicts.model import Verdict
+
+Image = npt.NDArray[np.uint8]
+
+
+@cache
+def photo(name: str = "coffee", side: int = 384) -> Image:
+    pixels = np.asarray(getattr(skimage.data, name)())[..., :3]
+    scale = side / max(pixels.shape[:2])
+    return cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+
+
+def png(pixels: Image) -> bytes:
+    return cv2.imencode(".png", pixels[..., ::-1] if pixels.ndim == 3 else pixels)[1].tobytes()
+
+
+def with_ball(pixels: Image) -> Image:
+    """A small edit, upper left: a red ball was added."""
+    edited = pixels.copy()
+    height, width = pixels.shape[:2]
+    cv2.circle(edited, (width // 6, height // 5), min(height, width) // 10, (220, 30, 40), -1)
+    return edited
+
+
+def on_edit(before: Image | bytes, after: Image | bytes, instruction: str = "add a red ball") -> Verdict:
+    images = {role: one if isinstance(one, bytes) else png(one) for role, one in (("input", before), ("edited", after))}
+    return judge("edit-preservation", Case("c", images, {"instruction": instruction}))
+
+
+def on_restyle(before: Image, after: Image, style: str = "Watercolour") -> Verdict:
+    return judge("restyle", Case("c", {"original": png(before), "restyled": png(after)}, {"style": style}))
+
+
+def scores(verdict: Verdict) -> list[float | None]:
+    return [one.score for one in verdict.criteria.values()]
+
+
+def answers(verdict: Verdict) -> dict[str, str]:
+    return {one.id: one.answer for result in verdict.criteria.values() for one in result.assertions}
+
+
+def evidence(verdict: Verdict, id_: str) -> str:
+    return next(one.evidence for result in verdict.criteria.values() for one in result.assertions if one.id == id_)
+
+
+def stylised(pixels: Image) -> Image:
+    return np.ascontiguousarray(
+        cv2.stylization(np.ascontiguousarray(pixels[..., ::-1]), sigma_s=60, sigma_r=0.45)[..., ::-1]
+    )
+
+
+def posterised(pixels: Image) -> Image:
+    for _ in range(3):
+        pixels = cv2.bilateralFilter(pixels, 9, 60, 9)
+    return (pixels // 64 * 64 + 32).astype(np.uint8)
+
+
+def sepia(pixels: Image) -> Image:
+    grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[..., None]
+    return np.clip(grey * np.array([1.07, 0.95, 0.75]), 0, 255).astype(np.uint8)
+
+
+def blurred(pixels: Image, by: float) -> Image:
+    return cv2.GaussianBlur(pixels, (0, 0), by) if by else pixels
+
+
+def noisy(pixels: Image, by: float) -> Image:
+    noise = np.random.default_rng(5).normal(0, by, pixels.shape) if by else 0
+    return np.clip(pixels + noise, 0, 255).astype(np.uint8)
+
+
+def tinted(pixels: Image, by: float) -> Image:
+    return np.clip(pixels + np.array([by, 0, -by]), 0, 255).astype(np.uint8)
+
+
+def darkened(pixels: Image, by: float) -> Image:
+    return (pixels * (1 - by)).astype(np.uint8)
+
+
+def warped(pixels: Image, by: float) -> Image:
+    y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]].astype(np.float32)
+    return cv2.remap(
+        pixels,
+        x + np.float32(by) * np.sin(y / 17),
+        y + np.float32(by) * np.cos(x / 17),
+        cv2.INTER_LINEAR,
+        borderMode=cv2.BORDER_REFLECT,
+    )
+
+
+def cropped(pixels: Image, by: float) -> Image:
+    height, width = pixels.shape[:2]
+    top, left = round(height * by), round(width * by)
+    return np.ascontiguousarray(pixels[top : height - top, left : width - left])
+
+
+def recompressed(pixels: Image, by: float) -> Image:
+    """Worse with `by`, from 0 to 100."""
+    if not by:
+        return pixels
+    coded = cv2.imencode(".jpg", pixels[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, int(100 - by)])[1]
+    return np.ascontiguousarray(cv2.imdecode(coded, cv2.IMREAD_COLOR)[..., ::-1])
+
+
+Damage = Callable[[Image, float], Image]

@@ -1,0 +1,208 @@
+"""The judge `instruments` on edits: what was kept is measured, and where pixels cannot tell it says so."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from measured_helpers import (
+    Damage,
+    blurred,
+    cropped,
+    darkened,
+    noisy,
+    on_edit,
+    photo,
+    png,
+    recompressed,
+    scores,
+    tinted,
+    warped,
+    with_ball,
+)
+
+from beholder.judges.measured.preservation import curves, points, subject_changes
+from beholder.verdicts.model import Outcome, Verdict
+
+FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
+
+
+def reasons_fit(verdict: Verdict) -> None:
+    for result in verdict.criteria.values():
+        assert 15 <= len(result.reason.split()) <= 30, result.reason
+        assert any(letter.isdigit() for letter in result.reason), result.reason
+    assert "reason_length" not in {flag.flag for flag in verdict.flags}
+
+
+@pytest.mark.parametrize("name", ["coffee", "astronaut", "chelsea"])
+def test_an_edit_that_stays_in_its_place_keeps_all(name: str) -> None:
+    made = on_edit(photo(name), with_ball(photo(name)))
+    assert scores(made) == [7, 7, 7]
+    assert made.score == 1
+    assert made.coverage is None
+    assert "upper left" in made.criteria["unchanged_regions"].reason
+    reasons_fit(made)
+
+
+def test_identical_images_have_kept_everything() -> None:
+    made = on_edit(photo(), photo(), "replace the cup with a teapot")
+    assert scores(made) == [7, 7, 7]
+    reasons_fit(made)
+
+
+# By kind of damage: its steps, and the factor that it must lower, to at most this.
+GRADED: dict[str, tuple[Damage, tuple[float, ...], str, int]] = {
+    "blur": (blurred, (0, 1, 2, 4, 8), "unchanged_regions", 5),
+    "noise": (noisy, (0, 4, 9, 16), "unchanged_regions", 4),
+    "compression": (recompressed, (0, 50, 80, 95), "unchanged_regions", 5),
+    "a tint": (tinted, (0, 5, 10, 20), "global_consistency", 4),
+    "darkness": (darkened, (0, 0.05, 0.12, 0.2), "global_consistency", 5),
+    "a crop": (cropped, (0, 0.02, 0.06, 0.12), "global_consistency", 4),
+    "a warp": (warped, (0, 1, 2.5, 5), "identity_preservation", 5),
+}
+
+
+@pytest.mark.parametrize("kind", GRADED)
+@pytest.mark.parametrize("name", ["coffee", "astronaut", "chelsea"])
+def test_more_damage_never_scores_higher(kind: str, name: str) -> None:
+    damage, steps, factor, at_most = GRADED[kind]
+    made = [on_edit(photo(name), damage(with_ball(photo(name)), step)) for step in steps]
+    for key in FACTORS:
+        reached = [one.criteria[key].score for one in made]
+        told = [score for score in reached if score is not None]
+        assert told == sorted(told, reverse=True), (key, reached)
+        assert told == reached[: len(told)], (key, reached)  # from what is open there is no way back
+    last = made[-1].criteria[factor].score
+    assert made[0].criteria[factor].score == 7
+    assert last is None or last <= at_most
+    for one in made:
+        reasons_fit(one)
+
+
+def test_damage_far_from_the_edit_is_named_with_its_place() -> None:
+    after = with_ball(photo())
+    after[-90:, -140:] = np.clip(after[-90:, -140:].astype(int) + 22, 0, 255)
+    made = on_edit(photo(), after)
+    changed = made.criteria["unchanged_regions"]
+    assert changed.score is not None
+    assert changed.score <= 5
+    assert "lower right" in changed.reason
+
+
+@pytest.mark.parametrize("other", ["astronaut", "chelsea"])
+def test_another_image_is_left_open(other: str) -> None:
+    after = cv2.resize(photo(other), photo().shape[1::-1], interpolation=cv2.INTER_AREA)
+    made = on_edit(photo(), after)
+    assert made.outcome is Outcome.SCORED
+    assert scores(made) == [None, None, None]
+    assert made.score is None
+    assert made.coverage is not None
+    assert (made.coverage.measured, made.coverage.of) == (0, 3)
+    assert "fills" in made.criteria["unchanged_regions"].reason
+    reasons_fit(made)
+
+
+def test_identity_is_left_open_where_the_subject_was_to_change() -> None:
+    after = photo("chelsea").copy()
+    height, width = after.shape[:2]
+    cv2.circle(after, (width // 2, height // 2), height // 3, (40, 90, 60), -1)
+    made = on_edit(photo("chelsea"), after, "turn the cat into a fox")
+    assert made.criteria["identity_preservation"].score is None
+    assert made.criteria["unchanged_regions"].score == 7
+    assert made.score == 1  # the mean of what was measured
+    assert made.partial
+    assert {"abstained", "measured_not_seen"} <= {flag.flag for flag in made.flags}
+    reasons_fit(made)
+
+
+def test_a_recoloured_thing_is_still_the_same_thing() -> None:
+    after = photo("chelsea").copy()
+    after[60:200, 90:290] = after[60:200, 90:290, ::-1]
+    made = on_edit(photo("chelsea"), after, "change the colour of the cat to blue")
+    identity = made.criteria["identity_preservation"]
+    assert identity.score is not None
+    assert identity.score >= 6
+    assert "recoloured" in identity.reason
+    reasons_fit(made)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "changes"),
+    [
+        ("replace the dog with a cat", True),
+        ("turn the basin into a plastic pool", True),
+        ("remove bananas and add grapes", True),
+        ("make the people angry", True),
+        ("let it be a bullet train", True),
+        ("犬を猫に変える", True),  # what is not understood may be anything
+        ("", True),
+        ("add a hat to the dog", False),
+        ("put strawberries on the plate", False),
+        ("change the background to a beach", False),
+        ("make the motorcycles and cars pink", False),
+        ("change the color of the car", False),
+    ],
+)
+def test_an_instruction_tells_whether_the_subject_was_to_change(instruction: str, changes: bool) -> None:
+    assert subject_changes(instruction) is changes
+
+
+SHAPES = st.sampled_from([(1, 1), (1, 40), (20, 20), (48, 64), (64, 48), (90, 30)])
+FILLS = st.sampled_from(["black", "white", "grey", "noise", "ramp", "photo", "alpha"])
+
+
+def filled(shape: tuple[int, int], fill: str, seed: int) -> bytes:
+    height, width = shape
+    random = np.random.default_rng(seed)
+    if fill == "alpha":
+        return cv2.imencode(".png", random.integers(0, 256, (height, width, 4), np.uint8))[1].tobytes()
+    if fill == "noise":
+        return png(random.integers(0, 256, (height, width, 3), np.uint8))
+    if fill == "ramp":
+        return png(np.tile(np.linspace(0, 255, width).astype(np.uint8)[None, :, None], (height, 1, 3)))
+    if fill == "photo":
+        return png(cv2.resize(photo("astronaut"), (width, height), interpolation=cv2.INTER_AREA))
+    level = {"black": 0, "white": 255, "grey": 127}[fill]
+    return png(np.full((height, width), level, np.uint8))
+
+
+@settings(max_examples=60)
+@given(one=st.tuples(SHAPES, FILLS, st.integers(0, 3)), other=st.tuples(SHAPES, FILLS, st.integers(0, 3)))
+def test_any_two_images_end_in_a_verdict(one: tuple, other: tuple) -> None:
+    made = on_edit(filled(*one), filled(*other), "make it better")
+    assert made.outcome is Outcome.SCORED
+    reasons_fit(made)
+    json.dumps(made.to_dict(), allow_nan=False)
+    small = min(*one[0], *other[0]) < 16
+    assert not small or scores(made) == [None, None, None]
+
+
+def test_an_image_that_cannot_be_decoded_is_unreadable() -> None:
+    broken = bytearray(png(photo()))
+    broken[len(broken) // 2 : len(broken) // 2 + 200] = b"\0" * 200
+    made = on_edit(photo(), bytes(broken))
+    assert made.outcome is Outcome.UNREADABLE
+    assert made.detail.startswith("edited")
+
+
+def test_the_curves_are_a_stated_proxy() -> None:
+    """Readable JSON with a pedigree; every curve goes over its measurement without a gap and ends on the scale."""
+    stored = json.loads((files("beholder.instruments") / "weights" / "preservation.json").read_text("utf-8"))
+    assert "proxy" in stored["pedigree"]
+    assert tuple(curves()) == FACTORS
+    for curve in (curve for factor in curves().values() for curve in factor.values()):
+        assert [at for at, _ in curve] == sorted({at for at, _ in curve})
+        assert all(1 <= height <= 7 for _, height in curve)
+
+
+@given(values=st.dictionaries(st.sampled_from(sorted({name for one in curves().values() for name in one})),
+                              st.none() | st.floats(-1000, 1000)))  # fmt: skip
+def test_any_measurements_have_points_on_the_scale(values: dict[str, float | None]) -> None:
+    for factor in FACTORS:
+        reached = points(factor, values)
+        assert reached is None or 1 <= reached <= 7

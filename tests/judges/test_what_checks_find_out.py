@@ -1,0 +1,155 @@
+"""Every check that an assertion may be measured by is there, and holds and fails on pictures made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import pytest
+from measured_helpers import Image, photo, png, posterised, recompressed, stylised
+
+from beholder.instruments.pair import Pair
+from beholder.judges.measured.checks import CHECKS, Findings
+from beholder.rubrics.model import Check, Measured
+
+
+def plain(level: int, shape: tuple[int, int] = (200, 300)) -> Image:
+    return np.full((*shape, 3), level, np.uint8)
+
+
+def grey(pixels: Image) -> Image:
+    return np.repeat(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[..., None], 3, axis=2)
+
+
+def faded(pixels: Image) -> Image:
+    return (pixels * 0.3 + 90).astype(np.uint8)
+
+
+def framed(pixels: Image, level: int = 245) -> Image:
+    """On a plain ground."""
+    out = plain(level, pixels.shape[:2])
+    height, width = pixels.shape[:2]
+    inner = cv2.resize(pixels, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
+    out[height // 4 : height // 4 + inner.shape[0], width // 4 : width // 4 + inner.shape[1]] = inner
+    return out
+
+
+def enlarged(pixels: Image, side: int) -> Image:
+    scale = side / max(pixels.shape[:2])
+    return cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
+
+
+def inked(pixels: Image) -> Image:
+    """Black lines on white."""
+    lines = cv2.adaptiveThreshold(
+        cv2.medianBlur(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), 7), 255, cv2.ADAPTIVE_THRESH_MEAN_C,
+        cv2.THRESH_BINARY, 11, 4,
+    )  # fmt: skip
+    return np.repeat(lines[..., None], 3, axis=2)
+
+
+def vivid(pixels: Image) -> Image:
+    hsv = cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV)
+    hsv[..., 1] = 230
+    return cv2.cvtColor(np.maximum(hsv, (0, 0, 90)).astype(np.uint8), cv2.COLOR_HSV2RGB)
+
+
+def rainbow(_: Image) -> Image:
+    hue, value = np.meshgrid(np.linspace(0, 179, 300), np.linspace(60, 255, 200))
+    hsv = np.stack([hue, np.full_like(hue, 200), value], axis=2).astype(np.uint8)
+    return cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
+
+
+def other(_: Image) -> Image:
+    return cv2.resize(photo("astronaut"), photo().shape[1::-1], interpolation=cv2.INTER_AREA)
+
+
+def coded(pixels: Image) -> Image:
+    data = cv2.imencode(".jpg", pixels[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 8])[1]
+    return np.ascontiguousarray(cv2.imdecode(data, 1)[..., ::-1])
+
+
+def same(pixels: Image) -> Image:
+    return pixels
+
+
+Make = Callable[[Image], Image]
+# By check: what makes a picture of the photo on which it holds, and one on which it does not.
+BOTH: dict[Check, tuple[Make, Make]] = {
+    Check.COMPOSITION_KEPT: (stylised, other),
+    Check.LIGHT_KEPT: (posterised, lambda one: 255 - one),
+    Check.REDRAWN: (stylised, grey),
+    Check.STYLE_EVERYWHERE: (stylised, same),
+    Check.STRONG: (inked, lambda one: recompressed(one, 20)),
+    Check.STRENGTH: (stylised, lambda one: recompressed(one, 20)),
+    Check.SHARP: (stylised, lambda one: cv2.GaussianBlur(one, (0, 0), 4)),
+    Check.CLEAN: (stylised, coded),
+    Check.PRINT_SIZE: (lambda one: enlarged(one, 1800), same),
+    Check.TONAL_RANGE: (inked, faded),
+    Check.DEEP_BLACKS: (lambda one: (one * 0.2).astype(np.uint8), faded),
+    Check.OPEN_SHADOWS: (faded, lambda one: (one * 0.05).astype(np.uint8)),
+    Check.COLOURLESS: (grey, vivid),
+    Check.SATURATED: (vivid, grey),
+    Check.FEW_COLOURS: (inked, rainbow),
+    Check.FLAT_COLOUR: (posterised, lambda one: cv2.GaussianBlur(one, (0, 0), 2)),
+    Check.WHITE_PAPER: (inked, same),
+    Check.PLAIN_GROUND: (framed, same),
+    Check.CALM_AREA: (framed, lambda one: inked(one)),
+    Check.UPRIGHT: (lambda one: np.ascontiguousarray(np.rot90(one)), same),
+}
+
+
+def test_every_check_is_made_and_tried_here() -> None:
+    assert set(CHECKS) == set(Check) == set(BOTH)
+
+
+@pytest.mark.parametrize("check", BOTH)
+@pytest.mark.parametrize("expected", [True, False], ids=["holds", "fails"])
+def test_a_check_holds_and_fails(check: Check, expected: bool) -> None:
+    after = BOTH[check][0 if expected else 1](photo())
+    found = Findings(Pair(photo(), after), png(after))
+    result = found.check(check)
+    assert result.holds is expected, result.says
+    assert any(letter.isdigit() for letter in result.says)
+    assert result.says.endswith(".")
+    assert found.measurements
+
+
+@pytest.mark.parametrize("check", BOTH)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 200), (64, 64)])
+@pytest.mark.parametrize("level", [0, 255])
+def test_a_check_never_fails_on_an_odd_picture(check: Check, shape: tuple[int, int], level: int) -> None:
+    after = plain(level, shape)
+    result = Findings(Pair(photo(), after), png(after)).check(check)
+    assert result.holds in (True, False, None)
+    assert result.says
+
+
+def test_several_checks_hold_where_all_do() -> None:
+    after = grey(photo())
+    found = Findings(Pair(photo(), after), png(after))
+    assert found.check(Check.SHARP, Check.COLOURLESS).holds is True
+    both = found.check(Check.REDRAWN, Check.COLOURLESS)
+    assert both.holds is False
+    assert both.says == found.check(Check.REDRAWN).says  # only what speaks against it
+    small = Findings(Pair(photo(), plain(0, (1, 1))), png(plain(0, (1, 1))))
+    assert small.check(Check.COMPOSITION_KEPT, Check.COLOURLESS).holds is None
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("sharp", Measured((Check.SHARP,))),
+        ("yes if sharp", Measured((Check.SHARP,), no=False)),
+        ("no unless sharp and clean", Measured((Check.SHARP, Check.CLEAN), yes=False)),
+        ("", None),
+        ("sharpp", None),
+        ("yes if", None),
+        ("no unless yes if sharp", Measured((Check.SHARP,), yes=False)),
+        ("sharp and", None),
+        ("Sharp", None),
+    ],
+)
+def test_a_tag_says_how_an_assertion_is_measured(text: str, meant: Measured | None) -> None:
+    assert Measured.of(text) == meant
