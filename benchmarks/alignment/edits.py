@@ -171,11 +171,12 @@ def elsewhere(recipe: Recipe, learned: tuple[Edits, Floats], tested: tuple[Edits
 
 
 def _within(predictions: Floats, ratings: Floats, models: Any) -> Callable[[Any], float]:
-    """The mean over models (of ten cases or more) of ρ among a model's edits."""
+    """The mean over models (of ten cases or more; 0 where none has as many) of ρ among a model's edits."""
 
     def statistic(cases: Any) -> float:
         groups = [cases[models[cases] == model] for model in np.unique(models)]
-        return float(np.mean([spearman(predictions[one], ratings[one]) for one in groups if len(one) >= 10]))
+        found = [spearman(predictions[one], ratings[one]) for one in groups if len(one) >= 10]
+        return float(np.mean(found)) if found else 0.0
 
     return statistic
 

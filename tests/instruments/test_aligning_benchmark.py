@@ -51,7 +51,7 @@ def test_a_case_without_a_value_is_left_out() -> None:
 
 
 def test_the_ceiling_is_each_rater_against_the_others() -> None:
-    raters = np.array([[0, 0, 1], [0.5, 0.5, 0.5], [1, 1, 0], [1, 0.5, 0.5]])
+    raters = np.array([[0, 0, 1], [0.5, 0.5, 0.5], [1, 1, 0], [1, 0.5, 0.5], [0, 0.5, 0]])
     one_by_one = [
         scipy.stats.spearmanr(raters[:, one], np.delete(raters, one, axis=1).mean(axis=1)).statistic for one in range(3)
     ]
@@ -92,16 +92,15 @@ def test_a_bend_that_is_there_is_found() -> None:
 
 def test_what_is_left_out_is_not_seen() -> None:
     """A measurement that names the photograph foretells its rating only to a map that has seen it."""
-    random = np.random.default_rng(2)
-    sources = np.repeat([f"s{n}" for n in range(20)], 6)
+    sources = np.repeat([f"s{n:02}" for n in range(20)], 6)
     models = np.tile(["one", "two", "three"], 40)
-    names = np.repeat(random.normal(size=20), 6)
-    ratings = np.repeat(random.random(20), 6)
-    values = np.column_stack([names, names**2, np.repeat(np.arange(20.0), 6)])
-    seen = fitting.without_model(recipe(True), values, ratings, models)
-    unseen = fitting.without_source(recipe(True), values, ratings, sources)
-    neither = fitting.without_both(recipe(True), values, ratings, sources, models)
-    assert agreement.spearman(seen, ratings) > 0.2
+    ratings = np.repeat(np.random.default_rng(2).random(20), 6)
+    values = (sources[:, None] == np.unique(sources)).astype(float)
+    named = recipe(False, 20)
+    seen = fitting.without_model(named, values, ratings, models)
+    unseen = fitting.without_source(named, values, ratings, sources)
+    neither = fitting.without_both(named, values, ratings, sources, models)
+    assert agreement.spearman(seen, ratings) > 0.9
     assert agreement.spearman(unseen, ratings) < 0.1
     assert agreement.spearman(neither, ratings) < 0.1
 

@@ -101,8 +101,12 @@ class _Talk:
     def result(self) -> Asked:
         assert self._verdict is not None
         last = self._answers[-1] if self._answers else None
+        flags = (*self._flags, *_answer_flags(self._answers))
         verdict = replace(
-            about(self._verdict, self.brief),
+            self._verdict,
+            flags=(*flags, *_brief_flags(self.brief), *self._verdict.flags),
+            images=_sent(self.brief),
+            brief_digest=self.brief.digest,
             model=last.model if last else None,
             usage=_usage(self._answers),
             cost_usd=known_sum([answer.cost_usd for answer in self._answers]),
@@ -111,8 +115,7 @@ class _Talk:
             finish=last.finish.value if last else None,
             answer=last.text if last else "",
         )
-        flags = (*self._flags, *_answer_flags(self._answers))
-        return Asked(replace(verdict, flags=(*flags, *verdict.flags)), self._observed, flags)
+        return Asked(verdict, self._observed, flags)
 
     def _cut_off(self, answer: Answer) -> None:
         if self._cuts == MORE_ROOM:

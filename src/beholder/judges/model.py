@@ -317,6 +317,12 @@ def split_params(
 ) -> tuple[dict[str, object], Sizing]:
     """The model's parameters, and the sizing with `detail` and `max_side`, which belong to the pictures."""
     rest = dict(params)
+    try:
+        json.dumps(rest, allow_nan=False, default=str)
+    except ValueError:
+        raise SetupError(
+            f"A parameter for {wire} is infinite or no number at all, and JSON has no word for that."
+        ) from None
     detail, max_side = rest.pop("detail", None), rest.pop("max_side", None)
     if detail is not None:
         if detail not in details:

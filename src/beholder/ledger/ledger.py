@@ -208,6 +208,17 @@ class Ledger:
         with sqlite.told(self.path), self._engine.begin() as connection:
             return reading.cached(connection, keys)
 
+    def answered_since(self, number: int) -> tuple[list[bytes], int]:
+        """The ids (`packing.key_id`) of the keys that were answered after the answer of that number (0: of all), and
+        the number of the newest answer. Many are streamed from an index, without the answers themselves."""
+        columns = tables.answers.c
+        query = select(columns.key)
+        with sqlite.told(self.path), self._engine.begin() as connection:
+            newest = connection.scalar(select(func.max(columns.number))) or 0
+            if newest == number:
+                return [], newest
+            return list(connection.scalars(query.where(columns.number > number) if number else query)), newest
+
     def has_thumbnail(self, digests: Sequence[str]) -> set[str]:
         """Those of these image files (by the digest of the file) that have a thumbnail."""
         asked = {digest_bytes(digest): digest for digest in digests}

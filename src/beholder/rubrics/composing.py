@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from msgspec import structs
@@ -22,13 +23,20 @@ from beholder.rubrics.rendering import data_rules, system_text
 from beholder.rubrics.schema import Schema, answer_schema, answer_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Applied:
     """What all cases of one setting and style share; rendered once."""
 
     rubric: Rubric
     system: str
     schema: Schema | None
+
+    @cached_property
+    def seal(self) -> tuple[hashlib._Hash, bytes]:
+        """What the digests of all its briefs begin with, hashed, and what they end with: most of their text."""
+        rubric = self.rubric
+        before = _dumped([rubric.name, rubric.version, rubric.setting, self.system])[:-1] + b", "
+        return hashlib.sha256(before), b", " + _dumped(self.schema) + b"]"
 
 
 class Composer:
@@ -192,8 +200,10 @@ def _sealed(applied: _Applied, content: Sequence[Text | Picture]) -> Brief:
         part.text if isinstance(part, Text) else {"role": part.role, "label": part.label, "image": part.image.digest}
         for part in content
     ]
-    sealed = [rubric.name, rubric.version, rubric.setting, applied.system, seen, applied.schema]
-    digest = hashlib.sha256(json.dumps(sealed, ensure_ascii=False).encode("utf-8", "replace")).hexdigest()
+    before, after = applied.seal
+    seal = before.copy()
+    seal.update(_dumped(seen) + after)
+    digest = seal.hexdigest()
     label = f"case-{digest[:8]}"
     return Brief(
         rubric=rubric.name,
@@ -208,6 +218,10 @@ def _sealed(applied: _Applied, content: Sequence[Text | Picture]) -> Brief:
         label=label,
         answer_tokens=answer_tokens(rubric),
     )
+
+
+def _dumped(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _texts(value: FieldValue) -> tuple[str, ...]:

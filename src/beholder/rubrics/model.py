@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct, structs
@@ -14,6 +15,7 @@ from msgspec import Struct, structs
 Number = int | float
 
 
+@lru_cache(1024, typed=True)  # scales, weights and scores are the same few numbers in every verdict
 def exact(number: Number | Decimal | str) -> Fraction:
     """The decimal number as it was written: `exact(0.7)` is 7/10, not the double next to it."""
     return Fraction(str(number))

@@ -43,7 +43,13 @@ class Pictures:
             self._kept.move_to_end(key)
             return self._kept[key]
         if key not in self._under_way:
-            work = asyncio.ensure_future(self._prepare(source, sizing))
+            data: bytes | None = None
+            if not (isinstance(source, str) and is_remote(source)):
+                data = read(source)  # from the disk cache this takes less than handing it to a thread would
+                if (image := as_it_is(data, sizing)) is not None:
+                    self._keep(key, image)
+                    return image
+            work = asyncio.ensure_future(self._prepare(source, data, sizing))
             self._under_way[key] = work
             work.add_done_callback(lambda done: self._finished(key, done))
         return await asyncio.shield(self._under_way[key])
@@ -59,13 +65,13 @@ class Pictures:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    async def _prepare(self, source: ImageSource, sizing: Sizing) -> PreparedImage:
-        if isinstance(source, str) and is_remote(source):
+    async def _prepare(self, source: ImageSource, data: bytes | None, sizing: Sizing) -> PreparedImage:
+        """Where it takes time: the picture must be fetched (`data` is not there yet) or decoded."""
+        if data is None:
             data = await obtain(source, allow_remote=self._allow_remote)
-        else:
-            data = read(source)  # from the disk cache this takes less than handing it to a thread would
-        image = as_it_is(data, sizing)
-        return image if image is not None else await self._elsewhere(prepare, data, sizing)
+            if (image := as_it_is(data, sizing)) is not None:
+                return image
+        return await self._elsewhere(prepare, data, sizing)
 
     async def _elsewhere(self, work: Callable[..., T], *arguments: object) -> T:
         if not self._workers:
@@ -88,13 +94,15 @@ class Pictures:
 
     def _finished(self, key: tuple[ImageSource, Sizing], done: asyncio.Future[PreparedImage]) -> None:
         del self._under_way[key]
-        if done.cancelled() or done.exception() is not None:
-            return
+        if not done.cancelled() and done.exception() is None:
+            self._keep(key, done.result())
+
+    def _keep(self, key: tuple[ImageSource, Sizing], image: PreparedImage) -> None:
         source = key[0]
         if isinstance(source, bytes) or (isinstance(source, str) and source[:5].lower() == "data:"):
             return  # its key would be the picture itself
-        self._kept[key] = done.result()
-        self._size += len(done.result().data)
+        self._kept[key] = image
+        self._size += len(image.data)
         while self._size > self._kept_bytes:
             _, dropped = self._kept.popitem(last=False)
             self._size -= len(dropped.data)

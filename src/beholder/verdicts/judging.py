@@ -68,7 +68,7 @@ def judge_answer(
 def scored_verdict(head: Head, observed: Observations, *, flags: tuple[Flag, ...] = ()) -> Verdict:
     """The verdict on observations that have been read; `flags` are added to theirs."""
     verdict = score(head.verdict(Outcome.SCORED), head.rubric, observed)
-    return replace(verdict, flags=(*verdict.flags, *flags))
+    return replace(verdict, flags=(*verdict.flags, *flags)) if flags else verdict
 
 
 def _style_flags(style: Style | None) -> tuple[Flag, ...]:

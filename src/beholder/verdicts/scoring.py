@@ -254,7 +254,7 @@ def _failed_gates(rubric: Rubric, tallies: list[CriterionTally], observed: Obser
 
 
 def _confidence(value: object) -> Number | None:
-    return None if value is None else plain_number(exact(value))  # type: ignore[arg-type]  # read as a number before
+    return None if value is None else plain_number(exact(value))  # read as a number before
 
 
 def _float(value: Fraction | None) -> float | None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+import msgspec
 import pybase64
 
 from beholder.errors import SetupError
@@ -127,8 +128,11 @@ class Splicer:
         return self._mark
 
     def dump(self, body: Mapping[str, object]) -> Body:
-        # "replace" turns half a surrogate pair, which no provider reads, into a question mark.
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+        try:
+            text = msgspec.json.encode(body)
+        except UnicodeEncodeError:
+            # Half a surrogate pair, which no provider reads: it becomes a question mark.
+            text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         return Body(tuple(text.split(self._mark.encode())), tuple(self._pictures))
 
 
