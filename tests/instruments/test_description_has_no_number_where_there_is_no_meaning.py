@@ -37,10 +37,10 @@ def test_without_an_expected_description_only_the_question_is_measured(reference
 
 
 @pytest.mark.parametrize("output", ["", "   \n\t"])
-def test_an_empty_output_is_neither_right_nor_wrong_but_says_nothing(output: str) -> None:
+def test_an_empty_output_fails_in_everything(output: str) -> None:
     found = describe(Texts(output, (CAR,), "What colour is the car?"))
     nothing_compared(found, "the output is empty")
-    assert scores(found) == [None, 0.0, None, 0.0]
+    assert scores(found) == [0.0, 0.0, 0.0, 0.0]
     assert found.measurements["description.question_fit"].value == 0
 
 

@@ -45,8 +45,8 @@ class Counts:
             self.outcomes[str(entry.verdict.outcome)] += 1
             self.tally.add(Judged(entry.position, entry.verdict, entry.case.groups, entry.reused))
             self.reused += entry.reused
-            if not entry.verdict.scored and len(self.failures) < FAILURES:
-                self.failures.append(f"{entry.case.id}: {entry.verdict.outcome}, {entry.verdict.detail}")
+            if (lack := entry.verdict.lack) and len(self.failures) < FAILURES:
+                self.failures.append(f"{entry.case.id}: {lack}")
             if entry.spent_usd is None:
                 self.unpriced += 1
             else:

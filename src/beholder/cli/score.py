@@ -105,12 +105,10 @@ class Summary:
         self.outcomes[verdict.rubric, str(verdict.outcome)] += 1
         self.flags.update({flag.flag for flag in verdict.flags})
         self.corrected.update({one.at.rpartition(".")[2] for one in verdict.corrections})
-        if not verdict.scored:
+        if verdict.lack:
             self.unscored += 1
             if len(self.first_unscored) < LISTED:
-                self.first_unscored.append(
-                    f"{verdict.case} ({verdict.rubric}): {verdict.outcome}, {verdict.detail[:300]}"
-                )
+                self.first_unscored.append(f"{verdict.case} ({verdict.rubric}): {verdict.lack[:300]}")
         values = {key: result.score for key, result in verdict.criteria.items()} | {"score": verdict.score}
         for key, value in values.items():
             if value is not None:

@@ -58,8 +58,8 @@ def _run(book: Ledger, record: RunRecord, by: str | None, *, as_json: bool) -> N
         say(json.dumps(found))
         return
     _summary(record, tally)
-    for one in islice((verdict for verdict in book.verdicts(record.id) if not verdict.scored), UNSCORED_SHOWN):
-        say(f"  {one.case}: {one.outcome}, {printable(one.detail)[:200]}")
+    for one in islice((verdict for verdict in book.verdicts(record.id) if verdict.lack), UNSCORED_SHOWN):
+        say(f"  {one.case}: {printable(one.lack)[:200]}")
     if by:
         _means({value or "(none)": one for value, one in split.items()}, by)
 
@@ -115,7 +115,7 @@ def _means(split: Mapping[str, Tally], by: str) -> None:
         for value, tally in sorted(tallies.items()):
             means = [tally.score, *(tally.criteria.get(key) for key in criteria)]
             shown = ["–" if mean is None or mean.value is None else f"{mean.value:.3f}" for mean in means]
-            counts = [str(sum(tally.outcomes.values())), str(tally.outcomes["scored"])]
+            counts = [str(sum(tally.outcomes.values())), str(tally.score.count)]
             table.add_row(*(Text(printable(cell)) for cell in (value, *counts, *shown)))
         Console(highlight=False).print(table)
 

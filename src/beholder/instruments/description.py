@@ -85,6 +85,9 @@ def describe(texts: Texts) -> Described:
 Values = Mapping[str, float | None]
 
 
+_SAYS_NOTHING = "The output says nothing: there is no word in it."
+
+
 def _abstained(key: str, why: str) -> Dimension:
     return Dimension(key, None, f"Not told from the texts: {why}.")
 
@@ -101,6 +104,8 @@ def _accuracy(seen: Comparison, values: Values) -> Dimension:
     wrong: what the expected description leaves out may well be there.
     """
     key = "visual_accuracy"
+    if not seen.output.spoken:
+        return Dimension(key, 0.0, _SAYS_NOTHING)
     if seen.unusable:
         return _abstained(key, seen.unusable)
     precise, complete = _value(values, "precision"), _value(values, "recall")
@@ -130,6 +135,8 @@ def _clarity(seen: Comparison, values: Values) -> Dimension:
     are than the expected description. Wording only: whether it is clear to somebody who sees the image cannot be
     told."""
     key = "clarity"
+    if not seen.output.spoken:
+        return Dimension(key, 0.0, _SAYS_NOTHING)
     if why := seen.unreadable:
         return _abstained(key, why)
     spoken = seen.output.spoken

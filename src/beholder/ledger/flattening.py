@@ -22,6 +22,9 @@ KINDS: Mapping[str, type] = {
     "passed": bool,
     "score_derived": bool,
     "partial": bool,
+    "coverage": float,
+    "total_low": float,
+    "total_high": float,
     "flags": str,
     "corrections": int,
     "assessment": str,
@@ -62,6 +65,10 @@ def flat(one: Judged) -> dict[str, Cell]:
     for name in (*TEXTS, *NUMBERS, "grade", "passed", "score_derived", "partial", "assessment", "latency_s"):
         value = getattr(verdict, name)
         row[name] = str(value) if name == "outcome" else value
+    if verdict.coverage:
+        row["coverage"] = verdict.coverage.measured / verdict.coverage.of
+    if verdict.total_range:
+        row["total_low"], row["total_high"] = verdict.total_range
     row |= {f"{key}.score": result.score for key, result in verdict.criteria.items()}
     row["flags"] = " ".join(dict.fromkeys(flag.flag for flag in verdict.flags))
     row["corrections"] = len(verdict.corrections)

@@ -19,7 +19,7 @@ from beholder.ledger.model import FINISHED, STATES, AnswerKey, Entry, Progress, 
 from beholder.ledger.packing import digest_bytes, dump, pack, plain_text, unpack
 from beholder.ledger.redacting import redacted
 from beholder.ledger.tables import AnyRow
-from beholder.verdicts.model import Outcome, Verdict
+from beholder.verdicts.model import Verdict
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -130,7 +130,7 @@ class Ledger:
 
     def progress(self) -> dict[str, Progress]:
         """How far each run is, by its id; answered from an index."""
-        scored = _V.outcome == Outcome.SCORED.value
+        scored = _V.score.is_not(None)
         query = (
             select(_RUNS.id, func.count(), func.count().filter(scored), func.avg(_V.score).filter(scored))
             .join_from(tables.verdicts, tables.runs, _V.run == _RUNS.number)

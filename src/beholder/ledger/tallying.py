@@ -91,7 +91,8 @@ class Tally:
 
     @property
     def unscored(self) -> int:
-        return self.verdicts - self.outcomes["scored"]
+        """How many have no score: they failed, or too little of them could be measured."""
+        return self.verdicts - self.score.count
 
     def to_dict(self) -> dict[str, object]:
         """JSON values, the words of a verdict for the same things."""

@@ -97,7 +97,17 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
 
     def shape(self) -> Shape:
         """What the rubrics need of a case, in names."""
-        return _shape(self._rubrics, self.setting, tuple(self.fields))
+        shape = _shape(self._rubrics, self.setting, tuple(self.fields))
+        return shape if self._needs_images() else replace(shape, roles=(*shape.roles, ()))
+
+    def _needs_images(self) -> bool:
+        from beholder.judges.model import judge_from
+        from beholder.judges.protocol import INSTRUMENTS, needs_images
+
+        if any(entry.judge != INSTRUMENTS for entry in self.judges):
+            return True
+        judge = judge_from(INSTRUMENTS)
+        return any(needs_images(judge, rubric) for rubric in self._rubrics)
 
     def composers(self) -> tuple[Composer, ...]:
         """What makes the briefs, one for each rubric."""

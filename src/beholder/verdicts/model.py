@@ -198,6 +198,16 @@ class Verdict:
     def scored(self) -> bool:
         return self.outcome is Outcome.SCORED
 
+    @property
+    def lack(self) -> str:
+        """Why there is no `score`, in short: the outcome and its detail, or how little was measured. Empty where there
+        is one."""
+        if self.score is not None:
+            return ""
+        if self.scored and self.coverage:
+            return f"left open, {self.coverage.measured} of {self.coverage.of} {self.coverage.what} measured"
+        return f"{self.outcome}, {self.detail}"
+
     def to_dict(self) -> dict[str, object]:
         """The verdict as JSON values, without the raw answer."""
         values = _plain(self)
