@@ -10,8 +10,9 @@ one and shown on the other. The effect is the mean human `SC` (0–1) of flagged
 the same GPT-4o over-editing score (its second number; strata weigh by how much they tell). Intervals are 95 %, by
 drawing photographs with replacement.
 
-`FLAGS` are the thresholds that came of it, rounded. They are shown on the same edits, alone and together, and on all
-text-guided edits, successful or not, that have both of GPT-4o's numbers the same.
+`FLAGS` are the thresholds that came of it, rounded: the two largest effects, of two kinds. They are shown on the same
+edits, alone and together, and on all text-guided edits, successful or not, that have both of GPT-4o's numbers the same;
+these rows have seen the edits that they are shown on, unless --data is another folder than theirs.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Flag:
             return values < self.limit if self.under else values > self.limit
 
     def __str__(self) -> str:
-        return f"{self.name} {'<' if self.under else '>'} {self.limit:.3g}"
+        return f"{self.name.partition('.')[2]} {'<' if self.under else '>'} {self.limit:.3g}"
 
 
 FLAGS = (Flag("naturalness.detail_lost", 0.38, under=True), Flag("restyle.structure_kept", 0.65, under=True))
@@ -110,35 +111,39 @@ def shown(flagged: Bools, there: Bools, edits: Edits, *, both: bool = False) -> 
     return {
         "flagged": int(flagged.sum()),
         "of": len(known),
-        "mean_flagged": round(float(ratings[flagged].mean()), 3) if flagged.any() else None,
-        "mean_unflagged": round(float(ratings[~flagged].mean()), 3) if not flagged.all() else None,
-        "effect": round(size, 3),
+        "effect": None if np.isnan(size) else round(size, 3),
         "interval": [round(low, 3), round(high, 3)],
     }
 
 
 def report(known: tuple[Edits, dict[str, Floats]], tested: tuple[Edits, dict[str, Floats]], same: bool) -> list[dict]:
-    """For each measurement with a direction: thresholds and their effect on photographs they were not chosen on."""
+    """Thresholds and their effect on photographs they were not chosen on: of each part's surest measurement, then of
+    every measurement."""
     (first, columns), (second, others) = known, tested
-    found = []
-    for name, under in _directed():
-        if np.isnan(columns[name]).mean() > 0.5 or np.nanstd(columns[name]) == 0:
-            continue
+    everyone = np.ones(len(second), np.bool_)
+    half = halves(first.sources)
+    # (cases on which thresholds are chosen, cases on which they are shown)
+    parts = [(half, ~half), (~half, half)] if same else [(np.ones(len(first), np.bool_), everyone)]
+    measurements = [
+        (name, under)
+        for name, under in _directed()
+        if np.isnan(columns[name]).mean() < 0.5 and np.nanstd(columns[name]) > 0
+    ]
+    flags: list[dict[tuple[str, bool], tuple[Flag, float]]] = []
+    for part, _ in parts:
+        ratings, strata = first.chosen(part).mean("SC"), first.chosen(part).number("SC", 1)
+        flags.append({one: chosen(*one, columns[one[0]][part], ratings, strata) for one in measurements})
+
+    def entry(picked: Sequence[tuple[Flag, float]], there: Bools) -> dict[str, Any]:
         flagged = np.zeros(len(second), np.bool_)
-        limits, sure = [], []
-        parts = [~halves(first.sources), halves(first.sources)] if same else [np.ones(len(first), np.bool_)]
-        for part in parts:
-            learned = first.chosen(part)
-            flag, surest = chosen(name, under, columns[name][part], learned.mean("SC"), learned.number("SC", 1))
-            rest = ~part if same else np.ones(len(second), np.bool_)
-            flagged[rest] = flag.raised(others[name])[rest]
-            limits.append(round(flag.limit, 3))
-            sure.append(surest)
-        there = ~np.isnan(others[name])
-        if flagged[there].any():
-            entry = {"measurement": name, "side": "under" if under else "over", "limits": limits}
-            found.append(entry | {"sure": round(min(sure), 1)} | shown(flagged, there, second))
-    return sorted(found, key=lambda one: -one["sure"])
+        for (flag, _), (_, rest) in zip(picked, parts, strict=True):
+            flagged[rest] = flag.raised(others[flag.name])[rest]
+        sure = round(min(sure for _, sure in picked), 1)
+        return {"flags": [str(flag) for flag, _ in picked], "sure": sure} | shown(flagged, there, second)
+
+    surest = [max(found.values(), key=lambda one: one[1]) for found in flags]
+    each = [entry([found[one] for found in flags], ~np.isnan(others[one[0]])) for one in measurements]
+    return [entry(surest, everyone), *sorted(each, key=lambda one: -one["sure"])]
 
 
 def fixed_flags(edits: Edits, columns: dict[str, Floats] | None) -> list[dict[str, Any]]:
@@ -167,7 +172,8 @@ def _number(value: float) -> float:
 
 def _line(name: str, one: dict[str, Any]) -> str:
     low, high = one["interval"]
-    return f"  {name:56} {one['flagged']:3}/{one['of']:3} {one['effect']:7.3f}   {low:6.3f} … {high:.3f}"
+    effect = "—" if one["effect"] is None else f"{one['effect']:.3f}"
+    return f"  {name:60} {one['flagged']:3}/{one['of']:3} {effect:>7}   {low:6.3f} … {high:.3f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -193,14 +199,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps({"chosen": entries, "fixed": fixed}, indent=2, ensure_ascii=False))
         return 0
     where = "chosen on one half of the photographs, shown on the other" if same else "chosen on --fit, shown on --data"
-    print(
-        f"\naudit: human SC of flagged less unflagged edits at the same GPT-4o over-editing score; {len(second)} edits"
-    )
-    print(f"  thresholds {where}; surest on the choosing part first")
-    print(f"  {'':56} flagged  effect   95 %")
+    print("\naudit: human SC of flagged less unflagged edits at the same GPT-4o over-editing score")
+    print(f"  {len(second)} edits. Thresholds {where}.")
+    print("  First the surest measurement of each choosing part, then each measurement, surest first:")
+    print(f"  {'':60} flagged  effect   95 %")
     for one in [one for one in entries if one["sure"] >= SHOWN]:
-        limits = " / ".join(f"{limit:.3g}" for limit in one["limits"])
-        print(_line(f"{one['measurement']} {one['side']} {limits}", one))
+        print(_line(" / ".join(dict.fromkeys(one["flags"])), one))
     print("  Thresholds that came of it, rounded:")
     for one in fixed:
         print(_line(one["flag"], one))

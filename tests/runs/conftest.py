@@ -72,7 +72,7 @@ def command(tmp_path: Path, server: JudgeServer) -> Callable[..., list[str]]:
         return [
             *(sys.executable, "-m", "beholder", "run", "--rubric", "edit-preservation"),
             *("--cases", str(tmp_path / "cases.jsonl"), "--judge", "openai:test", "--base-url", server.openai_url),
-            *("--ledger", str(tmp_path / "ledger.db"), "--no-thumbnails", "--concurrency", "8", *more),
+            *("--ledger", str(tmp_path / "ledger.db"), "--no-thumbnails", "--no-audit", "--concurrency", "8", *more),
         ]
 
     return make

@@ -48,6 +48,7 @@ def judge(
     max_side: Annotated[int | None, typer.Option(help="Scale images down to this many pixels a side.")] = None,
     detail: Annotated[str | None, typer.Option(help="The provider's image detail: low, high, auto.")] = None,
     allow_remote: Annotated[bool, typer.Option("--allow-remote", help="Fetch http(s) images.")] = False,
+    audit: Annotated[bool, typer.Option(help="Check a model's words against the pixels.")] = True,
     id_: Annotated[str | None, typer.Option("--id", help="The case's id; the judge never sees it.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the brief; ask nobody.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the card too.")] = False,
@@ -74,6 +75,7 @@ def judge(
         "setting": setting,
         "style_folders": styles or [],
         "allow_remote": allow_remote,
+        "audit": audit,
         "prompt": text_file(prompt, "The prompt") if prompt else None,
     }
     parameters = params(param or ())

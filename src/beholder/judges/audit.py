@@ -7,12 +7,11 @@ changed: a flag is for the reader.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from beholder.errors import ImageError
-from beholder.rubrics.brief import Brief
 from beholder.rubrics.model import Assertion, Check, Measured, Number, Rubric, exact
 from beholder.verdicts.model import CriterionResult, Flag, Verdict
 
@@ -20,7 +19,6 @@ DISAGREE, NOT_AUDITED = "pixels_disagree", "not_audited"
 
 # Told of every pair, whether or not a rule needs it: how much changed, where, and what it did to the whole.
 ALWAYS = ("geometry.shift", "colour.difference_median", "locality.changed", "locality.leakage", "structure.ssim")
-IDENTICAL = "locality.identical"
 
 # The checks of `restyle` that need no more than a small picture.
 _CHECKS = frozenset({Check.COMPOSITION_KEPT, Check.REDRAWN, Check.STYLE_EVERYWHERE, Check.STRONG, Check.STRENGTH})
@@ -94,7 +92,7 @@ def measure(order: Order, before: bytes, after: bytes) -> Evidence:
     except ImageError as error:
         return Evidence({}, {}, failed=str(error))
     found = measure_pair(pair, order.names)
-    readings = {name: Reading(one.value, one.unit, one.sentence) for name, one in found.items()}
+    readings = {name: Reading(_short(one.value), one.unit, one.sentence) for name, one in found.items()}
     findings = Findings(pair, after)
     answers = {}
     for assertion in order.assertions:
@@ -138,9 +136,8 @@ def _contradictions(verdict: Verdict, evidence: Evidence) -> Iterator[Flag]:
 
 def _flag(verdict: Verdict, key: str, why: str) -> Flag:
     result = verdict.criteria[key]
-    return Flag(
-        DISAGREE, f"{key}.score", result.score, f"{_shown(result.score)} of {_shown(result.scale[1])}, but {why}"
-    )
+    said = f"{_shown(result.score)} of {_shown(result.scale[1])}, but {why[:1].lower()}{why[1:]}"
+    return Flag(DISAGREE, f"{key}.score", result.score, said)
 
 
 def _reaches(result: CriterionResult, least: Fraction) -> bool:
@@ -155,14 +152,10 @@ def _checks(assertion: Assertion) -> frozenset[Check]:
     return frozenset(how.checks) if how else frozenset()
 
 
+def _short(value: float | None) -> float | None:
+    """To four significant digits: the pixels have no more."""
+    return None if value is None else float(f"{value:.4g}")
+
+
 def _shown(number: Number | None) -> str:
     return "–" if number is None else f"{number:g}"
-
-
-def pictures_of(brief: Brief) -> tuple[bytes, bytes]:
-    """The two pictures as the judge got them, before first."""
-    before, after = brief.pictures
-    return before.image.data, after.image.data
-
-
-__all__: Sequence[str] = ("Evidence", "Order", "audited", "measure", "order_for", "pictures_of")

@@ -59,6 +59,7 @@ class Work:
     retry: frozenset[Outcome] = frozenset()
     recall: bool = True
     thumbnails: bool = True
+    audit: bool = True
 
 
 class Watch(Protocol):
@@ -218,6 +219,7 @@ class _Desk:
                 recall=self.known.recall if self.known is not None else None,
                 slots=self.slots,
                 timeout_s=self.work_.timeout_s,
+                audit=self.work_.audit,
             )
             await self.finished.put(
                 Entry(

@@ -15,10 +15,12 @@ from beholder.cases import Case
 from beholder.errors import AnswerError, CaseError, ImageError, SetupError
 from beholder.images import Sizing
 from beholder.judges.asking import Asked, about, ask
+from beholder.judges.audit import Evidence, audited, order_for
 from beholder.judges.protocol import Judge, identity_for, may_abstain, needs_images
 from beholder.ledger.model import AnswerKey, StoredAnswer
 from beholder.rubrics.brief import Brief
 from beholder.rubrics.composing import Composer
+from beholder.rubrics.model import Rubric
 from beholder.runs.pictures import Pictures
 from beholder.verdicts.combining import agreement, combine, spread
 from beholder.verdicts.judging import Head, read_answer, scored_verdict
@@ -50,9 +52,10 @@ async def judge_case(
     recall: Recall | None = None,
     slots: asyncio.Semaphore | None = None,
     timeout_s: float | None = None,
+    audit: bool = False,
 ) -> Judged:
     """Judges a case. `recall` finds answers that were paid for already; `slots` limits how many cases are asked at
-    once; `timeout_s` is for each judge.
+    once; `timeout_s` is for each judge; with `audit` a pair of images is measured while models look at it.
 
     Raises `CaseError` and `SetupError` (wrong use); every other failure is an outcome.
     """
@@ -69,19 +72,37 @@ async def judge_case(
         for sample in range(samples)
     ]
     found = await recall([seat.key for seat in seats]) if recall else {}
-    async with slots or nullcontext():
-        results = await _together(
-            [seat.sit(found.get(seat.key), alone=len(seats) == 1, timeout_s=timeout_s) for seat in seats]
-        )
-    asked = [result for result, _ in results]
+    measuring = _measuring(rubric, seats, pictures) if audit else None
+    try:
+        async with slots or nullcontext():
+            results = await _together(
+                [seat.sit(found.get(seat.key), alone=len(seats) == 1, timeout_s=timeout_s) for seat in seats]
+            )
+        asked = [result for result, _ in results]
+        verdict = asked[0].verdict if len(asked) == 1 else _jury(head, asked, [seat.sample for seat in seats])
+        if measuring is not None and verdict.scored:
+            verdict = audited(verdict, await measuring)
+    finally:
+        if measuring is not None:
+            measuring.cancel()
     new = [(seat, result) for seat, (result, fresh) in zip(seats, results, strict=True) if fresh]
     return Judged(
-        asked[0].verdict if len(asked) == 1 else _jury(head, asked, [seat.sample for seat in seats]),
+        verdict,
         answers=tuple(_stored(seat.key, result) for seat, result in new if result.verdict.scored),
         spent_usd=_spent([result.verdict for _, result in new]),
         asked=len(new),
         used=tuple(seat.key for seat, (_, fresh) in zip(seats, results, strict=True) if not fresh),
     )
+
+
+def _measuring(rubric: Rubric, seats: Sequence[_Seat], pictures: Pictures) -> asyncio.Task[Evidence] | None:
+    """The audit of what models will say about a pair of images, begun before they have said it."""
+    order = order_for(rubric)
+    seen = next((seat.brief for seat in seats if not may_abstain(seat.judge)), None)
+    if order is None or seen is None:
+        return None
+    before, after = (picture.image.data for picture in seen.pictures)
+    return asyncio.create_task(pictures.measured(order, before, after))
 
 
 def _spent(verdicts: Sequence[Verdict]) -> Decimal | None:

@@ -30,7 +30,8 @@ class Options(TypedDict, total=False):
 
     `samples`: how often each judge is asked (above 1 it is a jury). `prompt`: the text of a prompt of your own.
     `setting`: one of the rubric's settings; without it the images decide. `style_folders`: where your own styles are.
-    `allow_remote`: whether http(s) images are fetched.
+    `allow_remote`: whether http(s) images are fetched. `audit`: whether the pixels of a pair are measured beside what a
+    model says of them (unless said, they are).
     """
 
     samples: int
@@ -38,6 +39,7 @@ class Options(TypedDict, total=False):
     setting: str
     style_folders: Sequence[str | os.PathLike[str]]
     allow_remote: bool
+    audit: bool
 
 
 def judge(
@@ -96,7 +98,8 @@ async def verdicts(
     pictures = Pictures(allow_remote=options.get("allow_remote", False), workers=0)
     async with _judges(named) as judges:
         check_able(judges, rubrics)
-        judged = [await judge_case(one, case, judges, samples, pictures) for one in composers]
+        audit = options.get("audit", True)
+        judged = [await judge_case(one, case, judges, samples, pictures, audit=audit) for one in composers]
     return [(one.verdict, rubric) for one, rubric in zip(judged, settled, strict=True)]
 
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 from beholder.cases import ImageSource
 from beholder.errors import ImageError
 from beholder.images import PreparedImage, Sizing, as_it_is, is_remote, obtain, prepare, read
+from beholder.judges.audit import Evidence, Order, measure
 
 T = TypeVar("T")
 
@@ -60,6 +61,13 @@ class Pictures:
 
         data = await obtain(source, allow_remote=self._allow_remote)
         return await self._elsewhere(thumbnail, data)
+
+    async def measured(self, order: Order, before: bytes, after: bytes) -> Evidence:
+        """What can be measured of two pictures; see `judges.audit.measure`."""
+        try:
+            return await self._elsewhere(measure, order, before, after)
+        except ImageError as error:
+            return Evidence({}, {}, failed=str(error))
 
     def close(self) -> None:
         if self._pool is not None:

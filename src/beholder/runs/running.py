@@ -98,6 +98,7 @@ async def run_suite(
         retry=retry,
         recall=not run.suite.get("fresh"),
         thumbnails=suite.thumbnails,
+        audit=suite.audit,
     )
     state = "interrupted"
     ledger.update(run.id, state="running")

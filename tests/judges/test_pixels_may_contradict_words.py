@@ -1,0 +1,164 @@
+"""The audit: what a model says against what can be measured is flagged, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beholder import Rubric, Verdict
+from beholder.judges.audit import DISAGREE, NOT_AUDITED, RULES, Evidence, Reading, audited, measure, order_for
+from beholder.rubrics.composing import Composer
+from beholder.verdicts.judging import Head, judge_answer
+
+Pixels = npt.NDArray[np.uint8]
+WORDS = "the wall behind the car shows the same mortar lines and the same shading as it did before"
+
+
+@pytest.fixture
+def photo() -> Pixels:
+    """Texture everywhere, in several colours."""
+    noise = np.random.default_rng(7).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+    return np.asarray(cv2.GaussianBlur(cv2.resize(noise, (640, 480), interpolation=cv2.INTER_CUBIC), (0, 0), 2))
+
+
+def png(pixels: Pixels) -> bytes:
+    return bytes(cv2.imencode(".png", pixels[:, :, ::-1])[1])
+
+
+def factors(rubric: Rubric, score: int) -> dict[str, Any]:
+    return {"criteria": {one.key: {"justification": WORDS, "score": score} for one in rubric.criteria}}
+
+
+def flags(name: str, before: Pixels, after: Pixels, score: int = 7) -> dict[str, str]:
+    """Where words and pixels disagree, and why, when a model gives all criteria the same score."""
+    rubric = Rubric.load(name)
+    order = order_for(rubric)
+    assert order is not None
+    verdict = judge_answer(Head("case", rubric, "model"), factors(rubric, score))
+    assert verdict.scored
+    return disagreements(audited(verdict, measure(order, png(before), png(after))))
+
+
+def disagreements(verdict: Verdict) -> dict[str, str]:
+    return {flag.at: flag.why for flag in verdict.flags if flag.flag == DISAGREE}
+
+
+def cast(photo: Pixels) -> Pixels:
+    """One thing edited, and everything else tinted by the way."""
+    tinted = np.clip(photo + np.array([30, 0, -30]), 0, 255).astype(np.uint8)
+    tinted[100:200, 100:240] = (20, 40, 250)
+    return tinted
+
+
+def test_unchanged_regions_that_changed_are_flagged_with_numbers(photo: Pixels) -> None:
+    found = flags("edit-preservation", photo, cast(photo))
+    assert "7 of 7, but" in found["unchanged_regions.score"]
+    assert "%" in found["unchanged_regions.score"]
+    assert "ΔE 10" in found["unchanged_regions.score"]
+    assert "global_consistency.score" in found
+
+
+def test_a_model_that_saw_it_too_is_not_flagged(photo: Pixels) -> None:
+    assert flags("edit-preservation", photo, cast(photo), score=3) == {}
+
+
+def test_an_edit_that_stays_where_it_belongs_is_not_flagged(photo: Pixels) -> None:
+    edited = photo.copy()
+    edited[100:200, 100:240] = (20, 40, 250)
+    assert flags("edit-preservation", photo, edited) == {}
+
+
+def test_a_shift_of_two_pixels_is_not_flagged(photo: Pixels) -> None:
+    assert flags("edit-preservation", photo[:, 2:], photo[:, :-2]) == {}
+
+
+@pytest.mark.parametrize(("score", "at"), [(7, {"alignment.score", "completeness.score"}), (1, set())])
+def test_identical_images_are_no_edit(photo: Pixels, score: int, at: set[str]) -> None:
+    found = flags("edit-fidelity", photo, photo, score)
+    assert set(found) == at
+    assert all("identical" in why for why in found.values())
+
+
+def test_coding_marks_contradict_image_quality(photo: Pixels) -> None:
+    small = np.ascontiguousarray(photo[:256, :320])
+    coded = cv2.imdecode(cv2.imencode(".jpg", small[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 4])[1], cv2.IMREAD_COLOR)
+    found = flags("edit-quality", small, np.asarray(coded, np.uint8)[:, :, ::-1])
+    assert "image_quality.score" in found
+    assert flags("edit-quality", small, small) == {}
+
+
+def restyle_verdict(answer: str) -> tuple[Verdict, Rubric]:
+    rubric = Composer(Rubric.load("restyle")).rubric_in("Anime")
+    blocks = {
+        one.key: {
+            "assertions": {each.id: {"answer": answer, "evidence": "seen"} for each in one.assertions},
+            "reason": "so it is",
+            "score": 5 if answer == "Yes" else 1,
+        }
+        for one in rubric.criteria
+    }
+    return judge_answer(Head("case", rubric, "model"), {"criteria": blocks, "assessment": "done"}), rubric
+
+
+def test_an_untouched_photo_is_no_restyle(photo: Pixels) -> None:
+    verdict, rubric = restyle_verdict("Yes")
+    order = order_for(rubric)
+    assert order is not None
+    found = disagreements(audited(verdict, measure(order, png(photo), png(photo))))
+    assert "relevance.score" in found
+    assert any(at.startswith("C") for at in found), found  # the style is said to be everywhere
+
+
+def test_assertions_that_were_answered_as_measured_are_not_flagged(photo: Pixels) -> None:
+    verdict, rubric = restyle_verdict("No")
+    order = order_for(rubric)
+    assert order is not None
+    evidence = measure(order, png(photo), png(photo))
+    no = {id_ for id_, (holds, _) in evidence.answers.items() if not holds}
+    assert no
+    assert no.isdisjoint(disagreements(audited(verdict, evidence)))
+
+
+def test_a_verdict_carries_what_was_measured_and_keeps_its_scores(photo: Pixels) -> None:
+    rubric = Rubric.load("edit-preservation")
+    order = order_for(rubric)
+    assert order is not None
+    verdict = judge_answer(Head("case", rubric, "model"), factors(rubric, 7))
+    after = audited(verdict, measure(order, png(photo), png(cast(photo))))
+    assert (after.score, after.criteria) == (verdict.score, verdict.criteria)
+    leakage = after.measurements["locality.leakage"]
+    assert isinstance(leakage, dict)
+    assert leakage["value"] > 0.5
+    assert leakage["sentence"]
+    assert Verdict.from_dict(after.to_dict()).measurements == after.measurements
+
+
+@pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n broken", b"GIF89a"])
+def test_a_picture_that_cannot_be_read_is_said_and_harms_nothing(photo: Pixels, data: bytes) -> None:
+    rubric = Rubric.load("edit-preservation")
+    order = order_for(rubric)
+    assert order is not None
+    verdict = judge_answer(Head("case", rubric, "model"), factors(rubric, 7))
+    after = audited(verdict, measure(order, png(photo), data))
+    assert after.score == verdict.score
+    assert [flag.flag for flag in after.flags if flag not in verdict.flags] == [NOT_AUDITED]
+
+
+def test_one_image_is_no_pair() -> None:
+    assert order_for(Rubric.load("description")) is None
+
+
+@given(value=st.floats(0, 100), score=st.integers(1, 7), rule=st.sampled_from(RULES))
+def test_a_flag_needs_a_high_score_and_a_high_measurement(value: float, score: int, rule: Any) -> None:
+    name = "edit-quality" if rule.criterion == "image_quality" else "edit-preservation"
+    rubric = Rubric.load(name)
+    verdict = judge_answer(Head("case", rubric, "model"), factors(rubric, score))
+    evidence = Evidence({rule.measurement: Reading(value, "", "Much was found.")}, {})
+    found = disagreements(audited(verdict, evidence))
+    assert (f"{rule.criterion}.score" in found) == (score >= 6 and value > rule.limit)
