@@ -26,13 +26,16 @@ from measuring import HERE, Sample, capacity, measure, middle, server
 
 BIN = Path(sys.executable).parent
 OURS = (
-    f"{BIN / 'beholder'} run --rubric edit-preservation --judge openai:bench --concurrency 64 --no-thumbnails --quiet"
+    f"{BIN / 'beholder'} run --rubric edit-preservation --judge openai:bench --concurrency 64 --no-thumbnails "
+    "--no-audit --quiet"
 ).split()
 CONCURRENCY = 64
 LATENCY_S = 0.2
 SLOW = ("--latency", str(LATENCY_S))
 FAULTY = ("--too-many", "0.025", "--broken", "0.025", "--invalid", "0.02")
 SCALED = ("--max-side", "1024")
+PATIENT = ("--latency", "3")
+PATIENT_CASES = 192
 CALM = 2.5  # ours and the server make a load of about 2
 
 
@@ -88,6 +91,8 @@ def entries(scale: Scale) -> list[Entry]:
         Entry("scaled", "usual-script", few),
         Entry("faults", "beholder", count, FAULTY, codes=(0, 3)),
         Entry("faults", "async-openai", count, FAULTY),
+        Entry("patient", "beholder", PATIENT_CASES, PATIENT, once=True),
+        Entry("audited", "beholder", PATIENT_CASES, PATIENT, more=("--audit",), once=True),
         Entry("many", "beholder", scale.many, once=True),
     ]
 
@@ -97,6 +102,8 @@ TITLES = {
     "latency": f"{LATENCY_S * 1000:.0f} ms latency",
     "scaled": "scaled to 1024 px",
     "faults": "2.5 % 429, 2.5 % 500, 2 % invalid answers",
+    "patient": "3 s latency, without the audit",
+    "audited": "3 s latency, with the audit",
     "many": "many cases, no latency",
 }
 STARTS = {"scaled": "start scaled"}
@@ -254,6 +261,14 @@ def targets(bench: Bench, found: Sequence[Line], scale: Scale) -> list[Target]:
     pass_ms = f"against python -c pass ({python * 1000:.0f} ms)"
     add(f"beholder --help {pass_ms}", "≤ 16", lambda: usage / python, at_most(16), "{:.1f}")
     add(f"first request {pass_ms}", "≤ 60", lambda: through.first_s / python, at_most(60), "{:.1f}")
+    with_it, without = by.get(("audited", "beholder")), by.get(("patient", "beholder"))
+    add(
+        "wall with the audit against without, 3 s latency",
+        "≤ 1.05",
+        ratio(with_it, without, "wall_s"),
+        at_most(1.05),
+        "{:.2f}",
+    )
     scored = f"scored of {scale.cases} in spite of faults"
     add(scored, f"{scale.cases}", lambda: faulty.fewest_scored, at_least(scale.cases), "{:.0f}")
     return made
@@ -321,6 +336,11 @@ def main() -> None:
     parts = subprocess.run(
         [sys.executable, str(HERE / "parts.py"), *(["--json"] if given.json else [])], stdout=subprocess.PIPE, text=True
     )
+    pixels = subprocess.run(
+        [sys.executable, str(HERE / "pixels.py"), *(["--json"] if given.json else [])],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     if given.json:
         said = {
             "server": {"requests_per_s": per_second, "cpu_s_each": each_s},
@@ -328,6 +348,7 @@ def main() -> None:
             "targets": [asdict(target) for target in reached],
             "starts_s": {name: median(times) for name, times in bench.plain.items()},
             "parts_ms": json.loads(parts.stdout or "{}"),
+            "pixels_ms": json.loads(pixels.stdout or "{}"),
         }
         print(json.dumps(said, indent=2))
         return
@@ -336,6 +357,7 @@ def main() -> None:
         print(f"\nThe load is {os.getloadavg()[0]:.1f}: other programs were running, and all times are too long.")
     print_targets(reached)
     print(f"\n{parts.stdout}", end="")
+    print(f"\n{pixels.stdout}", end="")
 
 
 def _warm(made: Material) -> None:
