@@ -124,13 +124,16 @@ def test_an_effect_is_that_within_strata() -> None:
     assert np.isnan(audit.effect(np.ones(100, bool), ratings, strata)[0])
 
 
-def test_a_threshold_is_chosen_where_the_effect_is_surest() -> None:
+def test_a_threshold_flags_a_quarter_and_says_how_sure_its_effect_is() -> None:
     values = np.arange(200.0)
-    ratings = np.where(values < 40, 0.2, 0.8)
+    ratings = np.where(values < 50, 0.2, 0.8)
     flag, sure = audit.chosen("a.one", True, values, ratings, np.zeros(200))
-    assert 38 <= flag.limit <= 41
+    assert flag.raised(values).sum() == 50
     assert sure > 5
-    assert audit.chosen("a.one", False, values, ratings, np.zeros(200))[1] == 0
+    upper, worse = audit.chosen("a.one", False, values, ratings, np.zeros(200))
+    assert upper.raised(values).tolist() == (values >= 150).tolist()
+    assert worse < 0
+    assert not flag.raised(np.array([np.nan])).any()
 
 
 def ratings_folder(folder: Path, photographs: int = 6) -> Path:

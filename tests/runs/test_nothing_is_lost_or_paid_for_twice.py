@@ -60,7 +60,8 @@ def test_killed_at_twenty_random_moments_every_case_is_judged_and_hardly_one_twi
     last = run("--json")
     assert last.returncode == 0, last.stderr
     assert summary(last)["tally"]["outcomes"] == {"scored": count}
-    assert len(server.received) == count + lost
+    late = len(server.received) - count - lost  # on their way when the last kill came, and counted after it
+    assert 0 <= late <= CONCURRENCY
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         assert ledger.check() == []
         assert len(ledger.runs()) == 1
