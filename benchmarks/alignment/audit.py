@@ -11,9 +11,11 @@ same GPT-4o over-editing score (its second number; strata weigh by how much they
 photographs with replacement. (Thresholds optimised on each half of 75 edits were tried in two ways: the measurements
 that hold here held there too, but the surest one of a half did not, −.06 and +.05. Do not let 75 edits pick.)
 
-`FLAGS` are the thresholds that came of it, rounded: two large effects, of two kinds. They are shown on the same
-edits, alone and together, and on all text-guided edits, successful or not, that have both of GPT-4o's numbers the same;
-these rows have seen the edits that they are shown on, unless --data is another folder than theirs.
+`FLAGS` are the rules that the audit has for `edit-preservation`: the thresholds that came of it, rounded, and rules for
+plain contradictions, which are rare. They are shown on the same edits, alone and together, on all text-guided edits,
+successful or not, and on those in which GPT-4o sees hardly any over-editing (8 or more of 10), where the audit would
+speak; there with both of its numbers the same. These rows have seen the edits that they are shown on, unless --data is
+another folder than theirs.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from imagenhub import Bools, Edits, Floats, load, measured
 
 from beholder.instruments import registry
 from beholder.instruments.pair import AUDIT_SIDE, Pair
+from beholder.judges.audit import RULES
 
 SHARE = 0.25  # of the edits that a threshold flags where it is chosen
 SHOWN = 1.0  # standard errors on the choosing part from which a measurement is printed
@@ -55,7 +58,9 @@ class Flag:
         return f"{self.name.partition('.')[2]} {'<' if self.under else '>'} {self.limit:.3g}"
 
 
-FLAGS = (Flag("naturalness.detail_lost", 0.35, under=True), Flag("restyle.structure_kept", 0.6, under=True))
+KEPT = 8  # of 10: hardly any over-editing
+PRESERVATION = ("unchanged_regions", "global_consistency", "identity_preservation")
+FLAGS = tuple(Flag(rule.measurement, rule.limit, rule.under) for rule in RULES if rule.criterion in PRESERVATION)
 
 
 def effect(flagged: Bools, ratings: Floats, strata: Floats) -> tuple[float, float]:
@@ -97,6 +102,8 @@ def successful(edits: Edits) -> Bools:
 def shown(flagged: Bools, there: Bools, edits: Edits, *, both: bool = False) -> dict[str, Any]:
     """The effect of a flag on edits, where it was measured, at the same over-editing score; `both`: at the same score
     for success too."""
+    if not there.any():
+        return {"flagged": 0, "of": 0, "effect": None, "interval": [0.0, 0.0]}
     known = edits.chosen(there)
     flagged, ratings, strata = flagged[there], known.mean("SC"), known.number("SC", 1)
     if both:
@@ -147,11 +154,16 @@ def fixed_flags(edits: Edits, columns: dict[str, Floats] | None) -> list[dict[st
     both = columns is None
     if columns is None:
         columns = measured(edits, [flag.name for flag in FLAGS], AUDIT_SIDE)
-    there = ~np.isnan(np.column_stack([columns[flag.name] for flag in FLAGS])).any(axis=1)
     raised = {str(flag): flag.raised(columns[flag.name]) for flag in FLAGS}
-    raised["either"] = np.logical_or.reduce([*raised.values()])
-    who = "all, both scores equal" if both else "successful"
-    return [{"flag": f"{name} ({who})"} | shown(one, there, edits, both=both) for name, one in raised.items()]
+    there = {str(flag): ~np.isnan(columns[flag.name]) for flag in FLAGS}
+    raised["any"], there["any"] = (np.logical_or.reduce([*one.values()]) for one in (raised, there))
+    kept = edits.number("SC", 1) >= KEPT
+    parts = {"all": np.ones(len(edits), np.bool_), "said to be kept": kept} if both else {"successful": kept | ~kept}
+    return [
+        {"flag": f"{name} ({who})"} | shown(raised[name][part], there[name][part], edits.chosen(part), both=both)
+        for who, part in parts.items()
+        for name in raised
+    ]
 
 
 def _directed() -> list[tuple[str, bool]]:

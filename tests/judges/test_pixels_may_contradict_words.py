@@ -16,6 +16,7 @@ from beholder.judges.audit import DISAGREE, NOT_AUDITED, RULES, Evidence, Readin
 from beholder.rubrics.composing import Composer
 from beholder.verdicts.judging import Head, judge_answer
 
+RUBRICS = [Rubric.load(name) for name in ("edit-preservation", "edit-quality")]
 Pixels = npt.NDArray[np.uint8]
 WORDS = "the wall behind the car shows the same mortar lines and the same shading as it did before"
 
@@ -70,7 +71,7 @@ def test_a_model_that_saw_it_too_is_not_flagged(photo: Pixels) -> None:
 
 def test_an_edit_that_stays_where_it_belongs_is_not_flagged(photo: Pixels) -> None:
     edited = photo.copy()
-    edited[100:200, 100:240] = (20, 40, 250)
+    edited[100:200, 100:240] = photo[100:200, 100:240, ::-1]
     assert flags("edit-preservation", photo, edited) == {}
 
 
@@ -156,9 +157,9 @@ def test_one_image_is_no_pair() -> None:
 
 @given(value=st.floats(0, 100), score=st.integers(1, 7), rule=st.sampled_from(RULES))
 def test_a_flag_needs_a_high_score_and_a_high_measurement(value: float, score: int, rule: Any) -> None:
-    name = "edit-quality" if rule.criterion == "image_quality" else "edit-preservation"
-    rubric = Rubric.load(name)
+    rubric = next(one for one in RUBRICS if rule.criterion in {each.key for each in one.criteria})
     verdict = judge_answer(Head("case", rubric, "model"), factors(rubric, score))
     evidence = Evidence({rule.measurement: Reading(value, "", "Much was found.")}, {})
     found = disagreements(audited(verdict, evidence))
-    assert (f"{rule.criterion}.score" in found) == (score >= 6 and value > rule.limit)
+    beyond = value < rule.limit if rule.under else value > rule.limit
+    assert (f"{rule.criterion}.score" in found) == (score >= 6 and beyond)
