@@ -45,7 +45,8 @@ def test_json_has_every_measurement_and_no_map(run: Any, folder: Path) -> None:
     assert found["before"] == {"source": "before.png", "width": 120, "height": 90}
     assert found["mask"] is None
     assert "maps" not in found
-    assert set(found["measurements"]) == {one.name for one in (*instruments("pair"), *instruments("image"))}
+    measured = {one.name for one in (*instruments("pair"), *instruments("image"))}
+    assert set(found["measurements"]) == {*measured, "people.realism", "people.kept"}
     for one in found["measurements"].values():
         assert list(one) == ["value", "unit", "better", "sentence"]
         assert one["value"] is None or isinstance(one["value"], float | int)
@@ -168,3 +169,13 @@ def test_grey_alpha_and_other_sizes_are_measured(run: Any, folder: Path) -> None
     cv2.imwrite(str(folder / "strip.png"), before[:, :20])
     for name in ("grey.png", "clear.png", "double.png", "strip.png"):
         assert run(f"measure before.png {name} --maps maps").code == 0
+
+
+def test_people_are_asked_for_by_name_and_say_nothing_of_masked_edits(run: Any, folder: Path) -> None:
+    found = json.loads(run("measure before.png after.png --json --only people").out)["measurements"]
+    assert list(found) == ["people.realism", "people.kept"]
+    assert all(one["value"] is None or 0 <= one["value"] <= 1 for one in found.values())
+    cv2.imwrite(str(folder / "mask.png"), np.full((90, 120), 255, np.uint8))
+    masked = json.loads(run("measure before.png after.png --mask mask.png --json --only people").out)["measurements"]
+    assert [one["value"] for one in masked.values()] == [None, None]
+    assert "without a mask" in masked["people.kept"]["sentence"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from beholder.instruments.model import Instrument, Measurement
     from beholder.instruments.pair import Pair
 
+PEOPLE = "people"  # what they would say, by the fitted maps: no family of instruments, but shown like one
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 
 
@@ -38,12 +39,16 @@ def measure(
     """Measure what changed between two images, and how good the second one is."""
     from beholder.images import read
     from beholder.instruments.pair import Pair
+    from beholder.instruments.people import predictions
 
-    chosen = _chosen(only or ())
+    wanted = [name for name in only or () if name != PEOPLE]
+    chosen = _chosen(wanted) if wanted or not only else []
     files = [before, after] if mask is None else [before, after, mask]
     data = [read(file) for file in files]
     pair = Pair.load(data[0], data[1], mask=None if mask is None else data[2], names=(before, after, mask or ""))
     found = _measured(chosen, pair)
+    if not only or PEOPLE in only:
+        found |= predictions(pair)
     written = {} if maps is None else _write_maps(chosen, found, pair, maps)
     if json_:
         say(json.dumps(_as_dict(files, pair, found, written), ensure_ascii=False))
@@ -62,7 +67,7 @@ def _chosen(names: Sequence[str]) -> list[Instrument]:
     for name in names:
         if name not in families and name not in {one.name for one in known}:
             there = [one.name for one in known if _family(one.name) == _family(name)] or families
-            raise UsageError(f"No instrument is named {name!r}; there are {', '.join(there)}.")
+            raise UsageError(f"No instrument is named {name!r}; there are {', '.join([*there, PEOPLE])}.")
     picked = [one for one in known if not names or one.name in names or _family(one.name) in names]
     return sorted(picked, key=lambda one: families.index(_family(one.name)))
 

@@ -11,20 +11,20 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from importlib.resources import files
 
 import numpy as np
 
 from beholder.cases import FieldValue
-from beholder.instruments import aligning, geometry, locality
+from beholder.instruments import geometry, locality
 from beholder.instruments.model import Bools
 from beholder.instruments.pair import Pair
+from beholder.instruments.people import predictions
 from beholder.instruments.places import mostly, place
 from beholder.instruments.regions import MOST
 from beholder.instruments.wording import percent, times
 from beholder.judges.measured.answering import Document, Told, abstention
-from beholder.judges.measured.outside import Outside, measured_outside, shrunk
+from beholder.judges.measured.outside import Outside, measured_outside
 from beholder.judges.measured.restyling import loaded
 from beholder.rubrics.brief import Brief
 from beholder.verdicts.observing import ABSTAIN
@@ -129,12 +129,9 @@ def _measurements(pair: Pair, found: Outside | None) -> dict[str, Told]:
 def _predicted(pair: Pair) -> dict[str, Told]:
     """What people would make of the edit as a whole, by the map that was fitted on their ratings. It is told beside the
     factors and is no part of them: it was fitted on edits by models, and does not tell the factors apart."""
-    names = {one.name for one in aligning.load("kept").features}
-    families = [import_module(f"beholder.instruments.{family}") for family in {name.split(".")[0] for name in names}]
-    small = Pair(*(shrunk(image, aligning.SIDE) for image in (pair.before, pair.after)), sizes=pair.sizes)
-    taken = {one.name: one.measure(small) for family in families for one in family.INSTRUMENTS if one.name in names}
-    people = aligning.predict("kept", taken)
-    return {"people.kept": Told(value=people.value, unit="share", sentence=people.sentence)}
+    return {
+        name: Told(value=one.value, unit=one.unit, sentence=one.sentence) for name, one in predictions(pair).items()
+    }
 
 
 def _block(factor: str, values: Mapping[str, float | None], says: str) -> Document:
