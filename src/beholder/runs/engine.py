@@ -30,6 +30,7 @@ from beholder.runs.pictures import Pictures
 from beholder.verdicts.model import Outcome
 
 AHEAD = 0.25  # workers beyond the concurrency: they make the next briefs while all that may be asked are asked
+HANDED = 2  # cases begun at a time: eighty at once would read all their pictures before the first request goes out
 CHUNK = 256  # cases that are looked up in the ledger together
 BATCH = 64  # verdicts that are written together
 LINGER_S = 0.25  # how long a batch that is not full waits for more
@@ -79,7 +80,7 @@ async def execute(
     way and nothing else. Raises what makes going on senseless: `SetupError`, `LedgerError`.
     """
     clerk = _Clerk(ledger)
-    jobs: asyncio.Queue[_Job | None] = asyncio.Queue(maxsize=work.concurrency)
+    jobs: asyncio.Queue[_Job | None] = asyncio.Queue(maxsize=HANDED)
     finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * BATCH)
     known = _Known(clerk) if work.recall else None
     desk = _Desk(work, pictures, clerk, finished, stop, asyncio.Semaphore(work.concurrency), known)
