@@ -41,7 +41,16 @@ def installed(folder: Path, code: str, points: str) -> str:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n", "utf-8")
     (info / "entry_points.txt").write_text(f"[beholder.instruments]\n{points}\n", "utf-8")
-    code = f"import sys; sys.path.insert(0, {str(folder)!r})\n{SHOW}"
+    return _ran(folder, SHOW)
+
+
+def _said(folder: Path, code: str, points: str, show: str) -> str:
+    installed(folder, code, points)
+    return _ran(folder, show)
+
+
+def _ran(folder: Path, show: str) -> str:
+    code = f"import sys; sys.path.insert(0, {str(folder)!r})\n{show}"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
@@ -73,7 +82,7 @@ def test_a_plugin_adds_one(tmp_path: Path) -> None:
         ("", "plugin:MINE", "cannot be loaded: AttributeError"),
         ("MINE = 7", "plugin:MINE", "cannot be loaded: TypeError"),
         ("MINE = ('red',)", "plugin:MINE", "must be a tuple of Instruments"),
-        (PLUGIN, "plugin:TWICE", "brings 'colour.palette', a name that another instrument has."),
+        (PLUGIN, "plugin:TWICE", "brings 'colour.palette'; its names must be broken.SOMETHING, each once."),
     ],
 )
 def test_a_broken_plugin_is_one_sentence(tmp_path: Path, code: str, point: str, said: str) -> None:
@@ -97,3 +106,14 @@ def test_cheap_ones_are_some_of_all() -> None:
     cheap, everything = measure_pair(pair, cheap_only=True), measure_pair(pair)
     assert set(cheap) < set(everything)
     assert {"locality.leakage", "colour.noticeable", "structure.ssim", "geometry.confidence"} <= set(cheap)
+
+
+def test_a_broken_plugin_stops_only_those_who_want_it(tmp_path: Path) -> None:
+    asked = SHOW.replace("instruments()[0].name, instruments()[-1].name", "'ours:'").replace('"mine"', '"colour.cast"')
+    shown = asked.replace("mine.red", "colour.cast")
+    assert _said(tmp_path, "raise RuntimeError", "broken = plugin:MINE", shown) == "ours: 0.0\n"
+
+
+def test_a_family_has_one_name(tmp_path: Path) -> None:
+    said = installed(tmp_path, PLUGIN, "colour = plugin:MINE")
+    assert "has the name of another family" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -26,6 +27,7 @@ from measured_helpers import (
     with_ball,
 )
 
+from beholder import Case, judge_async
 from beholder.judges.measured.preservation import curves, points, subject_changes
 from beholder.verdicts.model import Outcome, Verdict
 
@@ -206,3 +208,15 @@ def test_any_measurements_have_points_on_the_scale(values: dict[str, float | Non
     for factor in FACTORS:
         reached = points(factor, values)
         assert reached is None or 1 <= reached <= 7
+
+
+async def test_beside_a_persons_own_edit_everything_is_left_open(tmp_path: Path) -> None:
+    for name, level in (("target", 90), ("edited", 120)):
+        cv2.imwrite(str(tmp_path / f"{name}.png"), np.full((64, 64, 3), level, np.uint8))
+    case = Case(
+        "c",
+        images={"target": tmp_path / "target.png", "edited": tmp_path / "edited.png"},
+        fields={"instruction": "make it lighter"},
+    )
+    verdict = await judge_async("edit-preservation", case)
+    assert (verdict.setting, verdict.score, verdict.coverage and verdict.coverage.measured) == ("offline", None, 0)

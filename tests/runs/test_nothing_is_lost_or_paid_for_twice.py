@@ -240,3 +240,14 @@ def test_two_runs_on_one_ledger_at_once(tmp_path: Path, server: JudgeServer, cas
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         assert ledger.check() == []
         assert len(ledger.runs()) == 2
+
+
+def test_the_same_brief_is_hardly_asked_again_within_a_run(
+    tmp_path: Path, server: JudgeServer, cases: Any, run: Run
+) -> None:
+    path = cases(60)
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    again = [{**line, "id": f"{line['id']}-{turn}"} for turn in range(20) for line in lines]
+    path.write_text("".join(json.dumps(line) + "\n" for line in again), "utf-8")
+    assert summary(run("--json"))["tally"]["outcomes"] == {"scored": 20 * 60}
+    assert len(server.received) <= 60 + 2 * (CONCURRENCY + 3 * BATCH)  # what was under way or not written yet

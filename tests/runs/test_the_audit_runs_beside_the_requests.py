@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from beholder import Case, Ledger, ScriptedJudge, Verdict, judge_async
-from beholder.judges.audit import ALWAYS, order_for
+from beholder.judges.audit import ALWAYS, Order, order_for
 from beholder.rubrics.library import load
 from beholder.runs.pictures import Pictures
 from beholder.testing import JudgeServer
@@ -76,3 +76,12 @@ async def test_a_verdict_without_a_score_is_not_measured(tmp_path: Path) -> None
     case = Case("c", images=images, fields={"instruction": "make it lighter"})
     verdict = await judge_async("edit-preservation", case, ScriptedJudge("not JSON"))
     assert (verdict.outcome, verdict.measurements) == ("invalid", {})
+
+
+async def test_measuring_that_fails_costs_no_answer(tmp_path: Path) -> None:
+    for name in "ab":
+        cv2.imwrite(str(tmp_path / f"{name}.png"), np.full((8, 8, 3), 90, np.uint8))
+    pictures = Pictures(workers=0)
+    picture = (tmp_path / "a.png").read_bytes()
+    evidence = await pictures.measured(Order(("nobody.measures",)), picture, picture)
+    assert "measuring failed" in evidence.failed

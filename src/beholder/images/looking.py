@@ -17,7 +17,7 @@ from beholder.errors import ImageError
 from beholder.images import headers
 from beholder.images.model import STANDARD_CAPS, Caps, ImageSource
 from beholder.images.names import shown
-from beholder.images.preparing import _looked_at
+from beholder.images.preparing import looked_at
 from beholder.images.sources import read
 
 _STARTS = (4 * 1024, 64 * 1024)  # the first is nearly always enough; a large Exif block wants the second
@@ -60,7 +60,7 @@ def look(source: ImageSource, caps: Caps = STANDARD_CAPS) -> Look:
 def _whole(source: ImageSource, caps: Caps) -> Look:
     data = read(source, caps=caps)
     try:
-        header = _looked_at(data, caps)
+        header = looked_at(data, caps)
     except ImageError as error:
         raise ImageError(f"{_named(source)} {error}") from None
     return Look(header.format, header.width, header.height, len(data))

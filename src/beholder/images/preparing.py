@@ -34,7 +34,7 @@ def prepare(
     `name` is only for the sentence of the `ImageError` that anything unusable raises.
     """
     try:
-        return _prepared(data, _looked_at(data, caps), sizing)
+        return _prepared(data, looked_at(data, caps), sizing)
     except ImageError as error:
         raise ImageError(f"{shown(name)} {error}") from None
 
@@ -44,13 +44,13 @@ def as_it_is(
 ) -> PreparedImage | None:
     """`prepare` where no decoder is needed, in about half a millisecond; `None` where one is."""
     try:
-        header = _looked_at(data, caps)
+        header = looked_at(data, caps)
         return _passed(data, header, sizing) if not header.alpha else None
     except ImageError as error:
         raise ImageError(f"{shown(name)} {error}") from None
 
 
-def _looked_at(data: bytes, caps: Caps) -> Header:
+def looked_at(data: bytes, caps: Caps) -> Header:
     """What the file says of itself. Raises `ImageError`, also where it exceeds the caps."""
     headers.check_bytes(len(data), caps)
     header = _header(data)
@@ -74,7 +74,7 @@ def _prepared(data: bytes, header: Header, sizing: Sizing) -> PreparedImage:
 
     from beholder.images import decoding, encoding
 
-    target = fitted(*_upright(header), sizing)
+    target = fitted(*upright(header), sizing)
     raster = decoding.decode(data, header, target, sizing.background)
     if raster.opaque and header.alpha and (passed := _passed(data, header, sizing)) is not None:
         return passed
@@ -97,7 +97,7 @@ def _passed(data: bytes, header: Header, sizing: Sizing) -> PreparedImage | None
     return _result(data, essence, f"image/{header.format}", size, header, _notes(header))
 
 
-def _upright(header: Header) -> tuple[int, int]:
+def upright(header: Header) -> tuple[int, int]:
     return (header.width, header.height) if header.orientation < 5 else (header.height, header.width)
 
 

@@ -7,7 +7,7 @@ import io
 from beholder.errors import ImageError
 from beholder.images.model import STANDARD_CAPS, STANDARD_SIZING, Caps, Sizing
 from beholder.images.names import shown
-from beholder.images.preparing import _looked_at, _upright, fitted
+from beholder.images.preparing import fitted, looked_at, upright
 
 SIDE = 512
 _QUALITY = 75
@@ -23,8 +23,8 @@ def thumbnail(data: bytes, caps: Caps = STANDARD_CAPS, name: str = "image") -> b
     from beholder.images import decoding, encoding
 
     try:
-        header = _looked_at(data, caps)
-        target = fitted(*_upright(header), Sizing(max_side=SIDE))
+        header = looked_at(data, caps)
+        target = fitted(*upright(header), Sizing(max_side=SIDE))
         raster = decoding.decode(data, header, target, STANDARD_SIZING.background)
     except ImageError as error:
         raise ImageError(f"{shown(name)} {error}") from None

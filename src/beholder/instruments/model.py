@@ -50,7 +50,7 @@ class Instrument:
     """One thing that can be measured. `about` is one sentence: what it measures, and by which convention.
 
     `measure` takes a `Pair` (kind "pair"), a `Picture` ("image") or a text's parts ("text"). It never raises for an
-    image, however odd. `cheap` ones are part of the audit.
+    image, however odd. `cheap` ones are quick enough for an audit.
     """
 
     name: str

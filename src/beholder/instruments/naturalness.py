@@ -20,7 +20,7 @@ import cv2
 import numpy as np
 
 from beholder.instruments.ciede import ciede2000, lab
-from beholder.instruments.model import Array, Bytes, Floats, Instrument, Reading, pair_instrument
+from beholder.instruments.model import Array, Better, Bytes, Floats, Instrument, Reading, pair_instrument
 from beholder.instruments.pair import Pair
 from beholder.instruments.places import EVERYWHERE, NOWHERE, mostly, place
 from beholder.instruments.ssim import similarity
@@ -301,9 +301,9 @@ def _sized(read: Callable[[Pair], Reading]) -> Callable[[Pair], Reading]:
 
 
 def _instrument(
-    name: str, about: str, read: Callable[[Pair], Reading], unit: str = "", *, cheap: bool = False
+    name: str, about: str, read: Callable[[Pair], Reading], unit: str = "", *, better: Better = "", cheap: bool = False
 ) -> Instrument:
-    return pair_instrument(f"naturalness.{name}", about, _sized(read), unit=unit, cheap=cheap)
+    return pair_instrument(f"naturalness.{name}", about, _sized(read), unit=unit, better=better, cheap=cheap)
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (
@@ -320,6 +320,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         "places).",
         _lost,
         "×",
+        better="higher",
         cheap=True,
     ),
     _instrument(

@@ -12,7 +12,7 @@ from beholder.errors import ImageError, UsageError
 from beholder.images import decoding, encoding
 from beholder.images.model import STANDARD_CAPS, Caps, Sizing
 from beholder.images.names import shown
-from beholder.images.preparing import _looked_at, _upright, fitted
+from beholder.images.preparing import fitted, looked_at, upright
 from beholder.instruments import regions
 from beholder.instruments.alignment import Alignment, laid_over, same_aspect
 from beholder.instruments.ciede import difference, lab
@@ -232,8 +232,8 @@ def _decoded(
 ) -> tuple[Bytes, bool, Size]:
     """Pixels with the longer side at most `side`, whether they are opaque, and the file's upright size."""
     try:
-        header = _looked_at(data, caps)
-        size = _upright(header)
+        header = looked_at(data, caps)
+        size = upright(header)
         target = fitted(*size, Sizing(max_side=side))
         raster = decoding.decode(data, header, target, background)
     except ImageError as error:

@@ -2,8 +2,8 @@
 
 The measures are in `technical.py`; here they become instruments. Against the input both images are looked at with the
 same number of pixels along the longer side (that of the smaller one), since shrinking sharpens and takes noise away;
-only the coding grid is looked for in the pixels as they came. What is said of the output is said of the image after as
-it is, not as it was laid over the image before.
+only the coding grid and clipped pixels are looked for in the pixels as they came. What is said of the output is said of
+the image after as it is, not as it was laid over the image before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import cv2
 import numpy as np
 
-from beholder.instruments import naturalness, technical
+from beholder.instruments import technical
 from beholder.instruments.model import Better, Bytes, Instrument, Measurement, Reading, pair_instrument
 from beholder.instruments.pair import Pair, Picture
 from beholder.instruments.wording import percent, times
@@ -116,7 +116,7 @@ def _against_input(measure: _Measure) -> Instrument:
 
     told = "after minus before" if measure.differs else "after, as a multiple of before"
     about = f"{measure.about.removesuffix('.')}: {told}, both at the size of the smaller image."
-    if measure.name == "blockiness":
+    if measure.name in ("blockiness", "clipping"):
         about = f"{measure.about.removesuffix('.')}: {told}."
     name = f"quality.{measure.name}_change"
     return pair_instrument(name, about, read, unit=unit, better=measure.better, cheap=measure.cheap, compares=False)
@@ -247,5 +247,4 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         "image",
     ),
     *(_against_input(measure) for measure in _MEASURES),
-    *naturalness.INSTRUMENTS,
 )

@@ -1,6 +1,8 @@
 """Every instrument there is: ours and those of plugins, found by entry points in the group `beholder.instruments`.
 
-An entry point names a tuple of `Instrument`s, a family: `colour = "beholder.instruments.colour:INSTRUMENTS"`.
+An entry point names a tuple of `Instrument`s, a family, whose names begin with its own:
+`colour = "beholder.instruments.colour:INSTRUMENTS"`. Who asks for instruments by name loads no other family, so that a
+plugin which cannot be loaded stops only those who want it.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from itertools import pairwise
 
 from beholder.errors import SetupError, UsageError
 from beholder.instruments.model import Instrument, Kind, Measurement
@@ -16,7 +19,7 @@ from beholder.instruments.pair import Pair, Picture
 GROUP = "beholder.instruments"
 
 # The order in which people read them; families of plugins follow by name.
-_ORDER = ("geometry", "colour", "structure", "locality", "quality", "restyle", "description")
+_ORDER = ("geometry", "colour", "structure", "locality", "quality", "naturalness", "restyle", "description")
 
 
 def instruments(kind: Kind = "pair") -> tuple[Instrument, ...]:
@@ -42,30 +45,37 @@ def measure_image(
 
 
 def _chosen(kind: Kind, names: Collection[str] | None, cheap_only: bool) -> list[Instrument]:
-    known = instruments(kind)
-    if names is not None:
+    if names is None:
+        known = instruments(kind)
+    else:
+        wanted = {name.partition(".")[0] for name in names}
+        known = tuple(one for point in _points() if point.name in wanted for one in _family(point) if one.kind == kind)
         there = {one.name for one in known} | {one.name.partition(".")[0] for one in known}
         if strangers := sorted(set(names) - there):
-            raise UsageError(f"No {kind} instrument is named {strangers[0]!r}; there are {', '.join(sorted(there))}.")
+            all_ = sorted({one.name for one in instruments(kind)} | {point.name for point in _points()})
+            raise UsageError(f"No {kind} instrument is named {strangers[0]!r}; there are {', '.join(all_)}.")
         known = tuple(one for one in known if one.name in names or one.name.partition(".")[0] in names)
     return [one for one in known if one.cheap or not cheap_only]
 
 
-@cache
 def _all() -> tuple[Instrument, ...]:
-    found: dict[str, Instrument] = {}
+    return tuple(one for point in _points() for one in _family(point))
+
+
+@cache
+def _points() -> tuple[EntryPoint, ...]:
+    """Ours in their order, then those of plugins by name. Raises `SetupError` for a name that stands there twice."""
     points = sorted(
         entry_points(group=GROUP),
         key=lambda point: (_ORDER.index(point.name) if point.name in _ORDER else len(_ORDER), point.name),
     )
-    for point in points:
-        for one in _family(point):
-            if one.name in found:
-                raise SetupError(f"{_called(point)} brings {one.name!r}, a name that another instrument has.")
-            found[one.name] = one
-    return tuple(found.values())
+    for one, other in pairwise(points):
+        if one.name == other.name:
+            raise SetupError(f"{_called(other)} has the name of another family ({one.value}).")
+    return tuple(points)
 
 
+@cache
 def _family(point: EntryPoint) -> tuple[Instrument, ...]:
     try:
         family = tuple(point.load())
@@ -76,6 +86,11 @@ def _family(point: EntryPoint) -> tuple[Instrument, ...]:
         ) from None
     if not all(isinstance(one, Instrument) for one in family):
         raise SetupError(f"{_called(point)} must be a tuple of Instruments, and holds something else.")
+    names = [one.name for one in family]
+    for name in names:
+        if name.partition(".")[0] != point.name or names.count(name) > 1:
+            wanted = f"names must be {point.name}.SOMETHING, each once"
+            raise SetupError(f"{_called(point)} brings {name!r}; its {wanted}.")
     return family
 
 

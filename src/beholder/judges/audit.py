@@ -15,13 +15,18 @@ from beholder.errors import ImageError
 from beholder.rubrics.model import Assertion, Check, Measured, Number, Rubric, exact
 from beholder.verdicts.model import CriterionResult, Flag, Verdict
 
+GRID = "quality.blockiness_change"
 DISAGREE, NOT_AUDITED = "pixels_disagree", "not_audited"
 
 # Told of every pair, whether or not a rule needs it: how much changed, where, and what it did to the whole.
 ALWAYS = ("geometry.shift", "colour.difference_median", "locality.changed", "locality.leakage", "structure.ssim")
 
-# The checks of `restyle` that need no more than a small picture.
-_CHECKS = frozenset({Check.COMPOSITION_KEPT, Check.REDRAWN, Check.STYLE_EVERYWHERE, Check.STRONG, Check.STRENGTH})
+# Roles of which the second is what became of the first. Of any other pair (a person's own edit and the model's) what
+# differs is told, and contradicts nothing.
+_BECAME = (("input", "edited"), ("original", "restyled"))
+
+# The checks of `restyle` that say the same of a small picture as of a large one; small patches do not show in it.
+_CHECKS = frozenset({Check.COMPOSITION_KEPT, Check.REDRAWN, Check.STRONG, Check.STRENGTH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ RULES = (
     Rule("global_consistency", "restyle.structure_kept", 0.6, under=True),
     Rule("global_consistency", "colour.cast", 8.0),
     Rule("texture_and_detail", "naturalness.detail_lost", 0.35, under=True),
-    Rule("image_quality", "quality.blockiness_change", 3.0),
+    Rule("image_quality", GRID, 3.0),
 )
 
 # What nobody who looked would say of an image that was handed back as it came.
@@ -71,6 +76,7 @@ class Evidence:
     answers: Mapping[str, tuple[bool, str]]
     identical: bool = False
     failed: str = ""
+    rules: bool = True  # whether they may contradict anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +84,25 @@ class Order:
     """What to measure for a rubric; the same for all its cases, and small enough to send along with each."""
 
     names: tuple[str, ...]
-    assertions: tuple[Assertion, ...]
+    assertions: tuple[Assertion, ...] = ()
+    rules: bool = False  # whether anything may be contradicted
 
 
 def order_for(rubric: Rubric) -> Order | None:
     """What bears on a rubric of two images; `None` for any other."""
     if len(rubric.roles) != 2:
         return None
+    if rubric.roles not in _BECAME:
+        return Order(ALWAYS)
     keys = {criterion.key for criterion in rubric.criteria}
     names = dict.fromkeys((*ALWAYS, *(rule.measurement for rule in RULES if rule.criterion in keys)))
-    measured = tuple(one for one in rubric.assertions() if not one.applies and _checks(one) & _CHECKS)
-    return Order(tuple(names), measured)
+    measured = tuple(one for one in rubric.assertions() if not one.applies and _is_small(one))
+    return Order(tuple(names), measured, rules=True)
 
 
 def measure(order: Order, before: bytes, after: bytes) -> Evidence:
-    """Everything in `order`, at 512 px. Never raises for a picture: one that cannot be read is `failed`."""
-    from beholder.instruments.pair import AUDIT_SIDE, Pair
+    """Everything in `order`, at 400 px. Never raises for a picture: one that cannot be read is `failed`."""
+    from beholder.instruments.pair import AUDIT_SIDE, SIDE, Pair
     from beholder.instruments.registry import measure_pair
     from beholder.judges.measured.checks import Findings
 
@@ -101,7 +110,9 @@ def measure(order: Order, before: bytes, after: bytes) -> Evidence:
         pair = Pair.load(before, after, side=AUDIT_SIDE, names=("the first image", "the second image", ""))
     except ImageError as error:
         return Evidence({}, {}, failed=str(error))
-    found = measure_pair(pair, order.names)
+    found = measure_pair(pair, [name for name in order.names if name != GRID])
+    if GRID in order.names:  # a smaller copy has none left
+        found |= measure_pair(Pair.load(before, after, side=SIDE), [GRID])
     readings = {name: Reading(_short(one.value), one.unit, one.sentence) for name, one in found.items()}
     findings = Findings(pair, after)
     answers = {}
@@ -111,18 +122,18 @@ def measure(order: Order, before: bytes, after: bytes) -> Evidence:
         said = findings.check(*how.checks)
         if said.holds is not None and (how.yes if said.holds else how.no):
             answers[assertion.id] = said.holds, said.says
-    return Evidence(readings, answers, pair.identical)
+    return Evidence(readings, answers, pair.identical and order.rules, rules=order.rules)
 
 
 def audited(verdict: Verdict, evidence: Evidence) -> Verdict:
-    """The verdict with what was measured, and a flag for everything that it contradicts."""
+    """The scored verdict with what was measured, and a flag for everything that it contradicts."""
     if evidence.failed:
         return replace(verdict, flags=(*verdict.flags, Flag(NOT_AUDITED, why=evidence.failed)))
     measurements = {
         name: {"value": one.value, "unit": one.unit, "sentence": one.sentence}
         for name, one in evidence.readings.items()
     }
-    flags = (*verdict.flags, *_contradictions(verdict, evidence)) if verdict.scored else verdict.flags
+    flags = (*verdict.flags, *_contradictions(verdict, evidence)) if evidence.rules else verdict.flags
     return replace(verdict, measurements={**measurements, **verdict.measurements}, flags=flags)
 
 
@@ -157,9 +168,10 @@ def _reaches(result: CriterionResult, least: Fraction) -> bool:
     return (exact(result.score) - low) / (high - low) >= least
 
 
-def _checks(assertion: Assertion) -> frozenset[Check]:
+def _is_small(assertion: Assertion) -> bool:
+    """Whether it is measured by checks that need no more than a small picture."""
     how = Measured.of(assertion.measured)
-    return frozenset(how.checks) if how else frozenset()
+    return how is not None and _CHECKS.issuperset(how.checks)
 
 
 def _short(value: float | None) -> float | None:

@@ -318,10 +318,10 @@ def split_params(
     """The model's parameters, and the sizing with `detail` and `max_side`, which belong to the pictures."""
     rest = dict(params)
     try:
-        json.dumps(rest, allow_nan=False, default=str)
-    except ValueError:
+        json.dumps(rest, allow_nan=False)
+    except (TypeError, ValueError):
         raise SetupError(
-            f"A parameter for {wire} is infinite or no number at all, and JSON has no word for that."
+            f"A parameter for {wire} is infinite, a date or some other thing, and JSON has no word for that."
         ) from None
     detail, max_side = rest.pop("detail", None), rest.pop("max_side", None)
     if detail is not None:

@@ -60,6 +60,10 @@ class BudgetedJudge:
     def sizing(self) -> Sizing:
         return self._judge.sizing
 
+    def __getattr__(self, name: str) -> object:
+        """What a judge may have besides (`abstains`, `objection`, `needs_images`) is that of the judge itself."""
+        return getattr(self._judge, name)
+
     async def answer(
         self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
     ) -> Answer:

@@ -87,7 +87,7 @@ async def execute(
     workers = work.concurrency + math.ceil(work.concurrency * AHEAD)
     try:
         async with asyncio.TaskGroup() as house:
-            writer = house.create_task(_write(work.run_id, finished, clerk, watch))
+            writer = house.create_task(_write(work.run_id, finished, clerk, known, watch))
             try:
                 async with asyncio.TaskGroup() as office:
                     office.create_task(_enlist(work, cases, clerk, known, watch, jobs, workers, stop))
@@ -157,8 +157,9 @@ async def _enlist(
 
 class _Known:
     """Answers that the ledger has, whoever paid for them. Looking one up costs a quarter of a millisecond of CPU, and
-    most cases of most runs are new: a Bloom filter of all that was answered, brought up to date with every chunk of
-    cases, tells which need no look. 2 MB hold a million keys with 2 needless looks in a thousand."""
+    most cases of most runs are new: a Bloom filter of all that was answered, brought up to date with every batch of our
+    own and every chunk of cases, tells which need no look. 2 MB hold a million keys with 2 needless looks in a
+    thousand."""
 
     def __init__(self, clerk: _Clerk) -> None:
         self._clerk = clerk
@@ -168,8 +169,12 @@ class _Known:
         self._asking: asyncio.Task[Mapping[AnswerKey, StoredAnswer]] | None = None
 
     async def refresh(self) -> None:
+        """Learns what others have written."""
         new, self._newest = await self._clerk.do(self._clerk.ledger.answered_since, self._newest)
-        for id_ in new:
+        self.add(new)
+
+    def add(self, ids: Iterable[bytes]) -> None:
+        for id_ in ids:
             for bit in _bits(id_):
                 self._bits[bit >> 3] |= 1 << (bit & 7)
 
@@ -257,7 +262,9 @@ class _Desk:
         return tuple(drawn)
 
 
-async def _write(run_id: str, finished: asyncio.Queue[Entry | None], clerk: _Clerk, watch: Watch) -> None:
+async def _write(
+    run_id: str, finished: asyncio.Queue[Entry | None], clerk: _Clerk, known: _Known | None, watch: Watch
+) -> None:
     """Writes batches until the end mark; a batch counts as done when the ledger has it."""
     open_ = True
     while open_:
@@ -276,6 +283,8 @@ async def _write(run_id: str, finished: asyncio.Queue[Entry | None], clerk: _Cle
             pass
         if batch:
             await clerk.do(clerk.ledger.write, run_id, batch)
+            if known is not None:
+                known.add(key_id(answer.key) for entry in batch for answer in entry.answers)
             watch.done(batch)
 
 

@@ -99,7 +99,7 @@ def _measuring(rubric: Rubric, seats: Sequence[_Seat], pictures: Pictures) -> as
     """The audit of what models will say about a pair of images, begun before they have said it."""
     order = order_for(rubric)
     seen = next((seat.brief for seat in seats if not may_abstain(seat.judge)), None)
-    if order is None or seen is None:
+    if order is None or seen is None or len(seen.pictures) != 2:
         return None
     before, after = (picture.image.data for picture in seen.pictures)
     return asyncio.create_task(pictures.measured(order, before, after))

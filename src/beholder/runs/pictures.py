@@ -68,6 +68,8 @@ class Pictures:
             return await self._elsewhere(measure, order, before, after)
         except ImageError as error:
             return Evidence({}, {}, failed=str(error))
+        except Exception as error:  # whatever it is, it is no reason to lose an answer that was paid for
+            return Evidence({}, {}, failed=f"measuring failed: {type(error).__name__}: {error}")
 
     def close(self) -> None:
         if self._pool is not None:

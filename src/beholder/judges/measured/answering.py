@@ -28,6 +28,11 @@ _NOT_MEASURABLE = (
     "as openai:gpt-5-mini, would answer it."
 )
 
+_TWO_EDITS = (
+    "Left open: beside a person's own edit, what differs is not the edit, and what was to stay cannot be told from the "
+    "pixels. A model as judge, such as openai:gpt-5-mini, would answer it."
+)
+
 
 def objection(rubric: Rubric) -> str:
     """Why a rubric cannot be answered by measuring at all; empty where it can."""
@@ -63,6 +68,8 @@ def _open(criterion: Criterion, why: str) -> Document:
 def _method(brief: Brief) -> Callable[[Brief], Document]:
     """Imported late: the instruments load NumPy and OpenCV."""
     own = _own(brief.rubric, brief.criteria)
+    if own == "edit-preservation" and [one.role for one in brief.pictures] != ["input", "edited"]:
+        return lambda brief: abstention(brief.criteria, _TWO_EDITS)
     if own == "edit-preservation":
         from beholder.judges.measured.preservation import preservation
 
