@@ -32,9 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folders = [asked.fit or edits.DEFAULT, asked.data or edits.DEFAULT]
     there = [name for name in SETS if all((folder / name / "cases.jsonl").is_file() for folder in folders)]
     if not there:
+        empty = {str(one) for one in folders if not any((one / name / "cases.jsonl").is_file() for name in SETS)}
         print(
             f"No human ratings to measure against: {' and '.join(SETS)} are not in "
-            f"{' and '.join(sorted({str(folder) for folder in folders}))}. The fitted numbers are in "
+            f"{' and '.join(sorted(empty or map(str, folders)))}. The fitted numbers are in "
             "src/beholder/instruments/weights, with the scores they had.",
             file=sys.stderr,
         )

@@ -117,3 +117,13 @@ def test_a_broken_plugin_stops_only_those_who_want_it(tmp_path: Path) -> None:
 def test_a_family_has_one_name(tmp_path: Path) -> None:
     said = installed(tmp_path, PLUGIN, "colour = plugin:MINE")
     assert "has the name of another family" in said
+
+
+@pytest.mark.parametrize(
+    "body", ["raise ValueError('no\\nluck')", "return Measurement('mine.red', float('nan'))", "return 7"]
+)
+def test_a_plugin_that_fails_has_not_measured(tmp_path: Path, body: str) -> None:
+    plugin = PLUGIN.replace(
+        'return Measurement("mine.red", float(pair.after[..., 0].mean()), sentence="So red.")', body
+    )
+    assert installed(tmp_path, plugin, "mine = plugin:MINE") == "geometry.size mine.red None\n"

@@ -44,11 +44,11 @@ def demo(
     counts = ", ".join(f"{len(chapter.samples)} {chapter.name}" for chapter in chapters)
     typer.echo(f"{folder}: {counts}; README.txt says what is what.")
     if no_run:
-        _next(folder)
+        _next(folder, judged=False)
         return
     judged = [(chapter, _judged(folder, chapter, judge or [], base_url)) for chapter in chapters]
     _show(judged)
-    _next(folder)
+    _next(folder, judged=True)
     scored = all(one.verdict.scored for _, verdicts in judged for one in verdicts)
     raise typer.Exit(0 if scored else UNSCORED)
 
@@ -109,13 +109,17 @@ def _show(chapters: Sequence[tuple[Chapter, Sequence[Judged]]]) -> None:
     console.print(Text(f"\nIn all: {count(everything)}", "bold"))
 
 
-def _next(folder: Path) -> None:
+def _next(folder: Path, *, judged: bool) -> None:
+    from beholder.demo.building import LEDGER
+
     place = shlex.quote(str(folder))
-    ledger = shlex.quote(str(folder / "beholder.db"))
-    typer.echo(
-        f"""
-Next:
-  beholder show demo-edits motorcycle/blue-cast --ledger {ledger}    # one verdict in full
-  beholder demo {place} --judge openai:gpt-5-mini    # the same by a model, whose key is read from the environment
-  beholder init    # a suite of your own"""
-    )
+    lines = [
+        f"beholder demo {place} --judge openai:gpt-5-mini    # by a model, whose key is read from the environment",
+        "beholder init    # a suite of your own",
+    ]
+    if judged:
+        ledger = shlex.quote(str(folder / LEDGER))
+        lines.insert(0, f"beholder show demo-edits motorcycle/blue-cast --ledger {ledger}    # one verdict in full")
+    else:
+        lines.insert(0, f"beholder demo {place}    # judge it offline")
+    typer.echo("\nNext:\n" + "\n".join(f"  {line}" for line in lines))

@@ -66,8 +66,8 @@ def _chosen(names: Sequence[str]) -> list[Instrument]:
     families = list(dict.fromkeys(_family(one.name) for one in known))
     for name in names:
         if name not in families and name not in {one.name for one in known}:
-            there = [one.name for one in known if _family(one.name) == _family(name)] or families
-            raise UsageError(f"No instrument is named {name!r}; there are {', '.join([*there, PEOPLE])}.")
+            there = [one.name for one in known if _family(one.name) == _family(name)] or [*families, PEOPLE]
+            raise UsageError(f"No instrument is named {name!r}; there are {', '.join(there)}.")
     picked = [one for one in known if not names or one.name in names or _family(one.name) in names]
     return sorted(picked, key=lambda one: families.index(_family(one.name)))
 
@@ -75,9 +75,10 @@ def _chosen(names: Sequence[str]) -> list[Instrument]:
 def _measured(chosen: Iterable[Instrument], pair: Pair) -> dict[str, Measurement]:
     """An instrument for one image is given the second one."""
     from beholder.instruments.pair import Picture
+    from beholder.instruments.registry import taken
 
     after = Picture(pair.after, size=pair.sizes[1])
-    return {one.name: one.measure(pair if one.kind == "pair" else after) for one in chosen}
+    return {one.name: taken(one, pair if one.kind == "pair" else after) for one in chosen}
 
 
 def _write_maps(

@@ -33,7 +33,8 @@ class Counts:
         self.outcomes: Counter[str] = Counter()
         self.spent = Decimal(0)
         self.unpriced = 0
-        self.failures: list[str] = []
+        self.failures: list[str] = []  # the first of those without a score, of which there are `lacking`
+        self.lacking = 0
         self.tally = Tally()
 
     def skipped(self, count: int) -> None:
@@ -45,8 +46,10 @@ class Counts:
             self.outcomes[str(entry.verdict.outcome)] += 1
             self.tally.add(Judged(entry.position, entry.verdict, entry.case.groups, entry.reused))
             self.reused += entry.reused
-            if (lack := entry.verdict.lack) and len(self.failures) < FAILURES:
-                self.failures.append(f"{entry.case.id}: {lack}")
+            if lack := entry.verdict.lack:
+                self.lacking += 1
+                if len(self.failures) < FAILURES:
+                    self.failures.append(f"{entry.case.id} ({entry.verdict.rubric}): {lack}")
             if entry.spent_usd is None:
                 self.unpriced += 1
             else:

@@ -164,6 +164,8 @@ def _report(
     if not quiet and not as_json:
         for failure in counts.failures:
             print(f"  {printable(failure)[:300]}", file=sys.stderr)
+        if more := counts.lacking - len(counts.failures):
+            print(f"  … and {more} more without a score", file=sys.stderr)
     for sentence in wrong:
         print(f"beholder: {sentence}", file=sys.stderr)
     return code

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from beholder.demo.model import BAD
+from beholder.judges.audit import DISAGREE
 from beholder.ledger.reading import Judged
 from beholder.verdicts.model import CriterionResult, Verdict, counted, rounded
 
@@ -48,6 +49,8 @@ def told(judged: Judged) -> Told:
     """A verdict on a case of the demo, in words. Its groups `expected` and `flaw` say what is known."""
     verdict, groups = judged.verdict, judged.groups
     fault, said, why = _opinion(verdict)
+    if contradicted := sum(flag.flag == DISAGREE for flag in verdict.flags):
+        said += f", the pixels disagree ({contradicted})"
     bad = groups.get("expected") == BAD
     mark = NO_OPINION if fault is None else (CAUGHT if bad else FALSE_ALARM) if fault else (MISSED if bad else FINE)
     return Told(verdict.case, groups.get("flaw", "") if bad else "", mark, said, why)

@@ -57,7 +57,10 @@ def read(source: ImageSource, *, caps: Caps = STANDARD_CAPS) -> bytes:
             return _checked("the data URI", _from_data_uri(text, caps), caps)
         if is_remote(text):
             address = shown(re.split("[?#]", text, maxsplit=1)[0])
-            raise ImageError(f"{address} is a remote image, and those need to be allowed (--allow-remote)")
+            raise ImageError(
+                f"{address} is a remote image, and those are read only where they are allowed "
+                "(run and judge: --allow-remote)"
+            )
         if (scheme := _SCHEME.match(text)) is not None:
             raise ImageError(f"{shown(text)} is no path; {shown(scheme[1])}: addresses are not read, give a file path")
     data = _from_file(text, caps)

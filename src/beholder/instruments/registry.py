@@ -34,14 +34,28 @@ def measure_pair(
 
     A name may be that of a family. Raises `UsageError` for a name that no pair instrument has.
     """
-    return {one.name: one.measure(pair) for one in _chosen("pair", names, cheap_only)}
+    return {one.name: taken(one, pair) for one in _chosen("pair", names, cheap_only)}
 
 
 def measure_image(
     picture: Picture, names: Collection[str] | None = None, *, cheap_only: bool = False
 ) -> dict[str, Measurement]:
     """What the image instruments say of one image. As `measure_pair`."""
-    return {one.name: one.measure(picture) for one in _chosen("image", names, cheap_only)}
+    return {one.name: taken(one, picture) for one in _chosen("image", names, cheap_only)}
+
+
+def taken(one: Instrument, subject: Pair | Picture) -> Measurement:
+    """What an instrument says. A plugin that raises, or measures no number, has not measured; our own never do."""
+    if one.name.partition(".")[0] in _ORDER:
+        return one.measure(subject)
+    try:
+        found = one.measure(subject)
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        return Measurement(one.name, None, sentence=f"Not measured: the plugin failed, {why}.")
+    if not isinstance(found, Measurement):
+        return Measurement(one.name, None, sentence="Not measured: the plugin gave something else than a Measurement.")
+    return found
 
 
 def _chosen(kind: Kind, names: Collection[str] | None, cheap_only: bool) -> list[Instrument]:

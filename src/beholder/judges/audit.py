@@ -7,7 +7,7 @@ changed: a flag is for the reader.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -32,31 +32,49 @@ _CHECKS = frozenset({Check.COMPOSITION_KEPT, Check.REDRAWN, Check.STRONG, Check.
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A score of at least `least` (its place on the scale, 0–1) is contradicted by a measurement above `limit`, or
-    below it (`under`)."""
+    below it (`under`). `says` is what the pixels say, with the value; without it the measurement's own sentence is."""
 
     criterion: str
     measurement: str
     limit: float
+    says: str = ""
     under: bool = False
     least: Fraction = Fraction(5, 6)  # 6 of 1 to 7
 
     def broken(self, value: float | None) -> bool:
         return value is not None and (value < self.limit if self.under else value > self.limit)
 
+    def why(self, reading: Reading) -> str:
+        return self.says.format(reading.value) if self.says else reading.sentence
+
+
+_DETAIL_GONE = "in one place of twenty only {:.0%} of the detail is left, or less"
+_SOFT = "it is only {:.0%} as sharp as before"
+_LAYOUT = "the layout of the edges agrees to only {:.0%}"
+_STRANGER = "only {:.0%} of the detail before is found again anywhere in its place"
+_CUT = "only {:.0%} of what was in view still is"
 
 # What detail and structure show is borne out by people (`make alignment` prints by how much). The others are rare, and
 # contradict the words as they stand.
 RULES = (
-    Rule("unchanged_regions", "naturalness.detail_lost", 0.35, under=True),
+    Rule("unchanged_regions", "naturalness.detail_lost", 0.35, _DETAIL_GONE, under=True),
+    Rule("unchanged_regions", "quality.sharpness_change", 0.8, _SOFT, under=True),
     Rule("unchanged_regions", "locality.leakage", 0.3),
-    Rule("global_consistency", "restyle.structure_kept", 0.6, under=True),
+    Rule("unchanged_regions", "geometry.confidence", 0.2, _STRANGER, under=True),
+    Rule("global_consistency", "restyle.structure_kept", 0.6, _LAYOUT, under=True),
     Rule("global_consistency", "colour.cast", 8.0),
-    Rule("texture_and_detail", "naturalness.detail_lost", 0.35, under=True),
-    Rule("image_quality", GRID, 3.0),
+    Rule("global_consistency", "geometry.kept", 0.85, _CUT, under=True),
+    Rule("identity_preservation", "restyle.structure_kept", 0.6, _LAYOUT, under=True),
+    Rule("identity_preservation", "geometry.confidence", 0.2, _STRANGER, under=True),
+    Rule("texture_and_detail", "naturalness.detail_lost", 0.35, _DETAIL_GONE, under=True),
+    Rule("texture_and_detail", "quality.sharpness_change", 0.8, _SOFT, under=True),
+    Rule("image_quality", GRID, 1.5),
 )
 
-# What nobody who looked would say of an image that was handed back as it came.
+# What nobody who looked would say of an image that was handed back as it came: that something was done to it, or that
+# something is not as it was.
 _DONE = ("alignment", "completeness", "relevance")
+_KEPT = ("unchanged_regions", "global_consistency", "identity_preservation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,29 +143,37 @@ def measure(order: Order, before: bytes, after: bytes) -> Evidence:
     return Evidence(readings, answers, pair.identical and order.rules, rules=order.rules)
 
 
-def audited(verdict: Verdict, evidence: Evidence) -> Verdict:
-    """The scored verdict with what was measured, and a flag for everything that it contradicts."""
+def audited(verdict: Verdict, evidence: Evidence, said: Sequence[tuple[str, Verdict]] = ()) -> Verdict:
+    """The scored verdict with what was measured, and a flag for everything that it contradicts. Of a jury, `said` are
+    the verdicts of those jurors who look, each with the name it goes by: their words are what is audited."""
     if evidence.failed:
         return replace(verdict, flags=(*verdict.flags, Flag(NOT_AUDITED, why=evidence.failed)))
     measurements = {
         name: {"value": one.value, "unit": one.unit, "sentence": one.sentence}
         for name, one in evidence.readings.items()
     }
-    flags = (*verdict.flags, *_contradictions(verdict, evidence)) if evidence.rules else verdict.flags
-    return replace(verdict, measurements={**measurements, **verdict.measurements}, flags=flags)
+    flags = [
+        replace(flag, at=f"{name}{flag.at}")
+        for name, one in said or [("", verdict)]
+        if evidence.rules and one.scored
+        for flag in _contradictions(one, evidence)
+    ]
+    return replace(verdict, measurements={**measurements, **verdict.measurements}, flags=(*verdict.flags, *flags))
 
 
 def _contradictions(verdict: Verdict, evidence: Evidence) -> Iterator[Flag]:
     if evidence.identical:
-        for key in _DONE:
-            if key in verdict.criteria and _reaches(verdict.criteria[key], Fraction(1, 2)):
+        for key, result in verdict.criteria.items():
+            if key in _DONE and _reaches(result, Fraction(1, 2)):
                 yield _flag(verdict, key, "the two images are identical: nothing was done")
+            if key in _KEPT and result.score is not None and not _reaches(result, Fraction(1, 2)):
+                yield _flag(verdict, key, "the two images are identical: everything was kept")
     for rule in RULES:
         reading = evidence.readings.get(rule.measurement)
         if reading is None or not rule.broken(reading.value):
             continue
         if rule.criterion in verdict.criteria and _reaches(verdict.criteria[rule.criterion], rule.least):
-            yield _flag(verdict, rule.criterion, reading.sentence)
+            yield _flag(verdict, rule.criterion, rule.why(reading))
     for criterion in verdict.criteria.values():
         for assertion in criterion.assertions:
             holds, why = evidence.answers.get(assertion.id, (None, ""))

@@ -81,7 +81,12 @@ async def judge_case(
         asked = [result for result, _ in results]
         verdict = asked[0].verdict if len(asked) == 1 else _jury(head, asked, [seat.sample for seat in seats])
         if measuring is not None and verdict.scored:
-            verdict = audited(verdict, await measuring)
+            looked = [
+                (f"juror {place}: ", one.verdict)
+                for place, (seat, one) in enumerate(zip(seats, asked, strict=True), 1)
+                if not may_abstain(seat.judge)
+            ]
+            verdict = audited(verdict, await measuring, looked if len(asked) > 1 else ())
     finally:
         if measuring is not None:
             measuring.cancel()

@@ -87,6 +87,8 @@ async def verdicts(
         raise UsageError(
             f"There is no option {', '.join(sorted(unknown))}; there are {', '.join(Options.__annotations__)}."
         )
+    if not isinstance(case, Case):
+        raise UsageError(f"One case is judged at a time, and this is a {type(case).__name__}; for many: beholder run.")
     samples = options.get("samples", 1)
     if samples < 1:
         raise UsageError(f"A case is judged at least once: samples is {samples} and should be 1 or more.")
