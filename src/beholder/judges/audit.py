@@ -18,8 +18,10 @@ from beholder.verdicts.model import CriterionResult, Flag, Verdict
 GRID = "quality.blockiness_change"
 DISAGREE, NOT_AUDITED = "pixels_disagree", "not_audited"
 
-# Told of every pair, whether or not a rule needs it: how much changed, where, and what it did to the whole.
+# Told of every pair, whether or not a rule needs it: how much changed, where, and what it did to the whole; of a photo
+# and its restyle, where everything was to change, how much and what survived.
 ALWAYS = ("geometry.shift", "colour.difference_median", "locality.changed", "locality.leakage", "structure.ssim")
+RESTYLED = ("geometry.shift", "restyle.structure_kept", "restyle.strength", "restyle.untouched")
 
 # Roles of which the second is what became of the first. Of any other pair (a person's own edit and the model's) what
 # differs is told, and contradicts nothing.
@@ -113,7 +115,8 @@ def order_for(rubric: Rubric) -> Order | None:
     if rubric.roles not in _BECAME:
         return Order(ALWAYS)
     keys = {criterion.key for criterion in rubric.criteria}
-    names = dict.fromkeys((*ALWAYS, *(rule.measurement for rule in RULES if rule.criterion in keys)))
+    always = RESTYLED if rubric.roles == ("original", "restyled") else ALWAYS
+    names = dict.fromkeys((*always, *(rule.measurement for rule in RULES if rule.criterion in keys)))
     measured = tuple(one for one in rubric.assertions() if not one.applies and _is_small(one))
     return Order(tuple(names), measured, rules=True)
 
