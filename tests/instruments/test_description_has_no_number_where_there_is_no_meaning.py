@@ -42,6 +42,13 @@ def test_an_empty_output_fails_in_everything(output: str) -> None:
     nothing_compared(found, "the output is empty")
     assert scores(found) == [0.0, 0.0, 0.0, 0.0]
     assert found.measurements["description.question_fit"].value == 0
+    assert found.findings["missing_elements"] == ("red car", "wooden house", "old bridge")
+    assert found.findings["improvements"] == ("name red car, wooden house, old bridge",)
+
+
+def test_an_empty_output_lacks_everything_in_any_language() -> None:
+    found = describe(Texts("", ("Ein roter Wagen steht auf der Straße.",)))
+    assert found.findings["missing_elements"] == ("all that is expected",)
 
 
 def test_an_output_of_punctuation_has_no_content() -> None:
@@ -61,6 +68,30 @@ def test_another_language_in_the_same_alphabet_is_not_compared() -> None:
     nothing_compared(found, "different languages")
 
 
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("Ein rotes Auto auf der Straße", "A red car on the street"),
+        ("A red car", "Ein rotes Auto steht auf der Straße"),
+    ],
+)
+def test_a_short_text_in_another_language_is_not_compared_either(output: str, expected: str) -> None:
+    nothing_compared(describe(Texts(output, (expected,))), "different languages")
+
+
+def test_repetition_costs_clarity_in_every_language() -> None:
+    text = "Красная машина стоит слева от дома. "
+    clarity = describe(Texts(text * 9, (text,))).dimensions["clarity"].score
+    assert clarity is not None
+    assert clarity < 0.3
+
+
+def test_what_is_not_compared_is_told_in_plain_words() -> None:
+    relevance = describe(Texts("赤い車が家の左にある", (CAR,), "What is on the left?")).dimensions["relevance"]
+    assert "Chinese or Japanese characters, the expected description in Latin letters" in relevance.reason
+    assert relevance.reason.endswith("questions are understood in English only.")
+
+
 def test_digits_are_in_every_script() -> None:
     assert describe(Texts("3", ("There are 3 dogs",), "How many dogs?")).dimensions["visual_accuracy"].score == 1
 
@@ -76,6 +107,9 @@ def test_an_expected_description_in_the_outputs_script_is_enough() -> None:
         ("Синяя машина стоит у дома", "Красная машина стоит слева от дома"),
         ("一只棕色的狗在草地上奔跑", "一只狗在草地上跑"),
         ("Ein roter Wagen parkt links neben dem alten Haus", "Ein roter Wagen parkt rechts neben dem alten Haus"),
+        ("Ein roter Wagen steht auf der Straße.", "Ein blauer Wagen steht auf der Straße."),
+        ("Un chat noir dort sur la table.", "Un chat blanc dort sur la table."),
+        ("Un perro negro corre por la playa.", "Un perro blanco corre por la playa."),
     ],
 )
 def test_other_languages_are_compared_word_by_word_and_kinds_of_words_are_not_told(output: str, expected: str) -> None:
@@ -83,7 +117,9 @@ def test_other_languages_are_compared_word_by_word_and_kinds_of_words_are_not_to
     precision = found.measurements["description.precision"].value
     assert precision is not None
     assert 0.3 < precision < 1
-    assert found.dimensions["clarity"].score is None
+    assert found.dimensions["clarity"].score == 1  # by repetition and length alone
+    assert None not in scores(found)
+    assert "word by word" in found.dimensions["visual_accuracy"].reason
     assert "English only" in found.measurements["description.unsupported_nouns"].sentence
     assert found.human is None
 

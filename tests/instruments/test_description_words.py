@@ -55,6 +55,7 @@ def test_clauses_end_at_punctuation() -> None:
 
 def test_numbers_are_read_in_words_and_digits() -> None:
     assert [number(word) for word in words("three 12 dogs")] == [3, 12, None]
+    assert [word.lemma for word in words("2 dogs")] == [word.lemma for word in words("two dogs")]
 
 
 def test_a_script_without_spaces_is_compared_by_pairs_of_characters() -> None:
@@ -71,6 +72,10 @@ def test_english_is_told_from_other_languages_and_short_texts_are_not_judged() -
     assert is_english(words("A brown dog runs over the wet grass to its owner")) is True
     assert is_english(words("Ein brauner Hund rennt über das nasse Gras zu seinem Herrn")) is False
     assert is_english(words("Ein Hund")) is None
+    assert is_english(words("A red car")) is True
+    assert is_english(words("Een hond rent op het strand")) is False
+    assert is_english(words("Il cane corre sulla spiaggia")) is False
+    assert is_english(words("A dog in Los Angeles")) is not False
 
 
 def test_a_word_is_borne_out_by_the_same_a_synonym_or_a_kind_of_it_but_not_by_a_sibling() -> None:

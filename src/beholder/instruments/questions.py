@@ -7,9 +7,12 @@ from itertools import pairwise
 
 from beholder.instruments.lexicon import Company, lexicon, listed_words
 from beholder.instruments.texts import FRAMING, Comparison, Reading, weighted
-from beholder.instruments.words import NEGATIONS, SIDES, Word, number, script
+from beholder.instruments.words import NEGATIONS, SIDES, Word, is_english, number, script
 
 _ASKING = listed_words("asking")
+# The kinds of words that may answer a question with "what": one that the question does not have is enough. "What is the
+# weather like?" is answered by "sunny" and "What is the man doing?" by "yoga".
+_ANYTHING = {"a thing": ("noun", "quality", "number"), "an act": ("verb", "noun")}
 _WEIGHT_OF_KIND = 0.7  # "Three." answers "How many dogs are there?" without naming the dogs
 
 
@@ -23,7 +26,7 @@ def fit_to_question(seen: Comparison) -> tuple[float, str] | str:
         return "no question was given"
     if not seen.output.spoken:
         return 0.0, "The question is not answered: the output is empty."
-    if not seen.english or script(seen.texts.question) != "LATIN":
+    if not seen.english or script(seen.texts.question) != "LATIN" or is_english(question.words) is False:
         return "questions are understood in English only"
     wanted = _wanted(question.words)
     asked = {
@@ -31,12 +34,12 @@ def fit_to_question(seen: Comparison) -> tuple[float, str] | str:
         for lemma, weight in question.weights.items()
         if lemma not in FRAMING and lemma not in _ASKING and not lemma.isdigit()
     }
-    if not wanted and not asked:
+    if not asked and wanted in ("", *_ANYTHING):  # any description answers "What is shown?"
         return "nothing particular was asked"
     parts: list[tuple[float, float]] = []
     told: list[str] = []
     if wanted:
-        there = _has(wanted, seen.output)
+        there = _has(wanted, seen.output, question)
         parts.append((_WEIGHT_OF_KIND, float(there)))
         told.append(f"{wanted} was asked for and {'is there' if there else 'is not there'}")
     if asked:
@@ -61,10 +64,12 @@ def _wanted(question: Sequence[Word]) -> str:
         return "a place"
     if first in ("who", "whose"):
         return "a person"
+    if first in ("what", "which"):
+        return "an act" if any(word.form == "doing" or word.lemma == "happen" for word in question) else "a thing"
     return "a yes or no" if first in listed_words("yes_no") else ""
 
 
-def _has(wanted: str, answer: Reading) -> bool:
+def _has(wanted: str, answer: Reading, question: Reading) -> bool:
     forms = {word.form for word in answer.spoken}
     known = lexicon()
     match wanted:
@@ -76,6 +81,8 @@ def _has(wanted: str, answer: Reading) -> bool:
             return bool(forms & (listed_words("places") | SIDES.keys()))
         case "a person":
             return any(Company([lemma]).borne_out("person") for lemma in answer.of_kind["noun"])
+        case "a thing" | "an act":
+            return any(answer.of_kind[kind].keys() - question.weights.keys() for kind in _ANYTHING[wanted])
         case _:
             # a statement that takes up the question answers it too; how far is measured by its words
             return bool(forms & (NEGATIONS | {"yes", "true", "correct", "there", "is", "are"}))

@@ -17,13 +17,14 @@ from pathlib import Path
 
 from beholder.instruments.claims import Claims, Contradictions, claims, contradictions, negated
 from beholder.instruments.lexicon import Company, lexicon, listed_words
-from beholder.instruments.words import BREAK, Word, is_english, script, words
+from beholder.instruments.words import BREAK, ELSEWHERE, UNSPACED, Word, is_english, script, words
 
 LEAST_WEIGHT = 0.5
 
 FRAMING = listed_words("framing")
 _COLLECTIVE = FRAMING | listed_words("collective")
 _NAMES_NOTHING = FRAMING | lexicon().not_things
+_ANSWERS = listed_words("answers")
 _LONGEST_PHRASE = 4
 
 
@@ -94,22 +95,32 @@ class Reading:
     def weights(self) -> dict[str, float]:
         """Every content word once, with its weight, in the order of the text; "not hat" for what is said not to be.
 
-        In a language other than English the function words are not known: words up to three letters weigh nothing
-        and the others all the same.
+        In a language other than English few of the function words are known: they and all words up to three letters
+        weigh nothing and the others all the same. A text that has no content word, such as "No." or "On the left.", has
+        what it answers.
         """
         if not self.english:
-            unspaced = script(self.text) in ("CJK", "THAI", "LAO", "KHMER", "MYANMAR")
-            return {word.form: 1.0 for word in self.spoken if unspaced or len(word.form) > 3}
+            unspaced = script(self.text) in UNSPACED
+            return {
+                word.form: 1.0
+                for word in self.spoken
+                if unspaced or (len(word.form) > 3 and word.form not in ELSEWHERE) or word.form.isdecimal()
+            }
         found: dict[str, float] = {}
         for at, word in enumerate(self.words):
             if word.content:
                 name = f"not {word.lemma}" if at in self.negated else word.lemma
                 found.setdefault(name, self.rarity.weight(name))
-        return found
+        return found or self.answers
+
+    @cached_property
+    def answers(self) -> dict[str, float]:
+        """The function words that can be all of an answer, with their weight."""
+        return {word.form: LEAST_WEIGHT for word in self.spoken if self.english and word.form in _ANSWERS}
 
     @cached_property
     def company(self) -> Company:
-        return Company(self.weights)
+        return Company((*self.weights, *self.answers))
 
     @cached_property
     def of_kind(self) -> dict[str, dict[str, str]]:
@@ -189,8 +200,8 @@ class Comparison:
         if silent := self.silent:
             return silent
         if not self._comparable:
-            written, expected = (script(text).title() for text in (self.texts.output, self._given[0]))
-            return f"the output is written in {written or 'no script'}, the expected description in {expected}"
+            written, expected = (_letters(text) for text in (self.texts.output, self._given[0]))
+            return f"the output is written in {written}, the expected description in {expected}"
         if not any(reading.weights for reading in self.references):
             return "the expected description has no content word"
         if None not in self._languages and len(set(self._languages)) > 1:
@@ -212,7 +223,7 @@ class Comparison:
     @cached_property
     def expected(self) -> Company:
         """The words of all expected descriptions together: any of them may bear a word out."""
-        return Company(lemma for reading in self.references for lemma in reading.weights)
+        return Company(lemma for reading in self.references for lemma in reading.company.lemmas)
 
     @cached_property
     def said(self) -> dict[str, float]:
@@ -225,7 +236,8 @@ class Comparison:
 
     @cached_property
     def contradictions(self) -> Contradictions:
-        return contradictions(self.output.claims, [reading.claims for reading in self.references])
+        asked = Reading(self.texts.question, self.rarity, self.english).claims.affirmed
+        return contradictions(self.output.claims, [reading.claims for reading in self.references], asked)
 
     @cached_property
     def mentions(self) -> Mapping[str, int]:
@@ -236,6 +248,11 @@ class Comparison:
     def closest(self) -> Reading:
         """The expected description whose words the output covers best; of equals the longest."""
         return max(self.references, key=lambda reading: (covered(reading, self.output), len(reading.weights)))
+
+
+def _letters(text: str) -> str:
+    name = script(text)
+    return {"": "no letters", "CJK": "Chinese or Japanese characters"}.get(name, f"{name.title()} letters")
 
 
 def covered(reading: Reading, by: Reading) -> float:

@@ -215,11 +215,10 @@ def word_count(seen: Comparison) -> Found:
 @measured("repetition", better="lower", needs="nothing")
 def repetition(seen: Comparison) -> Found:
     """The share of the runs of three words that the output had said before."""
-    forms = [word.form for word in seen.output.spoken]
-    if len(forms) < _LEAST_WORDS_FOR_REPETITION:
-        return f"{len(forms)} words are too few to repeat something"
-    runs = list(zip(forms, forms[1:], forms[2:], strict=False))
-    value = 1 - len(set(runs)) / len(runs)
+    said = len(seen.output.spoken)
+    if said < _LEAST_WORDS_FOR_REPETITION:
+        return f"{said} words are too few to repeat something"
+    value = repeated(seen.output)
     return value, f"{percent(value)} of the runs of three words are repeated."
 
 
@@ -228,6 +227,13 @@ def question_fit(seen: Comparison) -> Found:
     """How far the output answers what was asked: the share of the question's content words that it takes up, and
     whether it has what the kind of question wants (a number, a colour, a place, a person, a yes or no)."""
     return fit_to_question(seen)
+
+
+def repeated(reading: Reading) -> float:
+    """The share of a text's runs of three words that came before in it; 0 where there is none."""
+    forms = [word.form for word in reading.spoken]
+    runs = list(zip(forms, forms[1:], forms[2:], strict=False))
+    return 1 - len(set(runs)) / len(runs) if runs else 0.0
 
 
 def listed(names: Iterable[str], most: int = _SHOWN) -> str:

@@ -23,18 +23,27 @@ Kind = Literal["noun", "verb", "quality", "number", "function"]
 _SHORT = 1000
 _TELLING = 8
 _FAMILIAR = 0.25
+_TELLING_AT_ONCE = 3  # so few words are enough where nearly all of them are familiar
+_FAMILIAR_AT_ONCE = 0.75
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[.,;:!?\n]")
+UNSPACED = frozenset({"CJK", "THAI", "LAO", "KHMER", "MYANMAR"})
+"""Scripts that write no spaces between words."""
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 _NUMBERS = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
-    "ten": 10, "eleven": 11, "twelve": 12,
+    "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16,
+    "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60,
+    "seventy": 70, "eighty": 80, "ninety": 90,
 }  # fmt: skip
+_IN_WORDS = {str(count): form for form, count in _NUMBERS.items()}
 
 _DETERMINERS = listed_words("determiners")
 _PRONOUNS = listed_words("pronouns")
 _AUXILIARIES = listed_words("auxiliaries")
 FUNCTION_WORDS = _DETERMINERS | _PRONOUNS | _AUXILIARIES | listed_words("prepositions") | listed_words("particles")
 NEGATIONS = listed_words("negations")
+ELSEWHERE = listed_words("elsewhere") - FUNCTION_WORDS - lexicon().words
+"""Function words of other languages in Latin letters that are no words of English descriptions."""
 SIDES = {"left": "left", "right": "right", "leftmost": "left", "rightmost": "right"}
 
 _IRREGULAR = {form: line.split()[0] for line in sections("grammar.txt")["irregular"] for form in line.split()[1:]}
@@ -144,10 +153,29 @@ def _joined(forms: list[str]) -> list[str]:
         if forms[i] in compounds and (together := f"{forms[i]}_{lemma(second)}") in lexicon().words:
             joined.append(together)
             i += 2
+        elif _NUMBERS.get(forms[i], 0) >= 20 and 0 < _NUMBERS.get(second, 0) < 10:
+            joined.append(str(_NUMBERS[forms[i]] + _NUMBERS[second]))  # "twenty-five"
+            i += 2
+        elif forms[i] == "dozen":
+            joined.append(_dozen(joined))
+            i += 1
         else:
             joined.append(forms[i])
             i += 1
     return joined
+
+
+def _dozen(before: list[str]) -> str:
+    """The number that a dozen comes to ("a dozen", "half a dozen", "two dozen"); the words of it that stand before are
+    taken away."""
+    if before[-2:] == ["half", "a"]:
+        del before[-2:]
+        return "six"
+    many = before[-1] if before else ""
+    count = 1 if many == "a" else _NUMBERS.get(many, int(many) if many.isdecimal() and len(many) < 4 else 0)
+    if count:
+        del before[-1]
+    return "twelve" if count < 2 else str(12 * count)
 
 
 def _tagged(forms: list[str]) -> list[Word]:
@@ -156,7 +184,7 @@ def _tagged(forms: list[str]) -> list[Word]:
         if form == ".":
             found.append(BREAK)
             continue
-        base = lemma(form)
+        base = _IN_WORDS.get(form) or lemma(form)  # "2 dogs" are two dogs
         kind = _kind(form, base, found[-1] if found else BREAK, forms[i + 1] if i + 1 < len(forms) else ".")
         found.append(_word(form, base, kind))
     return found
@@ -164,8 +192,9 @@ def _tagged(forms: list[str]) -> list[Word]:
 
 def _kind(form: str, base: str, before: Word, following: str) -> Kind:
     if form in _NUMBERS or form.isdigit():
-        # "the one on the left": a pronoun, not a number
-        return "function" if form == "one" and before.form in _DETERMINERS else "number"
+        # "the one on the left", "the red one": a pronoun, not a number
+        stands_for = before.form in _DETERMINERS or before.form in SIDES or before.kind == "quality"
+        return "function" if form == "one" and stands_for else "number"
     if form in FUNCTION_WORDS or form in NEGATIONS:
         return "function"
     if form in SIDES:
@@ -223,11 +252,15 @@ def script(text: str) -> str:
 
 
 def is_english(found: Sequence[Word]) -> bool | None:
-    """Whether the words are English, by the share of function words and words of the lexicon; None where they are too
-    few to tell."""
+    """Whether the words are English, by the share of function words and words of the lexicon, and by the function words
+    of other languages; None where they are too few to tell."""
     spoken = [word for word in found if word is not BREAK]
-    if len(spoken) < _TELLING:
-        return None
     known = lexicon().words
     familiar = sum(word.form in FUNCTION_WORDS or word.lemma in known for word in spoken)
+    foreign = sum(word.form in ELSEWHERE for word in spoken)
+    if foreign > 1 and foreign >= familiar:  # one alone may be part of a name: "Los Angeles"
+        return False
+    if len(spoken) < _TELLING:
+        at_once = len(spoken) >= _TELLING_AT_ONCE and not foreign and familiar >= _FAMILIAR_AT_ONCE * len(spoken)
+        return True if at_once else None
     return familiar >= _FAMILIAR * len(spoken)
