@@ -154,6 +154,94 @@ def test_an_instruction_tells_whether_the_subject_was_to_change(instruction: str
     assert subject_changes(instruction) is changes
 
 
+RED, GREEN, BLUE = (220, 30, 40), (20, 140, 50), (20, 20, 220)
+
+
+def squared(*squares: tuple[int, int, int, tuple[int, int, int]]) -> np.ndarray:
+    """The coffee with squares on it: left, top, side, colour."""
+    after = photo(side=600).copy()
+    for left, top, side, colour in squares:
+        after[top : top + side, left : left + side] = colour
+    return after
+
+
+@pytest.mark.parametrize("side", [60, 45, 30, 20, 12])
+def test_an_edit_may_have_parts_of_unequal_size(side: int) -> None:
+    made = on_edit(photo(side=600), squared((60, 60, 60, RED), (480, 300, side, RED)), "add red squares")
+    assert scores(made) == [7, 7, 7]
+
+
+@pytest.mark.parametrize("side", [8, 16, 22])
+def test_a_spot_weighs_by_its_area(side: int) -> None:
+    """Under 0.5 % of the pixels that changed in another way cost a point or two."""
+    made = on_edit(photo(side=600), squared((60, 60, 120, RED), (480, 300, side, GREEN)))
+    assert made.criteria["unchanged_regions"].score in (5, 6, 7)
+
+
+def test_another_change_elsewhere_is_no_part_of_the_edit() -> None:
+    made = on_edit(photo(side=600), squared((60, 60, 130, BLUE), (480, 300, 45, GREEN)))
+    changed = made.criteria["unchanged_regions"]
+    assert changed.score is not None
+    assert changed.score <= 4
+    assert "a patch" in changed.reason
+    assert "lower right" in changed.reason
+
+
+@pytest.mark.parametrize("name", ["coffee", "astronaut", "chelsea"])
+@pytest.mark.parametrize(("damage", "by"), [(blurred, 3), (recompressed, 90)], ids=["blur", "JPEG at quality 10"])
+def test_what_coarsens_the_whole_image_lowers_all(name: str, damage: Damage, by: float) -> None:
+    for before in (photo(name), photo(name, side=600)):
+        for after in (before, with_ball(before)):
+            assert all(score is not None and score <= 5 for score in scores(on_edit(before, damage(after, by))))
+
+
+def test_coding_that_changed_most_of_the_image_is_told() -> None:
+    """Fine print all over, so that JPEG at quality 5 changes nearly everything."""
+    random = np.random.default_rng(1)
+    fine = cv2.GaussianBlur(random.integers(0, 256, (400, 600, 3), np.uint8), (0, 0), 1.2)
+    before = np.clip(photo(side=600) * 0.5 + (fine.astype(float) - 128) * 1.2 + 64, 0, 255).astype(np.uint8)
+    made = on_edit(before, recompressed(before, 95))
+    assert all(score is not None and score <= 5 for score in scores(made)), [
+        one.reason for one in made.criteria.values()
+    ]
+    assert "changed by coding" in made.criteria["global_consistency"].reason
+    reasons_fit(made)
+
+
+@pytest.mark.parametrize(
+    ("damage", "by", "factor", "named"),
+    [
+        (blurred, 3, "global_consistency", "weakest is blur"),
+        (recompressed, 88, "global_consistency", "weakest is coding blocks"),
+        (tinted, 20, "global_consistency", "weakest is a shift of all colours by"),
+        (cropped, 0.1, "global_consistency", "weakest is the frame"),
+        (warped, 4, "identity_preservation", "weakest is"),
+    ],
+)
+def test_a_reason_names_what_the_score_comes_from(damage: Damage, by: float, factor: str, named: str) -> None:
+    made = on_edit(photo(), damage(with_ball(photo()), by))
+    assert named in made.criteria[factor].reason
+    values = {name: one["value"] for name, one in made.measurements.items()}  # type: ignore[index]
+    assert made.criteria[factor].score == points(factor, values)
+    reasons_fit(made)
+
+
+def test_nothing_is_known_by_no_details() -> None:
+    black = np.zeros((300, 400, 3), np.uint8)
+    made = on_edit(black, black)
+    assert scores(made) == [7, 7, None]
+    assert "0 distinct details" in made.criteria["identity_preservation"].reason
+    reasons_fit(made)
+
+
+def test_all_that_a_factor_depends_on_is_explained() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "judges.md").read_text("utf-8")
+    names = {name for factor in curves().values() for name in factor}
+    assert not {name for name in names if f"`{name}`" not in page}
+    made = on_edit(photo(), with_ball(photo()))
+    assert names <= set(made.measurements)
+
+
 SHAPES = st.sampled_from([(1, 1), (1, 40), (20, 20), (48, 64), (64, 48), (90, 30)])
 FILLS = st.sampled_from(["black", "white", "grey", "noise", "ramp", "photo", "alpha"])
 

@@ -90,6 +90,45 @@ def test_a_soft_and_a_blocky_picture_are_not_sharp() -> None:
     assert "grid" in evidence(blocky, "U2")
 
 
+def test_a_half_that_is_still_the_photo_is_said_so() -> None:
+    grey = cv2.cvtColor(photo("chelsea"), cv2.COLOR_RGB2GRAY)
+    drawn, _ = cv2.pencilSketch(photo("chelsea"), sigma_s=60, sigma_r=0.07, shade_factor=0.05)
+    after = np.repeat(drawn[..., None], 3, axis=2)
+    half = grey.shape[1] // 2
+    after[:, half:] = photo("chelsea")[:, half:]
+    made = on_restyle(photo("chelsea"), after, "Pencil Portrait")
+    assert answers(made)["C1"] == "no"
+    assert evidence(made, "C1").startswith("Still photograph: ")
+    assert "in the right half" in evidence(made, "C1")
+
+
+@pytest.mark.parametrize("style", ["Watercolour", "Oil Painting (Renaissance)", "Pop Art", "Anime"])
+def test_a_picture_of_too_few_pixels_is_caught_for_that(style: str) -> None:
+    painted = stylised(photo("astronaut", side=600))
+    made = on_restyle(
+        photo("astronaut", side=600), cv2.resize(painted, (160, 160), interpolation=cv2.INTER_AREA), style
+    )
+    against = [evidence(made, id_) for id_, answer in answers(made).items() if answer == "no"]
+    assert any("only 160×160 pixels" in one for one in against)
+    assert not any("Still photograph" in one for one in against)  # shrinking took the marks of the style away
+
+
+def nothing(kind: str) -> np.ndarray:
+    height, width = photo(side=192).shape[:2]
+    if kind == "noise":
+        return np.random.default_rng(3).integers(0, 256, (height, width, 3), np.uint8)
+    if kind == "one pixel":
+        return np.full((1, 1, 3), (255, 0, 0), np.uint8)
+    return np.full((height, width, 3), 0 if kind == "black" else 255, np.uint8)
+
+
+@pytest.mark.parametrize("kind", ["black", "white", "noise", "one pixel"])
+@pytest.mark.parametrize("style", [*sorted(styles()), "Watercolour"])
+def test_no_picture_at_all_gets_no_yes(style: str, kind: str) -> None:
+    made = on_restyle(photo(side=192), nothing(kind), style)
+    assert [id_ for id_, answer in answers(made).items() if answer == "yes"] == []
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (24, 24), (384, 60)])
 def test_an_image_that_cannot_be_compared_leaves_the_comparison_open(shape: tuple[int, int]) -> None:
     after = cv2.resize(photo("chelsea"), shape[::-1], interpolation=cv2.INTER_AREA)

@@ -126,6 +126,19 @@ def test_a_check_never_fails_on_an_odd_picture(check: Check, shape: tuple[int, i
     assert result.says
 
 
+OF_THE_PHOTO = [
+    Check.COMPOSITION_KEPT, Check.REDRAWN, Check.STYLE_EVERYWHERE, Check.STRONG, Check.STRENGTH, Check.FLAT_COLOUR,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("check", OF_THE_PHOTO)
+@pytest.mark.parametrize("change", [lambda one: one, stylised, posterised], ids=["as it is", "stylised", "posterised"])
+@pytest.mark.parametrize("turn", [lambda one: one[:, ::-1], lambda one: one[::-1, ::-1]], ids=["mirrored", "turned"])
+def test_what_lost_the_composition_is_no_restyle_of_the_photo(check: Check, change: Make, turn: Make) -> None:
+    after = change(np.ascontiguousarray(turn(photo("astronaut"))))
+    assert Findings(Pair(photo("astronaut"), after), png(after)).check(check).holds is not True
+
+
 def test_several_checks_hold_where_all_do() -> None:
     after = grey(photo())
     found = Findings(Pair(photo(), after), png(after))

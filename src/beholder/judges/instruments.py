@@ -24,7 +24,7 @@ from beholder.rubrics.model import Rubric
 if TYPE_CHECKING:
     from beholder.judges.model import Settings
 
-VERSION = "1"  # of what is measured and how answers follow from it; the fitted numbers have a digest of their own
+VERSION = "2"  # of what is measured and how answers follow from it; the fitted numbers have a digest of their own
 
 _AS_THEY_ARE = Sizing(max_side=None, max_bytes=None)  # sharpness and coding marks would not survive a new encoding
 

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
 import cv2
 import numpy as np
 
 from beholder.instruments import quality, restyle
-from beholder.instruments.model import Instrument, Measurement
+from beholder.instruments.ciede import lab
+from beholder.instruments.model import Bools, Instrument, Measurement
 from beholder.instruments.pair import Pair, Picture
+from beholder.instruments.places import mostly, place
+from beholder.instruments.wording import percent
 from beholder.judges.measured.answering import Told
 from beholder.judges.measured.looks import Look, Looks
 from beholder.rubrics.model import Check
 
 FULL_SIDE = 2048  # sharpness and coding marks are looked for at full size, up to this
 DOUBLED = 2 * quality.FRINGED  # overshoot beside edges; ink and pencil have some of it by nature
-REDRAWN, FILTERED = (
-    0.88,
-    0.95,
-)  # SSIM without luminance: posters have less than the one, colour filters more than the other
+REDRAWN, FILTERED = 0.88, 0.95  # SSIM without luminance: posters have less, and colour filters more
 SAME_PIXELS = 3.5  # ΔE in the median of what was left untouched: recompressed photo has less, flat paint more
+TINY, SMALL = 256, 320  # pixels of the longer side: a quarter of a phone's width, and the least that shows well
+LEAST_SIDE = 64  # pixels of the shorter side, below which there is no picture to speak of
+BLANK = 2.0  # deviation of L*, under which there is none either
+NOISE = 0.25  # of that deviation, what is left at an eighth of the size: all noise has an eighth, hatching over a half
 PAGE_LONG = 29.7 / 2.54  # inches
 FINE_PRINT, COARSE_PRINT = 150, 100  # pixels an inch on such a page that are enough, and that are too few
 
+_FORMS = 8
+_NEARLY_ALL = 0.9
 _LIGHT_SIDE = 24  # what is left of an image at this size are its light and dark sides
 
 
@@ -37,7 +43,7 @@ class Found:
     says: str
 
 
-@dataclass(slots=True)
+@dataclass
 class Findings:
     """Everything found out about one pair, each thing once: `restyled` are the bytes of what became of the photo, and
     `measurements` those that were needed, by name."""
@@ -53,11 +59,45 @@ class Findings:
         """What a check, or several together, come to."""
         for one in checks:
             if one not in self._found:
-                self._found[one] = CHECKS[one](self)
+                self._found[one] = self._doubted(one, CHECKS[one](self))
         found = [self._found[one] for one in checks]
         against = [one for one in found if one.holds is False]
         told = all(one.holds for one in found)
-        return Found(False if against else True if told else None, " ".join(one.says for one in against or found))
+        says = dict.fromkeys(one.says for one in against or found)
+        return Found(False if against else True if told else None, " ".join(says))
+
+    def _doubted(self, check: Check, found: Found) -> Found:
+        """A Yes needs a picture that it could be true of, and often one of this photo: noise is sharp, black is flat,
+        and another photo has all of its surface changed. A No stands."""
+        if not found.holds or check in _OF_THE_FILE:
+            return found
+        if why := self.emptiness:
+            return Found(None, f"Not measured: {why}.")
+        if check in _OF_THE_PHOTO and self.strayed:
+            return Found(None, f"Not measured, since it is not this photo any more. {self.strayed}")
+        return found
+
+    @cached_property
+    def emptiness(self) -> str:
+        """Why there is no picture to speak of; empty where there is one."""
+        height, width = self.pair.after.shape[:2]
+        if min(height, width) < LEAST_SIDE:
+            return f"the picture has only {width}×{height} pixels"
+        light = np.ascontiguousarray(lab(self.pair.after)[:, :, 0])
+        spread = float(light.std())
+        if spread < BLANK:
+            return f"the picture is blank (L* deviates by {spread:.1f})"
+        coarse = cv2.resize(light, (width // _FORMS, height // _FORMS), interpolation=cv2.INTER_AREA)
+        forms = float(np.std(coarse)) / spread
+        return f"the picture is mere noise ({forms:.0%} of its light and dark has form)" if forms < NOISE else ""
+
+    @cached_property
+    def strayed(self) -> str:
+        """Why the picture cannot be taken for one of this photo; empty where it can."""
+        if self.pair.obstacle:
+            return f"{self.pair.obstacle[0].upper()}{self.pair.obstacle[1:]}."
+        kept = self.measure("restyle.structure_kept")
+        return kept.sentence if kept.value is None or kept.value < restyle.COMPOSITION_LOST else ""
 
     def measure(self, name: str) -> Measurement:
         one = instruments()[name]
@@ -119,10 +159,27 @@ def _style_everywhere(found: Findings) -> Found:
         return redrawn
     if untouched.value >= restyle.SPOTTED:
         # Flat paint may keep the mean colour and the edges of a block; photo keeps its pixels.
-        near = float(np.median(found.pair.difference[untouched.map > 0.5])) < SAME_PIXELS
-        return Found(False if near else None, untouched.sentence)
+        left = untouched.map > 0.5
+        near = float(np.median(found.pair.difference[left])) < SAME_PIXELS
+        says = f"Still photograph: {percent(untouched.value)} of the textured parts, {_side(left)}."
+        # Shrinking takes the marks of a style away, so of a small picture it cannot be told.
+        return Found(False if near and max(found.pair.sizes[1]) >= SMALL else None, says)
     even_enough = even.value is not None and even.value >= restyle.EVEN
     return Found(redrawn.holds if even_enough else None, f"{untouched.sentence} {even.sentence} {redrawn.says}")
+
+
+def _side(where: Bools) -> str:
+    """The half of the image in which nearly all of something lies, or else its place."""
+    height, width = where.shape
+    halves = {
+        "left": where[:, : width // 2],
+        "right": where[:, width // 2 :],
+        "upper": where[: height // 2],
+        "lower": where[height // 2 :],
+    }
+    total = np.count_nonzero(where)
+    sides = [name for name, half in halves.items() if np.count_nonzero(half) >= _NEARLY_ALL * total]
+    return f"in the {sides[0]} half" if len(sides) == 1 else mostly(place(where))
 
 
 def _strong(found: Findings) -> Found:
@@ -143,9 +200,11 @@ def _strength(found: Findings) -> Found:
         return Found(None, strength.sentence)
     if not restyle.TOO_LITTLE <= strength.value <= restyle.TOO_MUCH:
         return Found(False, strength.sentence)
+    kept = found.check(Check.COMPOSITION_KEPT)
+    if kept.holds is False:
+        return kept
     if redrawn.holds is not True:
         return redrawn
-    kept = found.check(Check.COMPOSITION_KEPT)
     return Found(kept.holds, f"{strength.sentence} {kept.says}")
 
 
@@ -168,8 +227,14 @@ def _light_kept(found: Findings) -> Found:
 def _sharp(found: Findings) -> Found:
     sharpness, blocks = found.measure("quality.sharpness"), found.measure("quality.blockiness")
     says = f"{sharpness.sentence} {blocks.sentence}"
+    width, height = found.pair.sizes[1]
+    small = f"It has only {width}×{height} pixels, too few for detail; {SMALL} on the longer side are the least."
+    if max(width, height) < TINY:
+        return Found(False, small)
+    if max(width, height) < SMALL:
+        return Found(None, small)
     if blocks.value is not None and blocks.value > quality.BLOCKY:
-        return Found(False, says)
+        return Found(False, blocks.sentence)
     if sharpness.value is None:
         return Found(None, says)
     holds = True if sharpness.value >= quality.SHARP else False if sharpness.value <= quality.SOFT else None
@@ -196,6 +261,17 @@ def _print_size(found: Findings) -> Found:
     holds = True if density >= FINE_PRINT else False if density < COARSE_PRINT else None
     return Found(holds, f"{said} On a page of A4 that is {density:.0f} an inch.")
 
+
+_OF_THE_FILE = {Check.PRINT_SIZE, Check.UPRIGHT}
+_OF_THE_PHOTO = {
+    Check.COMPOSITION_KEPT,
+    Check.LIGHT_KEPT,
+    Check.REDRAWN,
+    Check.STYLE_EVERYWHERE,
+    Check.STRONG,
+    Check.STRENGTH,
+    Check.FLAT_COLOUR,
+}
 
 CHECKS: Mapping[Check, Callable[[Findings], Found]] = {
     Check.COMPOSITION_KEPT: _composition_kept,

@@ -71,7 +71,9 @@ class Looks:
         """How far nine in ten colours lie from the middle one in a* and b*: a tint of the paper is no colour."""
         a, b = self._lab[:, :, 1], self._lab[:, :, 2]
         away = float(np.percentile(np.hypot(a - np.median(a), b - np.median(b)), 90))
-        says = f"nine in ten pixels lie within {away:.0f} of one tint (a*b*)"
+        says = f"one pixel in ten is coloured, {away:.0f} or more away from the picture's own tint (a*b* of CIELAB)"
+        if away < 10:
+            says = f"nine in ten pixels have one tint, within {away:.0f} (a*b* of CIELAB)"
         return Look("colourless", away, _between(-away, -10, -5), says)
 
     def saturated(self) -> Look:
