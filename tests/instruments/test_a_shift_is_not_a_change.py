@@ -107,6 +107,91 @@ def test_a_crop_of_one_side_is_found_though_the_shape_changed() -> None:
     assert kept.sentence.endswith("cut off at the left.")
 
 
+STRETCHES = [(640, 384), (640, 440), (512, 512), (1024, 1024), (427, 640)]
+
+
+@pytest.mark.parametrize("size", STRETCHES)
+@pytest.mark.parametrize("name", PHOTOS)
+def test_a_stretch_is_another_shape_and_nothing_else(name: str, size: tuple[int, int]) -> None:
+    image = photo(name, 640, 427)
+    pair = Pair(image, cv2.resize(image, size, interpolation=cv2.INTER_AREA))
+    assert pair.alignment.method == "stretched"
+    said = measure_pair(pair, ["geometry", "structure.ssim"])
+    found = {key.removeprefix("geometry."): one for key, one in said.items()}
+    assert [found[key].value for key in ("shift", "scale", "turn", "kept")] == [0, 1, 0, 1]
+    assert found["shift"].sentence == "The image was not shifted."
+    assert found["scale"].sentence == "What is shown was stretched with the image, not zoomed."
+    assert found["kept"].sentence == "Nothing was cropped away."
+    assert found["aspect"].sentence.endswith("; what it shows was stretched with it.")
+    assert (found["structure.ssim"].value or 0) > 0.85
+
+
+@pytest.mark.parametrize("size", STRETCHES)
+def test_a_stretch_is_known_under_an_edit_and_a_restyle(size: tuple[int, int]) -> None:
+    image = photo("coffee", 640, 427)
+    for after in (pasted(image, 0.2, 0.2, 0.6, 0.6, (200, 30, 30)), cv2.stylization(image)):
+        assert register(image, cv2.resize(after, size, interpolation=cv2.INTER_AREA)).method == "stretched"
+
+
+@pytest.mark.parametrize("name", PHOTOS)
+def test_a_stretch_may_be_moved_as_well(name: str) -> None:
+    image = photo(name, 648, 436)
+    found = register(image[4:-4, 4:-4], cv2.resize(image[:-8, 8:], (512, 512), interpolation=cv2.INTER_AREA))
+    assert (found.moved, found.stretched) == (True, True)
+    assert found.shift == pytest.approx((-4, 4), abs=0.3)
+    assert found.scale == pytest.approx(1, abs=0.002)
+    assert found.turn == pytest.approx(0, abs=0.1)
+
+
+CROPS = {
+    "left": np.s_[:, 16:],
+    "right": np.s_[:, :-20],
+    "top": np.s_[16:],
+    "bottom": np.s_[:214],
+    "left and right": np.s_[:, 107:-107],
+    "top and bottom": np.s_[24:-24],
+}
+
+
+@pytest.mark.parametrize("sides", CROPS)
+@pytest.mark.parametrize("name", PHOTOS)
+def test_a_crop_is_neither_a_stretch_nor_a_shift_nor_a_zoom(name: str, sides: str) -> None:
+    image = photo(name, 640, 427)
+    after = np.ascontiguousarray(image[CROPS[sides]])
+    said = measure_pair(Pair(image, after), ["geometry"])
+    assert said["geometry.shift"].value == 0
+    assert said["geometry.shift"].sentence == "The image was cropped, not shifted."
+    assert said["geometry.scale"].value == 1
+    assert said["geometry.scale"].sentence == "The image was cropped, not zoomed."
+    assert said["geometry.kept"].value == pytest.approx(after.size / image.size, abs=0.01)
+    assert said["geometry.kept"].sentence.endswith(f"cut off at the {sides}.")
+    assert said["geometry.aspect"].sentence.endswith(", cropped to it.")
+
+
+def test_a_crop_of_the_same_shape_is_a_zoom_only_where_it_was_enlarged() -> None:
+    image = photo("coffee")
+    crop = np.ascontiguousarray(image[18:-18, 24:-24])
+    enlarged = cv2.resize(crop, image.shape[1::-1], interpolation=cv2.INTER_CUBIC)
+    said = [measure_pair(Pair(image, after), ["geometry.scale"])["geometry.scale"] for after in (crop, enlarged)]
+    assert said[0].sentence == "The image was cropped, not zoomed."
+    assert said[1].sentence == "What is shown is 11 % larger: zoomed in."
+
+
+def test_an_image_with_more_around_it_was_extended() -> None:
+    image = photo("coffee")
+    pair = Pair(image, cv2.copyMakeBorder(image, 0, 0, 90, 90, cv2.BORDER_REFLECT))
+    said = measure_pair(pair, ["geometry"])
+    assert said["geometry.scale"].sentence == "The image was extended, not zoomed."
+    assert said["geometry.shift"].value == 0
+    assert said["geometry.kept"].value == pytest.approx(1, abs=0.002)
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.permutations(PHOTOS, 2)))
+def test_unrelated_images_of_another_shape_are_not_registered(one: str, other: str) -> None:
+    for size in ((480, 480), (300, 480), (700, 360)):
+        assert not register(photo(one), photo(other, *size)).registered
+
+
 @pytest.mark.parametrize("name", PHOTOS)
 def test_a_turn_is_found(name: str) -> None:
     image = photo(name)

@@ -37,6 +37,10 @@ def test_quantiles_tell_a_tenth_from_a_half() -> None:
     assert said["noticeable"].sentence == "10 % of the pixels differ by more than ΔE 10, mostly along the left edge."
     assert said["difference_median"].map is not None
     assert said["difference_median"].map_top == 40
+    # The sentence stands above the map, and must say what glows there.
+    assert said["difference_median"].sentence == (
+        "Half of the pixels or more look the same (median ΔE 0.0); what changed is mostly along the left edge."
+    )
 
 
 def test_quantiles_of_a_large_image_are_those_of_all_its_pixels() -> None:

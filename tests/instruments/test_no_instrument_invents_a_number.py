@@ -89,11 +89,49 @@ def test_any_images(before: Image, after: Image) -> None:
 
 def test_what_cannot_be_compared_says_why() -> None:
     said = measure_pair(ODD["unrelated, another shape"](), FAMILIES)
-    compared = [one for name, one in said.items() if not name.startswith("geometry")]
+    wherever = {f"colour.{name}" for name in ("palette", "exposure", "contrast", "saturation")}
+    compared = [one for name, one in said.items() if not name.startswith("geometry") and name not in wherever]
+    assert all(said[name].value is not None for name in wherever)
     assert {one.value for one in compared} == {None}
     assert {one.sentence for one in compared} == {
         "Not measured: the images have different shapes (240×180 and 100×180) and could not be laid over each other."
     }
+
+
+def test_colours_as_a_whole_need_no_registration() -> None:
+    turned = np.ascontiguousarray(np.rot90(COFFEE))
+    pair = Pair(COFFEE, turned)
+    assert pair.obstacle
+    same = measure_pair(pair, ["colour.palette", "colour.exposure", "colour.contrast", "colour.saturation"])
+    assert same["colour.palette"].value == pytest.approx(0, abs=1)
+    assert same["colour.exposure"].value == pytest.approx(0, abs=1)
+    assert same["colour.contrast"].value == pytest.approx(1, abs=0.03)
+    assert same["colour.saturation"].value == pytest.approx(0, abs=1)
+    darker = measure_pair(Pair(COFFEE, turned // 2), ["colour.exposure"])["colour.exposure"]
+    assert (darker.value or 0) < -10
+
+
+def test_noise_has_no_edges_that_could_be_found_again() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (512, 512, 3)).astype(np.uint8)
+    said = measure_pair(Pair(photo("coffee", 512, 512), noise), ["structure.edges"])["structure.edges"]
+    assert said.value is None
+    assert "any would be found again" in said.sentence
+
+
+def test_one_pixel_has_no_structure_texture_or_detail() -> None:
+    pair = Pair(photo("coffee", 200, 200), PIXEL)  # of one shape, so that they are compared
+    said = measure_pair(pair, ["structure", "naturalness", "restyle"])
+    assert {name: one.value for name, one in said.items() if one.value is not None} == {}
+    assert said["naturalness.detail_lost"].sentence == "Not measured: the image after is too small (1×1 px)."
+    size = measure_pair(pair, ["geometry.size"])["geometry.size"].sentence
+    assert size == "200×200 became 1×1: under 0.1 % of the pixels."
+
+
+@pytest.mark.parametrize("what", ["black", "black to white"])
+def test_flat_images_have_no_detail_accents_or_texture(what: str) -> None:
+    names = ("detail_gained", "detail_lost", "detail_uneven", "standing_out", "accents")
+    wanted = [*(f"naturalness.{name}" for name in names), "restyle.texture_change"]
+    assert {one.value for one in measure_pair(ODD[what](), wanted).values()} == {None}
 
 
 def test_flat_images_have_no_structure() -> None:

@@ -191,6 +191,8 @@ def test_resolution_is_that_of_the_file() -> None:
     found = measure_image(Picture(photo("coffee"), size=(3000, 1500)), ["quality.print_size", "quality.screen_size"])
     assert found["quality.print_size"].value == pytest.approx(25.4)
     assert "25.4 × 12.7 cm" in found["quality.print_size"].sentence
+    pixel = measure_image(Picture(photo("coffee")[:1, :1]), ["quality.print_size"])["quality.print_size"]
+    assert pixel.sentence == "1×1 px print at 0.1 × 0.1 mm with 300 pixels an inch."
     assert found["quality.screen_size"].value == pytest.approx(3000 / 1920)
     upright = measure_image(Picture(photo("coffee"), size=(540, 960)), ["quality.screen_size"])["quality.screen_size"]
     assert upright.value == pytest.approx(0.5)

@@ -28,8 +28,8 @@ class Alignment:
     numbers. The rest is against the plain resize of after to before's size: details are `scale` times as large,
     turned by `turn` degrees (clockwise), and what was in the middle moved by `shift` pixels of before (to the right,
     downwards). `registered` says that the two were found to show the same; `confidence` is the share of before's detail
-    that is found where the alignment says (0–1). `method` is "identity", "moved", or "none" (then it is the plain
-    resize, and `why` has the reason).
+    that is found where the alignment says (0–1). `method` is "identity", "stretched" (the plain resize to another
+    shape), "moved", or "none" (then it is the plain resize, and `why` has the reason).
     """
 
     matrix: Matrix
@@ -44,6 +44,11 @@ class Alignment:
     @property
     def moved(self) -> bool:
         return self.method == "moved"
+
+    @property
+    def stretched(self) -> bool:
+        """Whether what is shown became wider or higher in shape."""
+        return self.registered and stretching(self.matrix)
 
 
 def same_aspect(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -98,9 +103,18 @@ def inside(matrix: Matrix, shape: tuple[int, ...], other: tuple[int, ...]) -> Bo
 
 
 def scale_and_turn(matrix: Matrix, plain: Matrix) -> tuple[float, float]:
-    """Of a similarity: its scale against the plain resize, and its turn in degrees, clockwise."""
+    """Of a similarity, with or without the plain resize to another shape before it: its scale against the plain
+    resize, and its turn in degrees, clockwise."""
+    if stretching(matrix):
+        matrix, plain = np.linalg.inv(plain[:, :2]) @ matrix[:, :2], np.eye(2)
     scale = math.sqrt(abs(np.linalg.det(matrix[:, :2])) / abs(np.linalg.det(plain[:, :2])))
     return scale, math.degrees(math.atan2(matrix[1, 0], matrix[0, 0]))
+
+
+def stretching(matrix: Matrix) -> bool:
+    """Whether a matrix scales width and height differently, by more than rounding to whole pixels would."""
+    across, down = abs(matrix[0, 0]), abs(matrix[1, 1])
+    return bool(abs(across - down) > 0.75 * _ASPECT_TOLERANCE * max(across, down))
 
 
 def described(full: Matrix, shapes: tuple[tuple[int, ...], tuple[int, ...]], confidence: float) -> Alignment:

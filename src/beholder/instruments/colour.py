@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from beholder.instruments.model import Floats, Instrument, Reading, pair_instrument
@@ -15,8 +17,11 @@ _FEWEST = 64
 
 def _median(pair: Pair) -> Reading:
     value = pair.difference_quantiles[0]
-    same = f"Half of the pixels or more look the same (median ΔE {value:.1f})."
-    sentence = same if value < 1 else f"Half of the pixels differ by {_seen(value)}."
+    sentence = f"Half of the pixels differ by {_seen(value)}."
+    if value < 1:
+        # The map shows the others: say where they are.
+        rest = f"; what changed is {mostly(place(pair.changed))}" if pair.changed.any() else ""
+        sentence = f"Half of the pixels or more look the same (median ΔE {value:.1f}){rest}."
     return Reading(value, sentence, pair.difference, _top(pair))
 
 
@@ -84,6 +89,15 @@ def _cast(pair: Pair) -> Reading:
     return Reading(length, f"Outside the edit all colours lean by {length:.1f} towards {' and '.join(towards)}.")
 
 
+def _wherever(read: Callable[[Pair], Reading]) -> Callable[[Pair], Reading]:
+    """Reads the colours as a whole, which need not lie where they lay: also of images that cannot be registered."""
+
+    def reading(pair: Pair) -> Reading:
+        return read(pair) if pair.valid.any() else Reading(None, f"Not measured: {pair.obstacle}.")
+
+    return reading
+
+
 def _seen(value: float) -> str:
     words = ((2.5, "hardly seen"), (NOTICEABLE, "seen side by side"))
     return f"ΔE {value:.1f} or more, {next((word for top, word in words if value < top), 'seen at a glance')}"
@@ -131,19 +145,32 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         "colour.palette",
         "How far colours would have to move to make the one image's into the other's, wherever they are: twice the "
         "sliced Wasserstein distance in CIELAB over 24 directions, so that a shift of all colours by 10 gives 10.",
-        _palette,
+        _wherever(_palette),
         unit="ΔE",
         better="lower",
         cheap=False,
+        compares=False,
     ),
     pair_instrument(
-        "colour.exposure", "Change of the mean lightness L* (0–100); more is lighter.", _exposure, unit="L*"
+        "colour.exposure",
+        "Change of the mean lightness L* (0–100); more is lighter.",
+        _wherever(_exposure),
+        unit="L*",
+        compares=False,
     ),
     pair_instrument(
-        "colour.contrast", "Standard deviation of L* after, as a multiple of that before.", _contrast, unit="×"
+        "colour.contrast",
+        "Standard deviation of L* after, as a multiple of that before.",
+        _wherever(_contrast),
+        unit="×",
+        compares=False,
     ),
     pair_instrument(
-        "colour.saturation", "Change of the mean chroma C*; more is more colourful.", _saturation, unit="C*"
+        "colour.saturation",
+        "Change of the mean chroma C*; more is more colourful.",
+        _wherever(_saturation),
+        unit="C*",
+        compares=False,
     ),
     pair_instrument(
         "colour.cast",

@@ -1,4 +1,8 @@
-"""Geometry: what became of the size and the shape, and how the image was moved, scaled, turned or cropped."""
+"""Geometry: what became of the size and the shape, and how the image was moved, scaled, turned, stretched or cropped.
+
+A stretch is a change of the shape and nothing else; a crop that did not enlarge what is left is neither a shift nor a
+zoom.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ import cv2
 import numpy as np
 
 from beholder.instruments.alignment import same_aspect
-from beholder.instruments.model import Instrument, Reading, pair_instrument
+from beholder.instruments.model import Floats, Instrument, Reading, pair_instrument
 from beholder.instruments.pair import Pair
 from beholder.instruments.wording import percent, times
+
+_LEVEL = 0.2  # degrees: a frame that is turned by less lies straight
 
 
 def _size(pair: Pair) -> Reading:
@@ -19,6 +25,8 @@ def _size(pair: Pair) -> Reading:
     if (w1, h1) == (w2, h2):
         return Reading(1.0, f"Both images have {w1}×{h1} pixels.")
     how = "as many" if ratio == 1 else f"{times(ratio)} as many"
+    if ratio < 0.01:
+        how = f"{percent(ratio)} of the"
     return Reading(ratio, f"{w1}×{h1} became {w2}×{h2}: {how} pixels.")
 
 
@@ -28,7 +36,9 @@ def _aspect(pair: Pair) -> Reading:
     if same_aspect(*pair.sizes):
         return Reading(change, f"The shape is kept ({w1 / h1:.2f} : 1).")
     wider = "wider" if w2 * h1 > h2 * w1 else "narrower"
-    return Reading(change, f"The image became {wider} in shape: {w1 / h1:.2f} : 1 to {w2 / h2:.2f} : 1.")
+    stretched = "; what it shows was stretched with it" if pair.alignment.stretched else ""
+    how = f", {_reframed(pair)} to it" if _reframed(pair) else stretched
+    return Reading(change, f"The image became {wider} in shape: {w1 / h1:.2f} : 1 to {w2 / h2:.2f} : 1{how}.")
 
 
 def _confidence(pair: Pair) -> Reading:
@@ -48,6 +58,8 @@ def _as_they_lie(pair: Pair) -> str:
 def _shift(pair: Pair) -> Reading:
     if (none := _unregistered(pair)) is not None:
         return none
+    if word := _reframed(pair):
+        return Reading(0.0, f"The image was {word}, not shifted.")
     # Pixels of the file, not of the smaller image that was measured.
     x, y = (
         moved * size / measured
@@ -65,7 +77,11 @@ def _shift(pair: Pair) -> Reading:
 def _scale(pair: Pair) -> Reading:
     if (none := _unregistered(pair)) is not None:
         return none
+    if word := _reframed(pair):
+        return Reading(1.0, f"The image was {word}, not zoomed.")
     scale = pair.alignment.scale
+    if abs(scale - 1) < 0.002 and pair.alignment.stretched:
+        return Reading(scale, "What is shown was stretched with the image, not zoomed.")
     if abs(scale - 1) < 0.002:
         return Reading(scale, "What is shown is as large as it was.")
     larger, smaller = f"{percent(scale - 1)} larger: zoomed in", f"{percent(1 - scale)} smaller: zoomed out"
@@ -101,17 +117,43 @@ def _kept(pair: Pair) -> Reading:
     )
 
 
+def _reframed(pair: Pair) -> str:
+    """What was done to the frame alone: "cropped", "extended", or both ("reframed"); empty where what is shown moved.
+
+    Against a plain resize a crop would be zoomed and shifted. It is neither where the shape became another, or where
+    details have as many pixels as they had.
+    """
+    found = pair.alignment
+    if not found.moved or found.stretched or abs(found.turn) >= _LEVEL or pair.sizes[0] == pair.sizes[1]:
+        return ""
+    # The scale in pixels of the files, not of the smaller images that were measured.
+    (before, after), (w1, w2) = pair.sizes, (pair.before.shape[1], pair.after.shape[1])
+    scale = math.sqrt(abs(np.linalg.det(found.matrix[:, :2]))) * (after[0] / w2) / (before[0] / w1)
+    if same_aspect(*pair.sizes) and abs(scale - 1) > 0.01:
+        return ""
+    frame, seen = _frames(pair)
+    slack = 1 + 0.005 * max(w1, pair.before.shape[0])
+    low, high = seen.min(axis=0) - frame.min(axis=0), seen.max(axis=0) - frame.max(axis=0)
+    if low.min() > -slack and high.max() < slack:
+        return "cropped"
+    return "extended" if low.max() < slack and high.min() > -slack else "reframed"
+
+
 def _overlap(pair: Pair) -> float:
     """The share of before's area that lies inside after: exact to parts of a pixel, where `pair.valid` is not."""
-    (h1, w1), (h2, w2) = pair.before.shape[:2], pair.after.shape[:2]
+    frame, seen = _frames(pair)
+    area, _ = cv2.intersectConvexConvex(frame, seen)
+    return float(min(1.0, area / (pair.before.shape[0] * pair.before.shape[1])))
+
+
+def _frames(pair: Pair) -> tuple[Floats, Floats]:
+    """The corners of before's frame and of after's, both where they lie in before."""
     frame, other = (
         np.array([(-0.5, -0.5), (w - 0.5, -0.5), (w - 0.5, h - 0.5), (-0.5, h - 0.5)], np.float32)
-        for w, h in ((w1, h1), (w2, h2))
+        for h, w in (pair.before.shape[:2], pair.after.shape[:2])
     )
     turn, offset = pair.alignment.matrix[:, :2], pair.alignment.matrix[:, 2]
-    seen = np.asarray((other - offset) @ np.linalg.inv(turn).T, np.float32)
-    area, _ = cv2.intersectConvexConvex(frame, seen)
-    return float(min(1.0, area / (w1 * h1)))
+    return frame, np.asarray((other - offset) @ np.linalg.inv(turn).T, np.float32)
 
 
 def _unregistered(pair: Pair) -> Reading | None:

@@ -40,7 +40,12 @@ _STRANGEST = 5  # of the blocks, about one in two hundred
 _AROUND = (7, 7)  # px at half the size
 _CALM, _CALM_AFTER, _TEXTURED, _TEXTURED_AFTER = 0.02, 0.03, 0.06, 0.04  # standard deviations of grey, of a range of 1
 _LEAST_TEXTURED = 0.002  # of the image, added so that a few pixels do not make a share
+_SEEN = 1.0  # ΔE: a smaller change cannot be seen even side by side
 _WHITE = np.float32(0.966)  # grey that has L* 97
+
+
+_NO_DETAIL = "Not measured: neither image has any detail."
+_NO_CHANGE = "Not measured: nothing that can be seen has changed."
 
 
 class _Layers(NamedTuple):
@@ -74,7 +79,10 @@ _blocks: WeakKeyDictionary[Pair, _Blocks] = WeakKeyDictionary()
 
 
 def _gained(pair: Pair) -> Reading:
-    gain = _look(pair).gain
+    seen = _look(pair)
+    if _flat(seen.before) and _flat(seen.after):
+        return Reading(None, _NO_DETAIL)
+    gain = seen.gain
     grown = np.maximum(gain, 0)
     value, where = float(2 ** np.quantile(gain, 0.95)), _where(grown)
     says = (
@@ -86,7 +94,10 @@ def _gained(pair: Pair) -> Reading:
 
 
 def _lost(pair: Pair) -> Reading:
-    gain = _look(pair).gain
+    seen = _look(pair)
+    if _flat(seen.before):
+        return Reading(None, "Not measured: the image before has no detail to lose.")
+    gain = seen.gain
     left = np.minimum(gain, 0)
     value, where = float(2 ** np.quantile(gain, 0.05)), _where(-left)
     says = (
@@ -98,13 +109,20 @@ def _lost(pair: Pair) -> Reading:
 
 
 def _uneven(pair: Pair) -> Reading:
-    value = float(_look(pair).gain.std())
+    seen = _look(pair)
+    if _flat(seen.before) and _flat(seen.after):
+        return Reading(None, _NO_DETAIL)
+    value = float(seen.gain.std())
     how = "evenly" if value < 0.3 else "unevenly" if value < 0.8 else "very unevenly"
     return Reading(value, f"Detail changed {how} over the image (by {value:.2f} octaves from place to place).")
 
 
 def _standing_out(pair: Pair) -> Reading:
+    if not _anything_changed(pair):
+        return Reading(None, _NO_CHANGE)
     seen = _look(pair)
+    if _flat(seen.after):
+        return Reading(None, "Not measured: the image after has no detail.")
     detail = np.abs(seen.after.detail)
     change = _resized(pair.difference, seen.after.grey.shape[::-1])
     weight = _resized(np.minimum(change / np.float32(_FULL), 1), detail.shape[::-1])
@@ -145,6 +163,8 @@ def _patch(pair: Pair) -> Reading:
 
 
 def _small_shapes(pair: Pair) -> Reading:
+    if not _anything_changed(pair):
+        return Reading(None, _NO_CHANGE)
     seen = _look(pair)
     change = seen.after.grey - seen.before.grey
     total = cv2.norm(change, cv2.NORM_L2SQR) + change.size * 1e-5  # a change below one level of 255 is none
@@ -178,6 +198,9 @@ def _whitened(pair: Pair) -> Reading:
 
 def _accents(pair: Pair) -> Reading:
     seen = _look(pair)
+    for which, one in (("before", seen.before), ("after", seen.after)):
+        if _flat(one):
+            return Reading(None, f"Not measured: the image {which} has no detail, and so no accents.")
     before, after = (_kurtosis(one.grey) for one in (seen.before, seen.after))
     value = after / before
     says = "sharper accents" if value > 1.25 else "softer accents" if value < 0.8 else "accents as before"
@@ -256,6 +279,14 @@ def _kurtosis(grey: Floats) -> float:
     return (float((squares * squares).mean()) + 1e-9) / (mean * mean + 1e-9)
 
 
+def _flat(image: _Layers) -> bool:
+    return float(np.abs(image.detail).max()) < float(_FAINT)
+
+
+def _anything_changed(pair: Pair) -> bool:
+    return float(pair.difference.max()) >= _SEEN
+
+
 def _images(pair: Pair) -> tuple[Bytes, Bytes]:
     if pair.whole:
         return pair.before, pair.aligned
@@ -292,9 +323,10 @@ def _spread(values: Array, pair: Pair) -> Floats:
 
 def _sized(read: Callable[[Pair], Reading]) -> Callable[[Pair], Reading]:
     def reading(pair: Pair) -> Reading:
-        height, width = pair.before.shape[:2]
-        if min(height, width) < MIN_SIDE:
-            return Reading(None, f"Not measured: the image before is too small ({width}×{height} px).")
+        for which, image in (("before", pair.before), ("after", pair.after)):
+            height, width = image.shape[:2]
+            if min(height, width) < MIN_SIDE:
+                return Reading(None, f"Not measured: the image {which} is too small ({width}×{height} px).")
         return read(pair)
 
     return reading

@@ -219,7 +219,10 @@ _MEASURES = (
 def _print_size(picture: Picture) -> Measurement:
     width, height = (side / PRINT_PPI * 2.54 for side in picture.size)
     pixels = f"{picture.size[0]}×{picture.size[1]} px"
-    says = f"{pixels} print at {width:.1f} × {height:.1f} cm with {PRINT_PPI} pixels an inch."
+    shown = (
+        f"{width:.1f} × {height:.1f} cm" if min(width, height) >= 0.1 else f"{width * 10:.1f} × {height * 10:.1f} mm"
+    )
+    says = f"{pixels} print at {shown} with {PRINT_PPI} pixels an inch."
     return Measurement("quality.print_size", max(width, height), "cm", "higher", says)
 
 

@@ -4,7 +4,8 @@ Corners of before are followed into after (Lucas and Kanade, on images freed of 
 similarity that most of them agree on is found by RANSAC: 3 ms, precise to a tenth of a pixel, and undisturbed by an
 edit that replaces a third of the image. Phase correlation is twenty times less precise; it is the second try, for
 shifts too far to follow, and ORB keypoints the third. Whatever is found must beat lying still clearly, by how much of
-the detail it explains: most edits move nothing, and a false move is worse than none.
+the detail it explains: most edits move nothing, and a false move is worse than none. An image of another shape may
+have been stretched or cropped: lying still is the stretch then, and a crop must explain clearly more.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _STOP = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 12, 0.02)
 _FLAT = 3 / 255  # a window of a smaller standard deviation has no detail
 _ALIKE, _ALONG = 0.75, 0.5  # correlations from which a window shows the same
 _WELL = 0.3  # lying still that explains this much leaves nothing to search for but small moves
+_HARDLY = 0.12  # nearly all unrelated photographs explain less
+_SURELY = 0.9  # a stretch that explains this much: a crop may be explained in part by a stretch
 _KEYPOINTS = 250
 _TRIES = 150
 _SCALES, _TURN, _LEAST_OVERLAP = (0.5, 2.0), 10.0, 0.3
@@ -72,26 +75,30 @@ class _Search:
         self.shapes = before.shape[:2], after.shape[:2]
         self.fine = _small(_grey(before), _SIDE), _small(_grey(after), _SIDE)
         self.coarse = _small(self.fine[0], _COARSE), _small(self.fine[1], _COARSE)
+        self.shape_kept = same_aspect(*(shape[::-1] for shape in self.shapes))
         self.plain = resizing(self.coarse[0].shape, self.coarse[1].shape)
         self.stats = _statistics(self.coarse[0])
         self.textured = self.stats[2] > _FLAT**2
         self.detail = float(self.textured.mean())
 
     def alignment(self) -> Alignment:
-        still = self.explained(self.plain) if same_aspect(*(shape[::-1] for shape in self.shapes)) else 0.0
+        still = self.explained(self.plain)
         best, most = self.plain, still
+        # A stretch that was redrawn is nearly as well explained by many a crop; a crop is never by a stretch.
+        clearly = 1.1 if self.shape_kept else 1.2
         for matrix, sure in self.candidates(still):
             share = self.explained(matrix)
             # A small move that most corners vouch for need not explain more, at this size, than lying still does.
-            if share > max(most + 0.05, most * 1.1) or (sure and share >= most - 0.01):
+            if share > max(most + 0.05, most * clearly) or (sure and share >= most - 0.01):
                 best, most = matrix, share
-                if most > 0.5:
+                if most > (0.5 if self.shape_kept else _SURELY):
                     break
         if most < (REGISTERED if best is self.plain else MOVED):
             why = "too little of the one is found in the other"
             return Alignment(resizing(*self.shapes), confidence=still, why=why)
         if best is self.plain:
-            return Alignment(resizing(*self.shapes), registered=True, confidence=still, method="identity")
+            method = "identity" if self.shape_kept else "stretched"
+            return Alignment(resizing(*self.shapes), registered=True, confidence=still, method=method)
         before, after = self.shapes
         up, down = resizing(self.coarse[1].shape, after), resizing(before, self.coarse[0].shape)
         return described(composed(composed(up, best), down), self.shapes, most)
@@ -100,14 +107,40 @@ class _Search:
         """Ways in which after may have moved, the likely ones first, and whether most corners vouch for it."""
         if still >= _WELL and self.quiet():
             return
-        if (found := self.followed(self.plain)) is not None:
-            yield found
-        if still >= _WELL:
+        if self.shape_kept:
+            if (found := self.followed(self.plain)) is not None:
+                yield found
+            if still >= _WELL:
+                return
+        elif still > _SURELY:
             return
-        for guess in (self.shifted, self.by_keypoints):
-            matrix = guess()
+        for matrix in self.guesses():
             if matrix is not None and self.explained(matrix) > max(still, 0.05):
                 yield self.followed(matrix, guessed=True) or (matrix, False)
+        if not self.shape_kept and still > _HARDLY and (found := self.followed(self.plain)) is not None:
+            yield found[0], False  # stretched and moved
+
+    def guesses(self) -> Iterator[Matrix | None]:
+        if self.shape_kept:
+            yield self.shifted(self.plain)
+        else:
+            yield max(self.cuts, key=self.explained)
+            yield self.shifted(self.cuts[0])
+        yield self.by_keypoints()
+
+    @cached_property
+    def cuts(self) -> tuple[Matrix, ...]:
+        """What an image of another shape may be beside stretched: cut or widened evenly, or cut on one side only."""
+        before, after = self.shapes
+        (h1, w1), (h2, w2) = before, after
+        larger, smaller = sorted((w2 / w1, h2 / h1), reverse=True)
+        # In whole pixels of the images as given: the small ones are rounded, and hardly ever of their shape.
+        up, down = resizing(self.coarse[0].shape, before), resizing(after, self.coarse[1].shape)
+        return tuple(
+            composed(composed(down, np.array([[scale, 0, dx * at], [0, scale, dy * at]])), up)
+            for scale, at in ((larger, 0.5), (smaller, 0.5), (larger, 0.0), (larger, 1.0))
+            for dx, dy in [(w2 - 1 - scale * (w1 - 1), h2 - 1 - scale * (h1 - 1))]
+        )
 
     def quiet(self) -> bool:
         """Whether nothing can have moved, told in a quarter of the time that following corners takes: a shift changes
@@ -194,13 +227,13 @@ class _Search:
             return np.empty((0, 2), np.float32)
         return np.asarray((np.asarray(found).reshape(-1, 2) + 0.5) * 2 - 0.5, np.float32)
 
-    def shifted(self) -> Matrix | None:
-        """The shift by phase correlation, after a plain resize."""
+    def shifted(self, start: Matrix) -> Matrix | None:
+        """The shift by phase correlation, from `start` on."""
         shape = self.coarse[0].shape
-        other = _warped(self.coarse[1], self.plain, shape)
+        other = _warped(self.coarse[1], start, shape)
         window = cv2.createHanningWindow(shape[::-1], cv2.CV_32F)
         (dx, dy), _ = cv2.phaseCorrelate(self.coarse[0].astype(np.float32), other.astype(np.float32), window)
-        matrix = composed(self.plain, np.array([[1, 0, dx], [0, 1, dy]]))
+        matrix = composed(start, np.array([[1, 0, dx], [0, 1, dy]]))
         return matrix if max(abs(dx), abs(dy)) > 1 and _plausible(matrix, self.plain) else None
 
     def by_keypoints(self) -> Matrix | None:

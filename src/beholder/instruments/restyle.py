@@ -43,6 +43,7 @@ MIN_SIDE = 32  # pixels; below there is neither composition nor surface to speak
 _SIDE = 512  # longer side of the images whose surface is looked at
 _BLOCKS, _SMALLEST = 32, 8  # blocks along it, unless they had fewer than this many pixels a side
 _GRAIN = 0.01  # standard deviation of detail, of a range of 1, up to which it is no texture but noise
+_FLAT = 0.002  # half a level of 255: what is fainter is none
 _NOISE = np.float32(_GRAIN**2)
 _SAME_COLOUR, _SAME_DETAIL = 3.0, 0.8  # ΔE below which, and detail kept above which, a block is untouched
 _MOST = 0.7  # of a block's four quarters: three
@@ -156,6 +157,8 @@ def _texture_change(pair: Pair) -> Reading:
     bands = [np.abs(after - before) / (before + after + _GRAIN) for before, after in (found.fine, found.coarser)]
     blocks = np.asarray((bands[0] + bands[1]) / 2 * found.seen, np.float32)
     value = float(blocks[found.seen].mean())
+    if max(float(one.max()) for one in (*found.fine, *found.coarser)) < _FLAT:
+        return Reading(None, "Neither image has any texture.")
     if value < 0.05:
         says = f"There is as much texture as the photo had, block by block (difference {percent(value)})."
     else:
@@ -175,11 +178,11 @@ def _sized(read: Callable[[Pair], Reading]) -> Callable[[Pair], Reading]:
     """Reads only an image that is large enough to have a composition and a surface."""
 
     def reading(pair: Pair) -> Reading:
-        height, width = pair.before.shape[:2]
-        if min(height, width) < MIN_SIDE:
-            return Reading(
-                None, f"The image before is too small ({width}×{height}): restyles have {MIN_SIDE} px a side."
-            )
+        for which, image in (("before", pair.before), ("after", pair.after)):
+            height, width = image.shape[:2]
+            if min(height, width) < MIN_SIDE:
+                says = f"The image {which} is too small ({width}×{height}): restyles have {MIN_SIDE} px a side."
+                return Reading(None, says)
         return read(pair)
 
     return reading
