@@ -13,6 +13,7 @@ from beholder.instruments import aligning
 from beholder.instruments.model import Bytes, Measurement
 from beholder.instruments.pair import Pair
 from beholder.instruments.registry import measure_pair
+from beholder.instruments.sizes import shrunk
 
 _LEAST_SIDE, _LEAST_DETAIL = 64, 0.01  # px; share of the image
 _MASKED = "Not predicted: the map was fitted on edits without a mask, and does not hold for others."
@@ -22,7 +23,7 @@ def predictions(pair: Pair) -> dict[str, Measurement]:
     """`people.realism` and `people.kept`: the mean rating, 0–1, that people would give."""
     if why := _nothing_to_say(pair):
         return {name: Measurement(name, None, "", "higher", why) for name in map("people.{}".format, aligning.MAPS)}
-    small = Pair(_fitted(pair.before), _fitted(pair.after), sizes=pair.sizes)
+    small = Pair(*(shrunk(one, aligning.SIDE) for one in (pair.before, pair.after)), sizes=pair.sizes)
     names = {one.name for name in aligning.MAPS for one in aligning.load(name).features}
     measured = measure_pair(small, names)
     found: dict[str, Measurement] = {}
@@ -58,10 +59,3 @@ def _detail(image: Bytes) -> float:
     small = cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     box = np.ones((11, 11), np.uint8)
     return float((cv2.subtract(cv2.dilate(small, box), cv2.erode(small, box)) > 8).mean())
-
-
-def _fitted(image: Bytes) -> Bytes:
-    height, width = image.shape[:2]
-    scale = min(1.0, aligning.SIDE / max(height, width))
-    size = max(1, round(width * scale)), max(1, round(height * scale))
-    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)

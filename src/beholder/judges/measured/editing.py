@@ -8,7 +8,7 @@ import numpy as np
 from beholder.instruments.model import Array, Bools, Floats
 from beholder.instruments.pair import Pair
 from beholder.instruments.regions import MOST, NOTICEABLE
-from beholder.judges.measured.outside import shrunk
+from beholder.instruments.sizes import shrunk
 
 _SIDE = 256
 _GROWN = 0.02  # of the longer side

@@ -16,6 +16,7 @@ import numpy as np
 
 from beholder.instruments.ciede import lab
 from beholder.instruments.model import Bools, Bytes, Floats
+from beholder.instruments.sizes import shrunk
 
 SIDE = 512
 
@@ -33,10 +34,7 @@ class Looks:
     """The looks at one picture, RGB uint8."""
 
     def __init__(self, pixels: Bytes) -> None:
-        height, width = pixels.shape[:2]
-        scale = min(1.0, SIDE / max(height, width))
-        size = max(1, round(width * scale)), max(1, round(height * scale))
-        self._pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+        self._pixels = np.asarray(shrunk(pixels, SIDE), np.uint8)
 
     @cached_property
     def _lab(self) -> Floats:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from beholder.instruments.model import Bools, Bytes, Floats
+from beholder.instruments.model import Bools, Bytes
 from beholder.instruments.pair import Pair
 from beholder.instruments.places import place
 from beholder.instruments.regions import NOTICEABLE
+from beholder.instruments.sizes import shrunk
 from beholder.instruments.ssim import similarity
 from beholder.instruments.wording import percent, times
 from beholder.judges.measured.answering import Told
@@ -152,13 +153,3 @@ def _details(pair: Pair, where: Bools) -> tuple[float | None, int, str]:
 
 def _grey(rgb: Bytes) -> Bytes:
     return np.asarray(shrunk(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), _DETAILS_SIDE), np.uint8)
-
-
-def shrunk(values: Floats | Bytes | cv2.typing.MatLike, side: int) -> Floats:
-    """At most this longer side, in the same type."""
-    height, width = values.shape[:2]
-    if max(height, width) <= side:
-        return np.asarray(values)
-    scale = side / max(height, width)
-    size = max(1, round(width * scale)), max(1, round(height * scale))
-    return np.asarray(cv2.resize(values, size, interpolation=cv2.INTER_AREA))
