@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import TypeVar
 
 from beholder.cases import ImageSource
@@ -96,11 +97,8 @@ class Pictures:
         raise ImageError("could not be decoded: the process that did it was killed twice")
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        """Not forked: a forked child would share our sockets and the ledger's file. Ctrl-C is ours to hear alone."""
-        ignore = (signal.SIGINT, signal.SIG_IGN)
-        return ProcessPoolExecutor(
-            self._workers, mp_context=get_context("spawn"), initializer=signal.signal, initargs=ignore
-        )
+        """Not forked: a forked child would share our sockets and the ledger's file."""
+        return ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"), initializer=_begin)
 
     def _finished(self, key: tuple[ImageSource, Sizing], done: asyncio.Future[PreparedImage]) -> None:
         del self._under_way[key]
@@ -116,3 +114,16 @@ class Pictures:
         while self._size > self._kept_bytes:
             _, dropped = self._kept.popitem(last=False)
             self._size -= len(dropped.data)
+
+
+def _begin() -> None:
+    """At the start of a process that decodes: Ctrl-C is for the one that began it to hear, and when that one is gone,
+    however it ended, nothing is left to do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
