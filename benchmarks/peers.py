@@ -11,7 +11,7 @@ import base64
 import io
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 CONCURRENCY = 64
@@ -141,6 +141,45 @@ def usual_script(job: Job) -> int:
         return sum(pool.map(ask, job.records))
 
 
+def bare(job: Job) -> int:
+    """The least that our own way could cost: read, hash, walk over the JPEG's markers, send in pieces through aiohttp.
+    Nothing is composed, scored or kept."""
+    import hashlib
+
+    import aiohttp
+
+    from beholder.images import jpeg
+    from beholder.judges.wires import Body
+
+    head, mark = {"model": MODEL, "response_format": job.response_format}, "\0picture\0"
+    messages = job.messages({"instruction": "make it red"}, [b"", b""])
+    text = json.dumps({**head, "messages": messages}).replace("base64,", f"base64,{mark}").encode()
+    texts = tuple(text.split(mark.encode()))
+
+    async def main() -> int:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+            async def ask(record: Record) -> None:
+                pictures = [path.read_bytes() for path in job.pictures(record)]
+                for data in pictures:
+                    hashlib.sha256(data).hexdigest()
+                    jpeg.header(data)
+                body = Body(texts, tuple(pictures))
+
+                async def pieces() -> AsyncIterator[bytes]:
+                    for piece in body.pieces():
+                        yield piece
+
+                headers = {"Content-Length": str(len(body)), "Content-Type": "application/json"}
+                async with session.post(f"{job.url}/chat/completions", data=pieces(), headers=headers) as reply:
+                    found = json.loads(await reply.read())
+                _check(json.loads(found["choices"][0]["message"]["content"]))
+
+            return await _gathered(job, ask)
+
+    return asyncio.run(main())
+
+
 async def _gathered(job: Job, ask: Callable[[Record], Awaitable[None]]) -> int:
     gate = asyncio.Semaphore(CONCURRENCY)
 
@@ -168,7 +207,7 @@ def _scores(answer: dict[str, object]) -> Iterator[int]:
         yield factor["score"]
 
 
-PEERS = {"async-openai": async_openai, "pydantic-ai": pydantic_ai, "usual-script": usual_script}
+PEERS = {"bare": bare, "async-openai": async_openai, "pydantic-ai": pydantic_ai, "usual-script": usual_script}
 
 if __name__ == "__main__":
     name, *rest = sys.argv[1:]

@@ -78,9 +78,11 @@ def entries(scale: Scale) -> list[Entry]:
     count, few = scale.cases, scale.scaled
     return [
         Entry("start", "beholder", 1),
+        Entry("start", "bare", 1),
         Entry("start", "async-openai", 1),
         Entry("start", "pydantic-ai", 1),
         Entry("through", "beholder", count),
+        Entry("through", "bare", count),
         Entry("through", "async-openai", count),
         Entry("through", "pydantic-ai", count),
         Entry("latency", "beholder", count, SLOW),

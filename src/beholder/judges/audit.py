@@ -129,11 +129,11 @@ def measure(order: Order, before: bytes, after: bytes) -> Evidence:
 
     try:
         pair = Pair.load(before, after, side=AUDIT_SIDE, names=("the first image", "the second image", ""))
+        found = measure_pair(pair, [name for name in order.names if name != GRID])
+        if GRID in order.names:  # a smaller copy has none left
+            found |= measure_pair(Pair.load(before, after, side=SIDE), [GRID])
     except ImageError as error:
         return Evidence({}, {}, failed=str(error))
-    found = measure_pair(pair, [name for name in order.names if name != GRID])
-    if GRID in order.names:  # a smaller copy has none left
-        found |= measure_pair(Pair.load(before, after, side=SIDE), [GRID])
     readings = {name: Reading(_short(one.value), one.unit, one.sentence) for name, one in found.items()}
     findings = Findings(pair, after)
     answers = {}
@@ -143,7 +143,7 @@ def measure(order: Order, before: bytes, after: bytes) -> Evidence:
         said = findings.check(*how.checks)
         if said.holds is not None and (how.yes if said.holds else how.no):
             answers[assertion.id] = said.holds, said.says
-    return Evidence(readings, answers, pair.identical and order.rules, rules=order.rules)
+    return Evidence(readings, answers, pair.identical, rules=order.rules)
 
 
 def audited(verdict: Verdict, evidence: Evidence, said: Sequence[tuple[str, Verdict]] = ()) -> Verdict:
