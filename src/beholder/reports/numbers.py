@@ -1,0 +1,42 @@
+"""Numbers for people: rounded as a person rounds, a dash where there is none, intervals in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from beholder.reports.terminal import printable
+from beholder.verdicts.model import rounded
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from beholder.statistics.intervals import Estimate
+
+
+def shown(value: float | None, places: int = 3) -> str:
+    """`0.650`; a dash where there is none."""
+    return "–" if value is None else f"{rounded(float(value), places):.{places}f}"
+
+
+def with_interval(estimate: Estimate, places: int = 3) -> str:
+    """`0.650 (0.591 to 0.702)`, without the brackets where there is no interval, `not defined` where no value."""
+    if estimate.value is None:
+        return "not defined"
+    value = shown(estimate.value, places)
+    if estimate.low is None or estimate.high is None:
+        return value
+    return f"{value} ({shown(estimate.low, places)} to {shown(estimate.high, places)})"
+
+
+def numbers_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A plain table: texts to the left in the first column, numbers to the right in the others."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for at, header in enumerate(headers):
+        table.add_column(header, justify="left" if at == 0 else "right", no_wrap=at > 0)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table

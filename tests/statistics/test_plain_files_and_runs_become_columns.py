@@ -1,0 +1,135 @@
+"""Ratings, scores and verdicts are read whole; what cannot be used is named by its line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beholder.errors import UsageError
+from beholder.statistics.data import Kind
+from beholder.statistics.reading import (
+    group_of,
+    read_groups,
+    read_ratings,
+    read_scores,
+    scores_of_verdicts,
+    with_groups,
+)
+from beholder.verdicts.model import AssertionResult, CriterionResult, Jury, Outcome, Verdict
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_ratings_are_cases_by_raters(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "r.csv", "\ufeffcase,rater,aspect,score\r\na,x,SC,1\r\na,y,SC,0.5\r\nb,x,SC,\r\nb,y,SC,0\r\n"
+    )
+    found = read_ratings(path)["SC"]
+    assert (found.cases, found.raters) == (("a", "b"), ("x", "y"))
+    np.testing.assert_array_equal(found.values, [[1, 0.5], [np.nan, 0]])
+    np.testing.assert_array_equal(found.mean(), [0.75, 0])
+    np.testing.assert_array_equal(found.at(["b", "unknown"]).values, [[np.nan, 0], [np.nan, np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("case,rater,aspect,score\na,x,SC,good\n", "line 2: the score 'good' is no number"),
+        ("case,rater,aspect,score\na,x,SC,nan\n", "line 2: the score 'nan' is not finite"),
+        ("case,rater,aspect,score\na,,SC,1\n", "line 2: there is no rater"),
+        ("case,rater,aspect,score\na,x,SC,1\na,x,SC,2\n", "line 3: 'x' rates 'SC' of 'a' a second time"),
+        ("case,rater,aspect,score\n", "holds no rating"),
+        ("id,who\na,x\n", "there is no rater and no aspect"),
+    ],
+)
+def test_what_is_no_rating_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_ratings(written(tmp_path, "r.csv", text))
+
+
+def test_scores_of_several_judges_stand_apart(tmp_path: Path) -> None:
+    path = written(tmp_path, "s.csv", "case,judge,aspect,score\na,j,SC,7\nb,j,SC,3\na,k,SC,1\n")
+    first, second = read_scores(path)
+    assert (first.name, first.cases, second.name, second.cases) == ("j", ("a", "b"), "k", ("a",))
+    np.testing.assert_array_equal(first.columns["SC"].values, [7, 3])
+
+
+def verdict(case: str, score: int | None, *, style: str | None = None, rubric: str = "restyle") -> Verdict:
+    asserted = AssertionResult("A1", "Is it?", "yes"), AssertionResult("A2", "Has it?", "not_applicable")
+    result = CriterionResult(score, score, (1, 5), 1.0, assertions=asserted)
+    if score is None:
+        return Verdict(case, rubric, "1", "j", Outcome.REFUSED, detail="it would not", style=style)
+    return Verdict(case, rubric, "1", "j", Outcome.SCORED, criteria={"accuracy": result}, score=score / 5, style=style)
+
+
+def test_verdicts_are_columns_and_a_refusal_is_said(tmp_path: Path) -> None:
+    spread = Jury(2, 0, {"accuracy": 2, "score": 0.4}, None, ())
+    lines: list[tuple[Verdict, Mapping[str, str]]] = [
+        (verdict("a", 4), {"source": "p1"}),
+        (verdict("b", None), {}),
+        (Verdict(**{**_values(verdict("c", 2)), "jury": spread, "measurements": {"m.x": {"value": 3.5}}}), {}),
+    ]
+    found = scores_of_verdicts("these", lines)
+    assert found.cases == ("a", "b", "c")
+    assert found.lacks == {"b": "refused, it would not"}
+    assert found.groups == {"source": ("p1", "", "")}
+    kinds = {name: column.kind for name, column in found.columns.items()}
+    assert kinds == {
+        "accuracy": Kind.CRITERION,
+        "A1": Kind.ASSERTION,
+        "score": Kind.OVERALL,
+        "spread.accuracy": Kind.SPREAD,
+        "spread.score": Kind.SPREAD,
+        "measured.m.x": Kind.MEASUREMENT,
+    }
+    np.testing.assert_array_equal(found.columns["accuracy"].values, [4, np.nan, 2])
+    assert found.columns["accuracy"].scale == (1, 5)
+    path = tmp_path / "v.jsonl"
+    path.write_text("\n".join(json.dumps(one.to_dict() | {"groups": dict(groups)}) for one, groups in lines), "utf-8")
+    (again,) = read_scores(path)
+    assert again.name == "j (v.jsonl)"
+    assert again.groups == found.groups
+    assert again.lacks == found.lacks
+    for name, column in found.columns.items():
+        np.testing.assert_array_equal(again.columns[name].values, column.values)
+
+
+def test_styles_and_rubrics_keep_their_names_apart() -> None:
+    found = scores_of_verdicts("these", [(verdict("a", 4, style="Anime"), {}), (verdict("b", 2, style="Doodle"), {})])
+    assert {"Anime/A1", "Doodle/A1", "score"} <= found.columns.keys()
+    both = scores_of_verdicts("these", [(verdict("a", 4), {}), (verdict("a", 2, rubric="other"), {})])
+    assert {"restyle.score", "other.score"} <= both.columns.keys()
+    with pytest.raises(UsageError, match="two verdicts on 'a'"):
+        scores_of_verdicts("these", [(verdict("a", 4), {}), (verdict("a", 4), {})])
+
+
+def test_groups_come_from_a_case_file_that_holds_more(tmp_path: Path) -> None:
+    path = written(tmp_path, "c.jsonl", '{"id": "a", "source": "p1", "references": ["x"], "size": 3}\n')
+    assert read_groups(path) == {"a": {"source": "p1", "size": "3"}}
+    scores = with_groups(scores_of_verdicts("these", [(verdict("a", 4), {}), (verdict("b", 4), {})]), read_groups(path))
+    assert scores.groups == {"source": ("p1", ""), "size": ("3", "")}
+    assert group_of(scores, None) == ("p1", "")
+    assert scores.at([1]).groups["source"] == ("",)
+    with pytest.raises(
+        UsageError, match="no case of these is in a group 'sauce'; there are: source, size".capitalize()
+    ):
+        group_of(scores, "sauce")
+
+
+@pytest.mark.parametrize("name", ["missing.csv", "missing.jsonl", "ratings.txt"])
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path, name: str) -> None:
+    for read in (read_ratings, read_scores, read_groups):
+        with pytest.raises(UsageError):
+            read(tmp_path / name)
+
+
+def _values(one: Verdict) -> dict[str, object]:
+    return {name: getattr(one, name) for name in one.__slots__}
