@@ -36,7 +36,17 @@ def numbers_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Tabl
 
     table = Table(box=None, pad_edge=False)
     for at, header in enumerate(headers):
-        table.add_column(header, justify="left" if at == 0 else "right", no_wrap=at > 0)
+        table.add_column(Text(printable(header)), justify="left" if at == 0 else "right", no_wrap=at > 0)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     return table
+
+
+def show_table(table: Table) -> None:
+    """Prints a table; where the terminal is too narrow its lines run over, since half a number is none."""
+    from rich.console import Console
+
+    console = Console(highlight=False, emoji=False)
+    wanted = console.measure(table, options=console.options.update(width=1000)).maximum
+    console.width = max(console.width, wanted)
+    console.print(table)

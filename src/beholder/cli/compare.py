@@ -1,0 +1,198 @@
+"""`beholder compare`: did the new build get worse?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beholder.cli.runs import AsJson, LedgerAt
+from beholder.cli.statistics_options import DRAWS, SEED, CasesAt, DrawCount, GroupBy, ScoresAt, Seed
+from beholder.errors import UsageError
+from beholder.reports.terminal import printable, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from beholder.statistics.comparison import Comparison, Graded
+    from beholder.statistics.data import Scores
+    from beholder.statistics.gating import FailOn, Gate
+
+NAMED = "a run's id, the start of it, its name, or `latest`."
+Old = Annotated[str | None, typer.Argument(metavar="RUN_A", help=f"The old run: {NAMED}", show_default=False)]
+New = Annotated[str | None, typer.Argument(metavar="RUN_B", help=f"The new run: {NAMED}", show_default=False)]
+
+
+def compare(
+    run_a: Old = None,
+    run_b: New = None,
+    scores: ScoresAt = None,
+    cases: CasesAt = None,
+    group: GroupBy = None,
+    fail_on: Annotated[
+        str, typer.Option(help="Exit code 1 on `regression`, or on `inconclusive`: where none can be ruled out.")
+    ] = "",
+    on: Annotated[
+        list[str] | None, typer.Option(help="What the gate looks at: score (default), any, or a criterion by name.")
+    ] = None,
+    margin: Annotated[
+        list[str] | None, typer.Option(help="How far a mean may fall, in its own unit: 0.02, or accuracy=0.2.")
+    ] = None,
+    detect: Annotated[float | None, typer.Option(help="Say how many cases show a difference of this size.")] = None,
+    top: Annotated[int, typer.Option(min=0, help="How many of the cases that changed most are listed.")] = 10,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write a summary for a pull request; - prints it.", show_default=False)
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write the gate's decision as JUnit XML.")] = None,
+    seed: Seed = SEED,
+    draws: DrawCount = DRAWS,
+    ledger: LedgerAt = None,
+    json_: AsJson = False,
+) -> None:
+    """Compare two runs case by case, the old one first: what changed, how sure that is, what would go unnoticed.
+
+    A regression: the 95 % interval of the difference lies wholly below the margin, and the permutation test agrees.
+    Exit codes: 0; 1 the gate failed; 2 wrong use, or nothing to decide by.
+    """
+    from beholder.statistics.comparison import compare as compared
+    from beholder.statistics.gating import SCORE, FailOn, gate
+
+    wanted = _fail_on(fail_on)
+    if detect is not None and not detect > 0:
+        raise UsageError(f"--detect is a difference above 0, and {detect:g} is not.")
+    plain, named = _margins(margin or ())
+    before, after, graded, warnings = _read(run_a, run_b, scores, cases, ledger)
+    comparison = compared(
+        before,
+        after,
+        group=group,
+        draws=draws,
+        seed=seed,
+        margin=plain,
+        margins=named,
+        detect=detect,
+        top=top,
+        graded=graded,
+        warnings=warnings,
+    )
+    decided = gate(comparison, on or (SCORE,), wanted or FailOn.REGRESSION) if wanted or junit else None
+    _write(comparison, decided if wanted else None, markdown)
+    if junit is not None and decided is not None:
+        from beholder.reports.junit import comparison_junit
+
+        _put(junit, comparison_junit(comparison, decided))
+    if json_:
+        found = comparison.to_dict()
+        say(json.dumps(found | ({"gate": decided.to_dict()} if decided and wanted else {})))
+    elif markdown is None or str(markdown) != "-":
+        _show(comparison, decided if wanted else None)
+    if wanted and decided is not None and decided.failed:
+        from beholder.cli import MISSED
+
+        raise typer.Exit(MISSED)
+
+
+def _fail_on(text: str) -> FailOn | None:
+    from beholder.statistics.gating import FailOn
+
+    try:
+        return FailOn(text) if text else None
+    except ValueError:
+        raise UsageError(f"--fail-on is one of {', '.join(FailOn)}, not {text!r}.") from None
+
+
+def _margins(given: Sequence[str]) -> tuple[float, dict[str, float]]:
+    """The margin for all, and those by name."""
+    plain, named = 0.0, {}
+    for text in given:
+        name, _, number = text.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            raise UsageError(f"--margin takes a number, or NAME=NUMBER, and {text!r} is neither.") from None
+        if not 0 <= value < float("inf"):
+            raise UsageError(f"--margin is how far a mean may fall: 0 or more, and {text!r} is not.")
+        if name:
+            named[name] = value
+        else:
+            plain = value
+    return plain, named
+
+
+def _read(
+    run_a: str | None, run_b: str | None, files: Sequence[Path] | None, cases: Path | None, ledger: str | None
+) -> tuple[Scores, Scores, list[Graded], list[str]]:
+    from beholder.cli.statistics_options import gathered
+    from beholder.ledger import Ledger
+    from beholder.statistics.pedigree import differences, graded, read_run
+    from beholder.statistics.reading import read_groups, with_groups
+
+    if files:
+        found = gathered(run_a, files, cases)
+        if len(found) != 2:
+            names = ", ".join(one.name for one in found)
+            raise UsageError(f"Two are compared, and the files hold the scores of {len(found)}: {names}.")
+        return found[0], found[1], [], []
+    if run_a is None or run_b is None:
+        raise UsageError("Name two runs, the old one first (`beholder runs` lists them), or two files with --scores.")
+    with Ledger.open(ledger, read_only=True) as book:
+        before, after = read_run(book, run_a), read_run(book, run_b)
+    if before.record.id == after.record.id:
+        say(f"beholder: {run_a!r} and {run_b!r} are the same run.", error=True)
+    old, new = before.scores, after.scores
+    if cases is not None:
+        groups = read_groups(cases)
+        old, new = with_groups(old, groups), with_groups(new, groups)
+    return old, new, graded(before, after), differences(before, after)
+
+
+def _write(comparison: Comparison, decided: Gate | None, markdown: Path | None) -> None:
+    if markdown is None:
+        return
+    from beholder.reports.markdown import comparison_markdown
+
+    text = comparison_markdown(comparison, decided)
+    if str(markdown) == "-":
+        say(text.rstrip("\n"))
+    else:
+        _put(markdown, text)
+
+
+def _put(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{str(path)!r} cannot be written: {error.strerror}.") from None
+
+
+def _show(comparison: Comparison, decided: Gate | None) -> None:
+    from beholder.reports.changes import HEADERS, TOLD, needed, notes, rows, verdict
+    from beholder.reports.numbers import numbers_table, show_table
+    from beholder.statistics.comparison import GRADE
+    from beholder.statistics.data import Kind
+
+    groups = f" of {comparison.groups:,} groups by {comparison.group}" if comparison.group else ""
+    say(printable(f"{comparison.before} → {comparison.after}, {comparison.cases:,} cases in both{groups}"))
+    show_table(numbers_table(HEADERS, rows(comparison.of(Kind.OVERALL, Kind.PASSED, GRADE, Kind.CRITERION))))
+    moving = [one for one in comparison.of(Kind.ASSERTION) if one.better or one.worse]
+    if moving:
+        say("")
+        show_table(numbers_table(("assertion", *HEADERS[1:]), rows(moving)))
+    for one in comparison.of(GRADE):
+        counts = ", ".join(f"{name} {old:,} → {new:,}" for name, (old, new) in one.grades.items() if old or new)
+        say(printable(f"{one.name}: {counts}; {one.better:,} up, {one.worse:,} down"))
+    if comparison.moved:
+        say("\ncases that changed most")
+        for moved in comparison.moved:
+            changes = ", ".join(f"{name} {old:.4g} → {new:.4g}" for name, (old, new) in moved.changes.items())
+            say(printable(f"  {moved.by:+.3f}  {moved.case}: {changes}")[:300])
+    say("")
+    for sentence in (*notes(comparison), *needed(comparison)):
+        say(printable(sentence))
+    say(f"{comparison.told} {TOLD}")
+    say("")
+    say(printable(verdict(comparison)))
+    for sentence in decided.failed.values() if decided else ():
+        say(f"beholder: {printable(sentence)}", error=True)

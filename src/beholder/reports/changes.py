@@ -1,0 +1,174 @@
+"""A comparison in words: the verdict in one sentence, the rows of its table, and what must not go unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from beholder.reports.numbers import shown, with_interval
+from beholder.statistics.comparison import Change, Comparison
+from beholder.statistics.data import Kind
+from beholder.statistics.pairing import Unlike
+
+HEADERS = ("", "cases", "before", "after", "difference", "p (Holm)", "better–same–worse", "least seen")
+LISTED = 10
+_NAMED = 4  # assertions in a sentence
+
+TOLD = (
+    "The difference is after less before, over cases with a number in both runs; its interval says where the true one "
+    "lies. p is the chance of one at least as large if nothing had changed (sign flips of whole groups), corrected by "
+    "Holm for the other rows of its kind. “Least seen” is the smallest true difference that such a comparison finds 8 "
+    "times in 10."
+)
+
+
+def rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
+    """Cells under `HEADERS`."""
+    for one in changes:
+        yield (
+            one.name,
+            f"{one.cases:,}",
+            shown(one.before),
+            shown(one.after),
+            _signed(one),
+            chance(one.p_holm),
+            f"{one.better:,}–{one.same:,}–{one.worse:,}",
+            shown(one.power.least),
+        )
+
+
+def verdict(comparison: Comparison) -> str:
+    """One sentence for a reader who is no statistician."""
+    main = comparison.of(Kind.OVERALL, Kind.PASSED, Kind.CRITERION)
+    if not any(one.cases for one in main):
+        return f"Nothing has a number in both {comparison.before} and {comparison.after}: they cannot be compared."
+    parts = []
+    for word, chosen in (("worse", [one for one in main if one.down]), ("better", [one for one in main if one.up])):
+        if chosen:
+            parts.append(f"{word} on {_and([f'{one.name} by {_amount(one, word)}' for one in chosen])}")
+    for word, chosen in (
+        ("more often fails", [one for one in comparison.of(Kind.ASSERTION) if one.down]),
+        ("more often passes", [one for one in comparison.of(Kind.ASSERTION) if one.up]),
+    ):
+        if chosen:
+            more = f" and {len(chosen) - _NAMED} more" if len(chosen) > _NAMED else ""
+            parts.append(f"{word} {', '.join(one.name for one in chosen[:_NAMED])}{more}")
+    cases = f"these {comparison.cases:,} cases" if comparison.cases != 1 else "this one case"
+    if not parts:
+        if all(one.better == one.worse == 0 for one in main):
+            return f"{comparison.after} is the same as {comparison.before} on every one of {cases}."
+        return f"Nothing changed that {cases} could show; {_unseen(main)}."
+    found = f"{comparison.after} {_is(parts)}"
+    return f"{found}; nothing else changed that {cases} could show; {_unseen(main)}."
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What must not go unsaid: cases that are not in the numbers, and what they could turn."""
+    said = [f"Not like with like: {warning}" for warning in comparison.warnings]
+    for name, only in ((comparison.before, comparison.only_before), (comparison.after, comparison.only_after)):
+        if only:
+            said.append(f"{_cases(len(only))} only in {name}: {_listed(only)}.")
+    if comparison.unlike:
+        said.append(
+            f"{_cases(len(comparison.unlike))} not scored alike in both runs, and in no difference for which a number "
+            f"is missing: {_listed([_fate(one) for one in comparison.unlike])}."
+        )
+    if comparison.neither:
+        named = _listed([f"{one.case} ({one.before}; then {one.after})" for one in comparison.neither])
+        said.append(f"{_cases(len(comparison.neither))} without a score in both runs: {named}.")
+    said += [sentence for one in comparison.changes if (sentence := _turned(one))]
+    if comparison.group is None:
+        said.append("The cases name no source: each is taken as independent of the others (--group says otherwise).")
+    return said
+
+
+def needed(comparison: Comparison) -> list[str]:
+    """How many cases it takes to see the difference that was asked about: of each overall score, else of criteria."""
+    said = []
+    for one in comparison.of(Kind.OVERALL) or comparison.of(Kind.CRITERION):
+        asked = one.power
+        if asked.detect is None:
+            continue
+        if asked.more is None:
+            said.append(f"{one.name}: how many cases show {asked.detect:g} is not known; {asked.why}.")
+        elif asked.more == 0:
+            said.append(f"{one.name}: these {one.cases:,} cases are enough to see a difference of {asked.detect:g}.")
+        else:
+            said.append(
+                f"{one.name}: to see a difference of {asked.detect:g} takes {asked.cases:,} cases, {asked.more:,} more."
+            )
+    return said
+
+
+def _signed(one: Change) -> str:
+    text = with_interval(one.difference)
+    return f"+{text}" if one.difference.value is not None and one.difference.value > 0 else text
+
+
+def chance(p: float | None) -> str:
+    """A p-value; a dash where there is none."""
+    return "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _amount(one: Change, word: str) -> str:
+    value, low, high = one.difference.value, one.difference.low, one.difference.high
+    assert value is not None
+    assert low is not None
+    assert high is not None
+    ends = (low, high) if word == "better" else (-high, -low)
+    return f"{shown(abs(value))} ({shown(ends[0])} to {shown(ends[1])} {word})"
+
+
+def _unseen(main: Sequence[Change]) -> str:
+    """How large a drop could have been without being noticed, of the first column in which nothing is shown: the
+    overall score, if there is one."""
+    known = [one for one in main if one.power.least is not None]
+    first = next((one for one in known if not one.shown), known[0] if known else None)
+    if first is None:
+        return "how small a change they would show is not known"
+    return f"a drop of {first.name} under {first.power.least:.2g} would probably have gone unnoticed"
+
+
+def _turned(one: Change) -> str:
+    """Whether the cases that lost their score could turn the result."""
+    if one.kind != Kind.OVERALL or one.worst is None or one.best is None:
+        return ""
+    worse = one.worst.high is not None and one.worst.high < -one.margin
+    was = one.difference.high is not None and one.difference.high < -one.margin
+    better = one.best.high is not None and one.best.high < -one.margin
+    lost = (
+        "1 case had a score and has none now" if one.lost == 1 else f"{one.lost:,} cases had a score and have none now"
+    )
+    if worse and not was:
+        bound = with_interval(one.worst)
+        return f"{lost}: had each the lowest {one.name}, the difference would be {bound}, a regression."
+    if was and not better:
+        bound = with_interval(one.best)
+        return f"{lost}: had each the highest {one.name}, the difference would be {bound}, no regression."
+    return f"{lost}: not even the lowest or highest {one.name} for each would turn the result."
+
+
+def _fate(one: Unlike) -> str:
+    if one.before == one.after:
+        gone = [f"no {name} any more" for name in one.lost] + [f"{name} is new" for name in one.gained]
+        return f"{one.case} ({', '.join(gone)})"
+    return f"{one.case} ({one.before}; then {one.after})"
+
+
+def _cases(count: int) -> str:
+    return "1 case is" if count == 1 else f"{count:,} cases are"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return ", ".join(name[:200] for name in names[:LISTED]) + more
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _is(parts: Sequence[str]) -> str:
+    """`is worse on …, better on …, and more often fails …`."""
+    states = [part for part in parts if not part.startswith("more often")]
+    deeds = [part for part in parts if part.startswith("more often")]
+    return _and([*([f"is {' and '.join(states)}"] if states else []), *deeds])

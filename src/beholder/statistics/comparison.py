@@ -1,0 +1,347 @@
+"""Two runs over the same cases: what changed, how sure that is, and what could have changed unseen.
+
+Differences are the second less the first, by case, so that what makes a case hard is in neither. Intervals and tests
+take the cases of one group (`source`) together. p-values are corrected by Holm within each kind of column: criteria
+together, assertions together, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from beholder.errors import UsageError
+from beholder.statistics.data import Bools, Floats, Kind, Scores
+from beholder.statistics.flipping import LEVEL, flip_p, holm
+from beholder.statistics.grouped import Sums, mean_estimates, sums_of
+from beholder.statistics.intervals import DRAWS, SEED, Draws, Estimate, ratio
+from beholder.statistics.pairing import Paired, Pairs, Unlike, paired
+from beholder.statistics.power import Power, power
+
+GRADE = "grade"
+TOP = 10
+SAME = 1e-9  # scores are sums of a few decimals: a difference that small is none
+
+_BOUNDED = (Kind.OVERALL, Kind.PASSED, Kind.CRITERION)
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """The grades that one rubric gave in both runs, by case; `order` has them from the best to the worst."""
+
+    name: str
+    order: tuple[str, ...]
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one column over the cases that have a number for it in both runs.
+
+    `before` and `after` are means, `difference` is after less before; pass rates and assertions are shares of yes,
+    grades are steps. `better`, `same` and `worse` count cases. `p` is the sign-flip test's, `p_holm` corrected for the
+    other columns of this kind, `p_beyond` the test against a drop by `margin`. `lost` counts the cases that have a
+    number before and none after; `worst` and `best` are the difference if all of those had the lowest or the highest
+    value of the scale, None where nothing was lost or the scale is not known. `grades` counts (before, after) by grade.
+    """
+
+    name: str
+    kind: str
+    cases: int
+    groups: int
+    before: float | None
+    after: float | None
+    difference: Estimate
+    p: float | None
+    p_holm: float | None
+    better: int
+    same: int
+    worse: int
+    power: Power
+    margin: float = 0.0
+    p_beyond: float | None = None
+    lost: int = 0
+    worst: Estimate | None = None
+    best: Estimate | None = None
+    about: str = ""
+    grades: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> bool:
+        """Whether a change is shown at all: the interval leaves 0 out, and so does the test after correction."""
+        return self.difference.excludes_zero and self.p_holm is not None and self.p_holm <= LEVEL
+
+    @property
+    def down(self) -> bool:
+        return self.shown and self.difference.value is not None and self.difference.value < 0
+
+    @property
+    def up(self) -> bool:
+        return self.shown and not self.down
+
+    def to_dict(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            "name": self.name,
+            "kind": self.kind,
+            "cases": self.cases,
+            "groups": self.groups,
+            "before": self.before,
+            "after": self.after,
+            "difference": self.difference.to_dict(),
+            "p": self.p,
+            "p_holm": self.p_holm,
+            "better": self.better,
+            "same": self.same,
+            "worse": self.worse,
+            "margin": self.margin,
+            "p_beyond": self.p_beyond,
+            "lost": self.lost,
+            "if_lost_were_lowest": None if self.worst is None else self.worst.to_dict(),
+            "if_lost_were_highest": None if self.best is None else self.best.to_dict(),
+            "power": self.power.to_dict(),
+        }
+        if self.about:
+            found["about"] = self.about
+        if self.grades:
+            found["grades"] = {name: {"before": old, "after": new} for name, (old, new) in self.grades.items()}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A case that changed much: by how much (overall, 0–1), its group, and each number that changed, before and
+    after."""
+
+    case: str
+    group: str
+    by: float
+    changes: Mapping[str, tuple[float, float]]
+
+    def to_dict(self) -> dict[str, object]:
+        changes = {name: {"before": old, "after": new} for name, (old, new) in self.changes.items()}
+        return {"case": self.case, "group": self.group, "by": self.by, "changes": changes}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`cases` counts those that both runs have, `groups` their groups by `group`. `unlike` are those that have a number
+    in one run only, `neither` those that were scored in neither; `warnings` say what makes the runs unlike."""
+
+    before: str
+    after: str
+    cases: int
+    groups: int
+    group: str | None
+    changes: tuple[Change, ...]
+    moved: tuple[Moved, ...]
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+    unlike: tuple[Unlike, ...]
+    neither: tuple[Unlike, ...]
+    warnings: tuple[str, ...]
+    told: str
+
+    def of(self, *kinds: str) -> tuple[Change, ...]:
+        return tuple(one for one in self.changes if one.kind in kinds)
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "before": self.before,
+            "after": self.after,
+            "cases": self.cases,
+            "groups": self.groups,
+            "group": self.group,
+            "changes": [one.to_dict() for one in self.changes],
+            "moved": [one.to_dict() for one in self.moved],
+            "only_before": list(self.only_before),
+            "only_after": list(self.only_after),
+            "unlike": [one.to_dict() for one in self.unlike],
+            "neither": [one.to_dict() for one in self.neither],
+            "warnings": list(self.warnings),
+            "told": self.told,
+        }
+
+
+def compare(
+    before: Scores,
+    after: Scores,
+    *,
+    group: str | None = None,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    margin: float = 0.0,
+    margins: Mapping[str, float] | None = None,
+    detect: float | None = None,
+    top: int = TOP,
+    graded: Sequence[Graded] = (),
+    warnings: Sequence[str] = (),
+) -> Comparison:
+    """Compares two sets of scores case by case.
+
+    `margin` is how much a mean may fall before it counts, in the unit of each column, `margins` the same for columns by
+    name; `detect` the difference for which the cases that it takes are wanted. Raises `UsageError` where the two have
+    no case in common, or a margin has no column.
+    """
+    pairs = paired(before, after, group)
+    columns = (*pairs.columns, *(_steps(one, pairs.cases) for one in graded))
+    allowed = _margins(columns, margin, margins or {})
+    drawn = Draws(pairs.groups, len(pairs.cases), count=draws, seed=seed)
+    changes = _changes(columns, drawn, allowed, detect)
+    counts = {one.name: _grade_counts(one, pairs.cases) for one in graded}
+    return Comparison(
+        before=before.name,
+        after=after.name,
+        cases=len(pairs.cases),
+        groups=drawn.groups,
+        group=pairs.group if pairs.groups is not None else None,
+        changes=tuple(replace(one, grades=counts[one.name]) if one.kind == GRADE else one for one in changes),
+        moved=_moved(pairs, top),
+        only_before=pairs.only_before,
+        only_after=pairs.only_after,
+        unlike=pairs.unlike,
+        neither=pairs.neither,
+        warnings=(*warnings, *pairs.warnings),
+        told=drawn.told(),
+    )
+
+
+def _margins(columns: Sequence[Paired], margin: float, margins: Mapping[str, float]) -> list[float]:
+    if not all(value >= 0 for value in (margin, *margins.values())):
+        raise UsageError("A margin is how much a mean may fall: 0 or more.")
+    unknown = margins.keys() - {one.name for one in columns}
+    if unknown:
+        there = ", ".join(one.name for one in columns) or "none"
+        raise UsageError(f"There is no {sorted(unknown)[0]!r} to have a margin; there are: {there}.")
+    return [margins.get(one.name, margin) for one in columns]
+
+
+def _changes(columns: Sequence[Paired], draws: Draws, margins: Sequence[float], detect: float | None) -> list[Change]:
+    differences = [one.difference for one in columns]
+    bounds = {at: ends for at, one in enumerate(columns) if (ends := _bounds(one)) is not None}
+    extra = [values for ends in bounds.values() for values in ends]
+    sums = sums_of(draws, [*differences, *extra])
+    estimates = mean_estimates(draws, sums)
+    bounded = {at: estimates[len(columns) + 2 * place :][:2] for place, at in enumerate(bounds)}
+    real = Sums(sums.sums[:, : len(columns)], sums.counts[:, : len(columns)])
+    tested = _tests(real, np.array(margins), draws.seed)
+    corrected = _corrected(columns, tested[0])
+    errors, groups = real.standard_errors(), real.groups
+    found = []
+    for at, column in enumerate(columns):
+        values = differences[at]
+        there: Bools = ~np.isnan(values)
+        count = int(there.sum())
+        worst, best = bounded.get(at, (None, None))
+        found.append(
+            Change(
+                name=column.name,
+                kind=column.kind,
+                cases=count,
+                groups=int(groups[at]),
+                before=_mean(column.before[there]),
+                after=_mean(column.after[there]),
+                difference=estimates[at],
+                p=_number(tested[0][at]),
+                p_holm=_number(corrected[at]),
+                better=int((values[there] > SAME).sum()),
+                same=int((np.abs(values[there]) <= SAME).sum()),
+                worse=int((values[there] < -SAME).sum()),
+                power=power(float(errors[at]), int(groups[at]), count, detect),
+                margin=margins[at],
+                p_beyond=_number(tested[1][at]),
+                lost=int((~np.isnan(column.before) & np.isnan(column.after)).sum()),
+                worst=worst,
+                best=best,
+                about=column.about,
+            )
+        )
+    return found
+
+
+def _tests(sums: Sums, margins: Floats, seed: int) -> tuple[Floats, Floats]:
+    """p of no difference, and of a drop by the margin, for each column; nan where no case has a value."""
+    empty = sums.groups == 0
+    exact = np.where(np.abs(sums.sums) <= SAME, 0.0, sums.sums)
+    wide = margins > 0
+    both = flip_p(np.hstack([exact, (exact + margins * sums.counts)[:, wide]]), seed)
+    plain = np.where(empty, np.nan, both[: len(margins)])
+    beyond = plain.copy()
+    beyond[wide] = np.where(empty[wide], np.nan, both[len(margins) :])
+    return plain, beyond
+
+
+def _corrected(columns: Sequence[Paired], p: Floats) -> Floats:
+    """Holm within each kind."""
+    corrected = np.full(len(columns), np.nan)
+    for kind in dict.fromkeys(one.kind for one in columns):
+        family = [at for at, one in enumerate(columns) if one.kind == kind]
+        corrected[family] = holm(p[family])
+    return corrected
+
+
+def _bounds(column: Paired) -> tuple[Floats, Floats] | None:
+    """The differences if what has no number any more had the lowest of the scale, and the highest."""
+    lost = ~np.isnan(column.before) & np.isnan(column.after)
+    if column.scale is None or column.kind not in _BOUNDED or not lost.any():
+        return None
+    low, high = (np.where(lost, end, column.after) - column.before for end in column.scale)
+    return low, high
+
+
+def _steps(one: Graded, cases: Sequence[str]) -> Paired:
+    """Grades as steps from the worst, which is 0."""
+    step = {grade: float(at) for at, grade in enumerate(reversed(one.order))}
+    before, after = (
+        np.array([step.get(grades.get(case, ""), np.nan) for case in cases]) for grades in (one.before, one.after)
+    )
+    return Paired(one.name, GRADE, before, after, (0.0, max(1.0, len(one.order) - 1.0)))
+
+
+def _grade_counts(one: Graded, cases: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Of the cases that have a grade in both runs."""
+    known = [(one.before[case], one.after[case]) for case in cases if case in one.before and case in one.after]
+    names = dict.fromkeys((*one.order, *(grade for both in known for grade in both)))
+    olds, news = [old for old, _ in known], [new for _, new in known]
+    return {name: (olds.count(name), news.count(name)) for name in names}
+
+
+def _moved(pairs: Pairs, top: int) -> tuple[Moved, ...]:
+    """The cases that changed most: by the mean of their overall scores, else of their criteria as shares of a scale."""
+    overall = [one for one in pairs.columns if one.kind == Kind.OVERALL]
+    ranked = overall or [one for one in pairs.columns if one.kind == Kind.CRITERION]
+    told = [one for one in pairs.columns if one.kind != Kind.ASSERTION]
+    if not ranked or not top:
+        return ()
+    shares = np.array([one.difference / _width(one) for one in ranked])
+    known = ~np.isnan(shares)
+    by = np.nan_to_num(ratio(np.where(known, shares, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64)))
+    found = []
+    for row in np.argsort(-np.abs(by), kind="stable")[:top]:
+        if abs(by[row]) <= SAME:
+            break
+        changes = {
+            one.name: (float(one.before[row]), float(one.after[row])) for one in told if abs(one.difference[row]) > SAME
+        }
+        group = pairs.groups[row] if pairs.groups is not None else ""
+        found.append(Moved(pairs.cases[row], group, float(by[row]), changes))
+    return tuple(found)
+
+
+def _width(column: Paired) -> float:
+    """Of the scale; where it is not known, of the values that were seen."""
+    if column.scale is not None:
+        return column.scale[1] - column.scale[0] or 1.0
+    values = np.concatenate([column.before, column.after])
+    values = values[~np.isnan(values)]
+    return float(np.ptp(values)) or 1.0 if len(values) else 1.0
+
+
+def _mean(values: Floats) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

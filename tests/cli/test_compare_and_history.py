@@ -1,0 +1,265 @@
+"""`compare` and `history` on runs that were really made, from the arguments to the exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import cv2
+import msgspec
+import numpy as np
+import pytest
+from ledger_making import KEYS, WORDS, case, entry, run_record, unscored, verdict
+
+from beholder.cli import main
+from beholder.ledger import Ledger
+from beholder.rubrics.library import load
+from beholder.testing import Fault, JudgeServer
+from beholder.testing.replies import Received
+from beholder.verdicts.model import AssertionResult, CriterionResult, Outcome, Verdict
+
+COUNT = 16
+IMAGES = {"input": "before.png", "edited": "after.png"}
+SUITE = (
+    "--rubric edit-preservation --cases cases.jsonl --judge openai:test --no-audit --no-thumbnails -q --fresh "
+    "--tag nightly"
+)
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs of one suite: `old`, `same` that scores as it did, and `bad`, two points lower on unchanged_regions
+    and with one case refused."""
+    folder = tmp_path_factory.mktemp("builds")
+    picture = np.random.default_rng(7).integers(0, 255, (40, 60, 3), np.uint8)
+    for name in ("before.png", "after.png"):
+        cv2.imwrite(str(folder / name), picture)
+    rows = [{"id": f"p{at}", "instruction": f"paint wall {at}", "source": f"s{at}", **IMAGES} for at in range(COUNT)]
+    (folder / "cases.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    with JudgeServer(keyless=True) as server, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("BEHOLDER_LEDGER", raising=False)
+        for name, down, refused in (("old", 0, None), ("same", 0, None), ("bad", 2, 3)):
+            server.default = _says(down, refused)
+            command = f"beholder run {SUITE} --name {name} --base-url {server.openai_url}"
+            patch.setattr(sys, "argv", command.split())
+            with pytest.raises(SystemExit) as stop:
+                main()
+            assert stop.value.code in (0, 3)
+    return folder / "beholder.db"
+
+
+@pytest.fixture
+def builds(ledger: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
+    shutil.copy(ledger, folder / "beholder.db")
+    return folder
+
+
+def _says(down: int, refused: int | None) -> Callable[[Received], Any]:
+    def reply(asked: Received) -> Any:
+        found = re.search(r"paint wall (\d+)", " ".join(asked.texts))
+        assert found
+        at = int(found.group(1))
+        if at == refused:
+            return Fault.refusal("I cannot")
+        scores = dict(zip(KEYS, (6 - down, 3 + at % 3, 5), strict=True))
+        return {"criteria": {key: {"justification": WORDS[0], "score": score} for key, score in scores.items()}}
+
+    return reply
+
+
+def test_a_worse_build_is_found_told_and_held(run: Any, builds: Path) -> None:
+    done = run("compare old bad --fail-on regression --markdown pr.md --junit junit.xml")
+    assert done.code == 1
+    assert "score is worse by 0.111" in done.err
+    assert f"{COUNT} cases in both" in done.out
+    assert re.search(r"unchanged_regions +15 +6\.000 +4\.000 +-2\.000", done.out)
+    assert "p3 (scored; then refused" in done.out
+    assert "is worse on score by 0.111" in done.out
+    assert "❌ **Regression** on <code>score</code>" in (builds / "pr.md").read_text("utf-8")
+    suite = Xml.parse(builds / "junit.xml").getroot().find("testsuite")
+    assert suite is not None
+    assert suite.get("failures") == "1"
+
+
+def test_the_same_build_passes(run: Any, builds: Path) -> None:
+    done = run("compare old same --fail-on regression --on any --junit junit.xml")
+    assert (done.code, done.err) == (0, "")
+    assert f"is the same as old ({_id(run, 'old')}) on every one of these {COUNT} cases" in done.out
+    assert 'failures="0"' in (builds / "junit.xml").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        ("", 0),
+        ("--fail-on regression", 1),
+        ("--fail-on regression --margin 0.2", 0),
+        ("--fail-on regression --on unchanged_regions --margin 0.2", 1),
+        ("--fail-on regression --on unchanged_regions --margin unchanged_regions=2.5", 0),
+        ("--fail-on regression --on global_consistency", 0),
+        ("--fail-on regression --on any", 1),
+        ("--fail-on inconclusive --margin 0.5", 0),
+        ("--fail-on inconclusive --margin 0.12", 1),  # the refused case could make it worse
+        ("--fail-on regression --on nothing", 2),
+        ("--fail-on everything", 2),
+        ("--margin x", 2),
+        ("--margin -1", 2),
+        ("--detect 0", 2),
+        ("--group nothing", 2),
+        ("--markdown nowhere/pr.md", 2),
+    ],
+)
+def test_exit_codes(run: Any, builds: Path, flags: str, code: int) -> None:
+    done = run(f"compare old bad {flags}")
+    assert done.code == code, done.err
+    if code == 2:
+        assert done.err.count("\n") == 1
+
+
+def test_json_has_everything(run: Any, builds: Path) -> None:
+    done = run("compare old bad --json --fail-on regression --detect 0.05 --top 2")
+    assert done.code == 1
+    found = json.loads(done.out)
+    score = found["changes"][0]
+    assert (score["name"], score["cases"], score["worse"], score["lost"]) == ("score", COUNT - 1, COUNT - 1, 1)
+    assert score["difference"]["value"] == pytest.approx(-1 / 9)
+    assert score["if_lost_were_lowest"]["value"] < score["difference"]["value"] < score["if_lost_were_highest"]["value"]
+    assert [one["case"] for one in found["unlike"]] == ["p3"]
+    assert found["gate"]["regressed"] == ["score"]
+    assert len(found["moved"]) == 2
+
+
+def test_markdown_may_be_printed_in_place_of_the_table(run: Any, builds: Path) -> None:
+    assert run("compare old bad --markdown -").out.startswith("### <code>bad ")
+
+
+def test_plain_files_are_compared_without_a_ledger(run: Any, builds: Path) -> None:
+    for name in ("old", "bad"):
+        run(f"export {name} --to jsonl -o {name}.jsonl")
+    (builds / "beholder.db").rename(builds / "elsewhere.db")
+    done = run("compare --scores old.jsonl --scores bad.jsonl --fail-on regression --json")
+    assert done.code == 1
+    assert json.loads(done.out)["changes"][0]["difference"]["value"] == pytest.approx(-1 / 9)
+    lines = ["case,judge,aspect,score"]
+    lines += [f"c{at},{judge},clarity,{score}" for at in range(8) for judge, score in (("a", 4), ("b", 3 + at % 2))]
+    (builds / "both.csv").write_text("\n".join(lines), "utf-8")
+    done = run("compare --scores both.csv")
+    assert done.code == 0
+    assert re.search(r"clarity +8 +4\.000 +3\.500 +-0\.500", done.out)
+    assert "each is taken as independent" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("compare", "Name two runs"),
+        ("compare old", "Name two runs"),
+        ("compare old nothing", "There is no run 'nothing'"),
+        ("compare old --scores x.csv --scores y.csv", "not both"),
+        ("compare --scores one.csv", "hold the scores of 1: a"),
+        ("history nothing", "No run has the name 'nothing'; the names are: bad, old, same."),
+        ("history --tag nothing", "No run has the tag 'nothing'"),
+        ("history old --on nothing", "No run has 'nothing'"),
+    ],
+)
+def test_wrong_use_is_one_sentence(run: Any, builds: Path, arguments: str, said: str) -> None:
+    (builds / "one.csv").write_text("case,judge,aspect,score\nc,a,clarity,3\n", "utf-8")
+    done = run(arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_history_has_a_row_for_each_run_and_a_trend(run: Any, builds: Path) -> None:
+    done = run("history --tag nightly")
+    assert done.code == 0
+    assert re.search(r"score +[▁▂▃▄▅▆▇█]{3} ", done.out)
+    assert "over the 15 cases that all runs have; it goes down." in done.out
+    found = json.loads(run("history --tag nightly --json").out)
+    [line] = found["lines"]
+    assert [point["cases"] for point in line["points"]] == [COUNT, COUNT, COUNT - 1]
+    assert line["slope"]["value"] == pytest.approx(-1 / 18)
+    assert "trend: not defined; a trend takes 3 runs at least." in run("history old").out
+    assert len(json.loads(run("history --tag nightly --last 2 --json").out)["runs"]) == 2
+
+
+def _id(run: Any, name: str) -> str:
+    return str(
+        next(one["run"] for line in run("runs --json").out.splitlines() if (one := json.loads(line))["name"] == name)
+    )
+
+
+@pytest.fixture
+def restyles(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs of a rubric with grades and assertions, judged by two judges."""
+    monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
+    rubric = msgspec.to_builtins(load("restyle"))
+    with Ledger.open(folder / "beholder.db") as ledger:
+        for name, fails, judge in (("one", 2, "openai:a"), ("two", 9, "openai:b")):
+            suite = {"rubric": "restyle", "judges": [judge]}
+            ledger.start(run_record(name, name=name, total=12, suite=suite, rubrics=(rubric,), state="finished"))
+            ledger.write(name, [entry(at, _restyle(at, at < fails, judge)) for at in range(12)])
+        said = [unscored(at, Outcome.REFUSED, case=f"p{at}\x1b[2J|", detail="no") for at in range(2)]
+        ledger.start(run_record("odd", name="odd", total=5))
+        ledger.write("odd", [entry(at, one, case=case(one)) for at, one in enumerate(said)])
+    return folder
+
+
+def _restyle(at: int, fails: bool, judge: str) -> Verdict:
+    answered = (
+        AssertionResult("A1", "Is it drawn?", "no" if fails else "yes"),
+        AssertionResult("A2", "Is it flat?", "yes"),
+    )
+    accuracy = CriterionResult(4 - fails, 4 - fails, (1, 5), 1, "", assertions=answered)
+    grade = "C" if fails else "B"
+    found = verdict(at, case=f"p{at}", rubric="restyle", judge=judge, model=judge, criteria={"accuracy": accuracy})
+    return replace(found, score=0.6 if fails else 0.75, grade=grade, passed=not fails)
+
+
+def test_grades_pass_rates_and_assertions_are_compared(run: Any, restyles: Path) -> None:
+    found = json.loads(run("compare one two --json").out)
+    changes = {one["name"]: one for one in found["changes"]}
+    assert list(changes) == ["score", "passed", "accuracy", "A1", "A2", "grade"]
+    assert changes["passed"]["difference"]["value"] == pytest.approx(-7 / 12)
+    assert changes["A1"]["difference"]["value"] == pytest.approx(-7 / 12)
+    assert changes["A1"]["p_holm"] == pytest.approx(2 * changes["A1"]["p"])  # two assertions, a family of their own
+    assert changes["accuracy"]["p_holm"] == changes["accuracy"]["p"]
+    assert changes["A1"]["about"] == "Is it drawn?"
+    assert changes["grade"]["difference"]["value"] == pytest.approx(-7 / 12)
+    assert changes["grade"]["grades"]["B"] == {"before": 10, "after": 3}
+    shown = run("compare one two").out
+    assert "grade: B 10 → 3, C 2 → 9; 0 up, 7 down" in shown
+    assert "more often fails A1" in shown
+    assert "A2" not in shown  # nothing moved there; --json has it
+    assert "<summary>Grades: 0 up, 7 down</summary>" in run("compare one two --markdown -").out
+
+
+def test_apples_and_pears_are_told(run: Any, restyles: Path) -> None:
+    done = run("compare one two")
+    assert 'The judges differ: ["openai:a"], then ["openai:b"].' in done.out
+    assert 'Other models answered: ["openai:a"], then ["openai:b"].' in done.out
+    done = run("compare one one")
+    assert "are the same run" in done.err
+    assert "Not like with like" not in done.out
+
+
+def test_runs_without_a_case_in_common_are_wrong_use(run: Any, restyles: Path) -> None:
+    done = run("compare one odd")
+    assert done.code == 2
+    assert "have no case in common" in done.err
+    assert "\x1b" not in done.err
+    done = run("compare odd odd")
+    assert done.code == 0
+    assert "cannot be compared" in done.out
+    assert "odd (odd) is running: it has 2 of 5 verdicts." in done.out
+    assert "\x1b" not in done.out
+    assert run("compare odd odd --fail-on regression").code == 2

@@ -1,0 +1,99 @@
+"""Cases that are not in the numbers of a comparison are named, counted, and weighed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from beholder.reports.changes import notes, verdict
+from beholder.statistics.comparison import Comparison, compare
+from beholder.statistics.data import Column, Kind, Scores
+from beholder.statistics.gating import FailOn, gate
+
+NAN = float("nan")
+
+
+def scores(name: str, values: list[float], **lacks: str) -> Scores:
+    cases = tuple(f"c{row}" for row in range(len(values)))
+    column = Column("score", Kind.OVERALL, np.array(values), (0.0, 1.0))
+    return Scores(name, cases, {"score": column}, {"source": cases}, lacks)
+
+
+def lost(count: int, of: int = 40) -> Comparison:
+    """The last `count` cases are refused in the second run; all others are as they were, up to a little."""
+    old = [0.8] * of
+    new = [0.8 + 0.01 * (-1) ** row for row in range(of - count)] + [NAN] * count
+    refused = {f"c{row}": "refused, I cannot" for row in range(of - count, of)}
+    return compare(scores("old", old), scores("new", new, **refused), margin=0.02)
+
+
+def test_a_case_that_is_refused_in_one_run_is_named_with_what_it_said() -> None:
+    found = lost(1)
+    assert [(one.case, one.before, one.after, one.lost) for one in found.unlike] == [
+        ("c39", "scored", "refused, I cannot", ("score",))
+    ]
+    assert (found.cases, found.changes[0].cases, found.changes[0].lost) == (40, 39, 1)
+    assert any("c39 (scored; then refused, I cannot)" in note for note in notes(found))
+    assert found.to_dict()["unlike"] == [
+        {"case": "c39", "before": "scored", "after": "refused, I cannot", "lost": ["score"], "gained": []}
+    ]
+
+
+def test_what_refusals_could_turn_is_said_and_leaves_the_gate_open() -> None:
+    found = lost(10)
+    change = found.changes[0]
+    assert change.worst is not None
+    assert change.worst.value == pytest.approx(-0.2, abs=0.01)
+    assert any("10 cases had a score and have none now" in note and "a regression" in note for note in notes(found))
+    assert gate(found).failed == {}
+    assert "10 cases have no number any more" in gate(found, fail_on=FailOn.INCONCLUSIVE).failed["score"]
+
+
+def test_refusals_that_turn_nothing_are_said_to_turn_nothing() -> None:
+    worse = compare(scores("old", [0.8] * 40), scores("new", [0.3 + 0.01 * (row % 3) for row in range(39)] + [NAN]))
+    assert any("not even the lowest or highest score" in note for note in notes(worse))
+
+
+def test_a_regression_that_the_lost_cases_could_undo_is_said_to_be_so() -> None:
+    old, new = [0.6] * 40, [0.55 + 0.001 * (row % 3) for row in range(30)] + [NAN] * 10
+    found = compare(scores("old", old), scores("new", new))
+    assert any("had each the highest score" in note and "no regression" in note for note in notes(found))
+
+
+def test_cases_of_one_run_alone_are_named() -> None:
+    first = scores("old", [0.5, 0.6, 0.7])
+    found = compare(first.at([0, 1]), scores("new", [0.5, 0.6, 0.7]).at([1, 2]))
+    assert (found.only_before, found.only_after, found.cases) == (("c0",), ("c2",), 1)
+    assert "1 case is only in old: c0." in notes(found)
+    assert "1 case is only in new: c2." in notes(found)
+
+
+def test_cases_without_a_score_in_both_runs_are_named() -> None:
+    found = compare(
+        scores("old", [0.5, NAN], c1="truncated, too long"), scores("new", [0.5, NAN], c1="refused, I cannot")
+    )
+    assert [(one.case, one.before, one.after) for one in found.neither] == [
+        ("c1", "truncated, too long", "refused, I cannot")
+    ]
+    assert any("c1 (truncated, too long; then refused, I cannot)" in note for note in notes(found))
+
+
+def test_a_criterion_that_is_missing_in_one_run_is_named_too() -> None:
+    old, new = scores("old", [0.5, 0.6]), scores("new", [0.5, 0.6])
+    more = Column("accuracy", Kind.CRITERION, np.array([4.0, 4.0]), (1.0, 5.0))
+    fewer = replace(more, values=np.array([4.0, NAN]))
+    found = compare(
+        Scores("old", old.cases, {**old.columns, "accuracy": more}),
+        Scores("new", new.cases, {**new.columns, "accuracy": fewer}),
+    )
+    assert [(one.case, one.lost) for one in found.unlike] == [("c1", ("accuracy",))]
+    assert any("c1 (no accuracy any more)" in note for note in notes(found))
+
+
+def test_nothing_left_to_compare_is_a_sentence_and_not_a_zero() -> None:
+    found = compare(scores("old", [0.5, 0.5]), scores("new", [NAN, NAN], c0="refused, no", c1="refused, no"))
+    assert found.changes[0].difference.value is None
+    assert "cannot be compared" in verdict(found)
+    assert len(found.unlike) == 2

@@ -1,0 +1,76 @@
+"""A history compares each run with the one before over the cases of both, and draws its trend over those of all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from beholder.cli.history import sparkline
+from beholder.errors import UsageError
+from beholder.statistics.data import Column, Floats, Kind, Scores
+from beholder.statistics.history import history
+
+
+def scores(name: str, values: Floats, start: int = 0) -> Scores:
+    cases = tuple(f"c{start + row}" for row in range(len(values)))
+    sources = tuple(f"s{(start + row) // 2}" for row in range(len(values)))
+    return Scores(name, cases, {"score": Column("score", Kind.OVERALL, values, (0.0, 1.0))}, {"source": sources})
+
+
+def test_the_slope_is_that_of_least_squares_over_common_cases() -> None:
+    rng = np.random.default_rng(1)
+    table = rng.uniform(0.2, 0.8, (5, 30)) - 0.05 * np.arange(5)[:, None]
+    [line] = history([scores(f"r{at}", values) for at, values in enumerate(table)])
+    assert line.slope.value == pytest.approx(np.polyfit(np.arange(5), table.mean(axis=1), 1)[0])
+    assert line.common == 30
+    assert line.slope.excludes_zero
+    assert [point.mean.value for point in line.points] == pytest.approx(list(table.mean(axis=1)))
+    assert line.points[0].change is None
+    assert line.points[3].change is not None
+    assert line.points[3].change.value == pytest.approx((table[3] - table[2]).mean())
+
+
+def test_a_case_that_joined_later_is_in_no_difference() -> None:
+    old, new = np.full(10, 0.5), np.full(12, 0.5)
+    new[10:] = 1.0
+    [line] = history([scores("a", old), scores("b", new)])
+    point = line.points[1]
+    assert point.change is not None
+    assert (point.change.value, point.common, point.p) == (0, 10, 1)
+    assert point.mean.value == pytest.approx(7 / 12)
+
+
+def test_a_run_that_lost_a_case_says_so_and_the_trend_does_without() -> None:
+    gap = np.full(10, 0.5)
+    gap[3] = np.nan
+    [line] = history([scores("a", np.full(10, 0.4)), scores("b", gap), scores("c", np.full(10, 0.6))])
+    assert [point.without for point in line.points] == [0, 1, 0]
+    assert line.common == 9
+    assert line.slope.value == pytest.approx(0.1)
+
+
+def test_two_runs_have_no_trend() -> None:
+    [line] = history([scores("a", np.ones(5)), scores("b", np.ones(5))])
+    assert line.slope.value is None
+    assert "3 runs" in line.slope.why
+
+
+def test_strangers_have_no_difference_and_no_trend() -> None:
+    [line] = history([scores("a", np.ones(5)), scores("b", np.ones(5), 9), scores("c", np.ones(5), 20)])
+    assert line.points[1].change is not None
+    assert (line.points[1].change.value, line.slope.value) == (None, None)
+    assert line.slope.why == "no case is in every run"
+
+
+def test_an_unknown_column_or_group_lists_those_there_are() -> None:
+    runs = [scores("a", np.ones(5))]
+    with pytest.raises(UsageError, match="'clarity'; there are: score"):
+        history(runs, ["clarity"])
+    with pytest.raises(UsageError, match="'model'; there are: source"):
+        history(runs, group="model")
+
+
+def test_a_sparkline_has_a_bar_for_each_run() -> None:
+    assert sparkline([0.1, None, 0.5, 0.9]) == "▁ ▅█"
+    assert sparkline([0.5, 0.5]) == "▄▄"
+    assert sparkline([None]) == ""
