@@ -343,6 +343,10 @@ def main() -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
+    flags = [flag for flag, wanted in (("--quick", given.quick), ("--json", given.json)) if wanted]
+    numbers = subprocess.run(
+        [sys.executable, str(HERE / "statistics_speed.py"), *flags], stdout=subprocess.PIPE, text=True
+    )
     if given.json:
         said = {
             "server": {"requests_per_s": per_second, "cpu_s_each": each_s},
@@ -351,6 +355,7 @@ def main() -> None:
             "starts_s": {name: median(times) for name, times in bench.plain.items()},
             "parts_ms": json.loads(parts.stdout or "{}"),
             "pixels_ms": json.loads(pixels.stdout or "{}"),
+            "statistics": json.loads(numbers.stdout or "{}"),
         }
         print(json.dumps(said, indent=2))
         return
@@ -360,6 +365,7 @@ def main() -> None:
     print_targets(reached)
     print(f"\n{parts.stdout}", end="")
     print(f"\n{pixels.stdout}", end="")
+    print(f"\n{numbers.stdout}", end="")
 
 
 def _warm(made: Material) -> None:

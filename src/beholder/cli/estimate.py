@@ -1,0 +1,338 @@
+"""`beholder estimate`: the mean human score of a whole run, from a judge on all cases and people on a few."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beholder.cli.runs import AsJson, LedgerAt
+from beholder.cli.statistics_options import CasesAt, GroupBy, Mapped, MaybeRun, RatingsAt, ScoresAt, gathered
+from beholder.errors import UsageError
+from beholder.reports.terminal import printable, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from beholder.statistics.data import Column, Floats, Ratings, Scores
+    from beholder.statistics.estimation import Estimated
+    from beholder.statistics.intervals import Estimate
+    from beholder.statistics.planning import Needed
+
+Scale = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one judge and people give for one aspect. `judge_passes` says in words when the judge passes a case;
+    `scales` are the judge's and people's, of a mean."""
+
+    judge: str
+    aspect: str
+    column: str
+    estimated: Estimated
+    judge_passes: str = ""
+    scales: tuple[Scale, Scale] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What was asked."""
+
+    passes: float | None
+    judge_passes: float | None
+    width: float | None
+
+
+def estimate(
+    run: MaybeRun = None,
+    *,
+    ratings: RatingsAt,
+    aspect: Annotated[
+        list[str] | None, typer.Option(help="Only this aspect; more than once: these.", show_default=False)
+    ] = None,
+    scores: ScoresAt = None,
+    cases: CasesAt = None,
+    map_: Mapped = None,
+    group: GroupBy = None,
+    passes: Annotated[
+        float | None,
+        typer.Option("--pass", help="Estimate a pass rate: the human score from which a case passes."),
+    ] = None,
+    judge_passes: Annotated[
+        float | None,
+        typer.Option("--judge-pass", help="The judge's score from which a case passes; else at the same place."),
+    ] = None,
+    scale: Annotated[
+        list[str] | None,
+        typer.Option(help="The judge's scale, where it is not known: 0..10, or ASPECT=0..10.", show_default=False),
+    ] = None,
+    rating_scale: Annotated[
+        list[str] | None, typer.Option(help="People's scale: 1..7, or ASPECT=1..7.", show_default=False)
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option(min=0, help="Also say how many ratings give an interval of this width.")
+    ] = None,
+    ledger: LedgerAt = None,
+    json_: AsJson = False,
+) -> None:
+    """Estimate what people would say of all cases, from the judge on all and people on a few drawn at random."""
+    from beholder.statistics.mapping import matched
+    from beholder.statistics.mapping import told as told_mapping
+    from beholder.statistics.reading import group_of, read_ratings
+    from beholder.statistics.scales import scales_by_aspect
+
+    if judge_passes is not None and passes is None:
+        raise UsageError("--judge-pass goes with --pass, which says from which human score a case passes.")
+    if width is not None and not width > 0:
+        raise UsageError("--width must be above 0: it is how far an interval may reach from its low to its high end.")
+    every = read_ratings(ratings)
+    people = _of_aspects(every, aspect)
+    # A pair for an aspect that was not asked for is no mistake.
+    pairs = [pair for pair in map_ or () if (name := pair.partition("=")[0].strip()) in people or name not in every]
+    judged_on, rated_on = _scales(scale, people), _scales(rating_scale, people)
+    given = _Given(passes, judge_passes, width)
+    found, notes = [], []
+    for judge in gathered(run, scores, cases, ledger):
+        columns = matched(people, judge, pairs)
+        notes += told_mapping(columns, people, pairs)
+        belongs = group_of(judge, group)
+        scales = scales_by_aspect(columns, people, judged_on, rated_on)
+        for name, column in columns.items():
+            notes += _strangers(people[name], judge)
+            found.append(_estimated(judge, people[name], column, belongs, scales[name], given))
+    notes = list(dict.fromkeys(notes))
+    if json_:
+        say(json.dumps({"passes": passes, "estimates": [_as_dict(one) for one in found], "notes": notes}))
+        return
+    for at, one in enumerate(found):
+        if at:
+            say("")
+        _show(one, passes)
+    for note in notes:
+        say(printable(note))
+
+
+def _of_aspects(people: dict[str, Ratings], wanted: Sequence[str] | None) -> dict[str, Ratings]:
+    for name in wanted or ():
+        if name not in people:
+            raise UsageError(f"Nobody rated the aspect {name!r}; rated are {', '.join(people)}.")
+    return {name: people[name] for name in wanted} if wanted else people
+
+
+def _strangers(people: Ratings, judge: Scores) -> list[str]:
+    here = set(judge.cases)
+    strange = sum(case not in here for case in people.cases)
+    if strange == len(people.cases):
+        cases = "The one case" if strange == 1 else f"All {strange:,} cases"
+        one = f"; one of its cases is {judge.cases[0]!r}" if judge.cases else ""
+        rated = f"that people rated {'is' if strange == 1 else 'are'} not in {judge.name}: {people.cases[0]!r}"
+        raise UsageError(f"{cases} {rated}{one}.")
+    which = "rated case is" if strange == 1 else "rated cases are"
+    return [f"{strange:,} {which} not in {judge.name} and left out."] if strange else []
+
+
+def _scales(given: Sequence[str] | None, people: Mapping[str, Ratings]) -> dict[str, Scale]:
+    """By aspect, under an empty name for all."""
+    from beholder.statistics.scales import scales_given
+
+    found = scales_given(given or ())
+    for name in found:
+        if name and name not in people:
+            raise UsageError(f"Nobody rated the aspect {name!r}, which has a scale; rated are {', '.join(people)}.")
+    return found
+
+
+def _estimated(
+    judge: Scores,
+    ratings: Ratings,
+    column: Column,
+    belongs: Sequence[str] | None,
+    scales: tuple[Scale, Scale],
+    given: _Given,
+) -> _Found:
+    from beholder.statistics.data import Kind
+    from beholder.statistics.estimation import estimated_mean
+    from beholder.statistics.mapping import on_scale
+
+    aspect = ratings.aspect
+    own, of_people = scales
+    scaled = replace(column, scale=own)
+    human = ratings.at(judge.cases).mean()
+    if given.passes is not None:
+        return _passing(judge, aspect, scaled, human, of_people, belongs, given)
+    moved = on_scale(scaled, of_people).values if own[0] < own[1] else None
+    either_way = column.kind in (Kind.MEASUREMENT, Kind.SPREAD)
+    estimated = estimated_mean(human, column.values, belongs, moved=moved, either_way=either_way, width=given.width)
+    return _Found(judge.name, aspect, column.name, estimated, scales=(own, of_people))
+
+
+def _passing(
+    judge: Scores,
+    aspect: str,
+    column: Column,
+    human: Floats,
+    of_people: Scale,
+    belongs: Sequence[str] | None,
+    given: _Given,
+) -> _Found:
+    import numpy as np
+
+    from beholder.statistics.data import Kind
+    from beholder.statistics.estimation import estimated_rate
+
+    assert given.passes is not None
+    least = given.judge_passes
+    if column.kind is Kind.OVERALL and least is None:
+        column = judge.columns.get(column.name.removesuffix("score") + "passed", column)
+    if column.kind in (Kind.PASSED, Kind.ASSERTION):
+        least, words = 1.0, f"{column.name} says so"
+    else:
+        least = _same_place(column, of_people, given.passes) if least is None else least
+        words = f"its {column.name} is at least {least:.3g}"
+
+    def at_least(values: Floats, least: float) -> Floats:
+        # A mean of thirds may come out a hair under the value that it is.
+        return np.where(np.isnan(values), np.nan, (values >= least - 1e-9).astype(np.float64))
+
+    passed = at_least(human, given.passes), at_least(column.values, least)
+    return _Found(judge.name, aspect, column.name, estimated_rate(*passed, belongs, width=given.width), words)
+
+
+def _same_place(column: Column, of_people: Scale, passes: float) -> float:
+    """Where the judge's scale has what `passes` is on the people's."""
+    assert column.scale is not None
+    (low, high), (people_low, people_high) = column.scale, of_people
+    if people_low == people_high:
+        raise UsageError(
+            "People gave one score only, so that their scale is not known; give it as --rating-scale 1..7."
+        )
+    return low + (passes - people_low) / (people_high - people_low) * (high - low)
+
+
+def _show(one: _Found, passes: float | None) -> None:
+    from rich.console import Console
+
+    from beholder.reports.numbers import numbers_table, shown, with_interval
+    from beholder.statistics.estimation import told
+
+    found = one.estimated
+    what = "mean human score" if passes is None else f"share that people pass ({passes:g} or more)"
+    say(printable(f"{one.aspect}: {what} of {found.cases:,} cases; {one.judge}, {one.column}"))
+    rows = [
+        ("people and judge", with_interval(found.together), _wide(found.together)),
+        (f"people alone ({found.rated:,} cases)", with_interval(found.people), _wide(found.people)),
+        (f"judge alone ({found.judged:,} cases)", with_interval(found.judge), _wide(found.judge)),
+        ("judge less people", with_interval(found.bias), _wide(found.bias)),
+    ]
+    if found.correction is not None:
+        label = "judge, corrected by how it errs"
+        rows.insert(3, (label, with_interval(found.correction.rate), _wide(found.correction.rate)))
+    say("")
+    console = Console(highlight=False)
+    console.print(numbers_table(("", "estimate (interval)", "width"), rows))
+    say("")
+    for sentence in (*_meaning(one), *told(found)):
+        say(printable(sentence))
+    if found.widths:
+        say("")
+        buys = [
+            (
+                f"{row.ratings:,}" + (" (now)" if row.ratings == found.rated else ""),
+                shown(row.with_judge),
+                shown(row.people),
+            )
+            for row in found.widths
+        ]
+        console.print(numbers_table(("rated cases", "width with judge", "people alone"), buys))
+    if found.needed is not None:
+        say(_need(found.needed, found.cases))
+
+
+def _wide(estimate: Estimate) -> str:
+    from beholder.reports.numbers import shown
+
+    return shown(None if estimate.low is None or estimate.high is None else estimate.high - estimate.low)
+
+
+def _meaning(one: _Found) -> list[str]:
+    """The numbers in words, for a reader who is no statistician."""
+    found = one.estimated
+    together, bias = found.together, found.bias
+    sentences = []
+    if together.value is not None and together.low is not None and together.high is not None:
+        sentences.append(
+            f"If people rated endlessly many cases like these, the result would lie between {together.low:.3f} and "
+            f"{together.high:.3f}; the best guess is {together.value:.3f}."
+        )
+    else:
+        sentences.append(f"There is no interval: {(together.why or 'not defined').removeprefix('no interval: ')}.")
+    if bias.excludes_zero and bias.value is not None:
+        way = "more" if bias.value > 0 else "less"
+        sentences.append(f"The judge alone says {abs(bias.value):.3f} {way} than people: do not report its mean.")
+    if found.weight is not None:
+        correlation = "" if found.correlation is None else f" (correlation with people {found.correlation:.2f})"
+        sentences.append(f"A point of the judge counts for {found.weight:.3g} points of people{correlation}.")
+    if one.scales is not None and one.scales[0] != one.scales[1]:
+        (low, high), (first, last) = one.scales
+        sentences.append(
+            f"The judge's {low:g} to {high:g} is shown on people's {first:g} to {last:g}, end on end; the estimate "
+            "itself does not depend on its scale."
+        )
+    if one.judge_passes:
+        sentences.append(f"The judge passes a case where {one.judge_passes}.")
+    if (corrected := found.correction) is not None:
+        if corrected.sensitivity is not None and corrected.specificity is not None:
+            sentences.append(
+                f"It passes {corrected.sensitivity:.0%} of what people pass (sensitivity) and fails "
+                f"{corrected.specificity:.0%} of what they fail (specificity); the corrected rate undoes these errors."
+            )
+        if corrected.rate.value is None:
+            sentences.append(f"The corrected rate is {corrected.rate.why}.")
+        if corrected.clipped:
+            sentences.append("The corrected rate or its interval fell outside 0 and 1 and was cut there.")
+    return sentences
+
+
+def _need(needed: Needed, cases: int) -> str:
+    def how(count: int | None) -> str:
+        return f"not even all {cases:,} cases" if count is None else f"{count:,} rated cases"
+
+    with_judge = "" if needed.with_judge is None else f"{how(needed.with_judge)} with the judge, "
+    return f"A width of {needed.width:g} takes {with_judge}{how(needed.people)} by people alone."
+
+
+def _as_dict(one: _Found) -> dict[str, object]:
+    from beholder.statistics.estimation import told
+
+    found = one.estimated
+    correction = found.correction
+    return {
+        "judge": one.judge,
+        "aspect": one.aspect,
+        "column": one.column,
+        "cases": found.cases,
+        "judged": found.judged,
+        "rated": found.rated,
+        "groups": found.groups,
+        "together": found.together.to_dict(),
+        "people": found.people.to_dict(),
+        "judge_alone": found.judge.to_dict(),
+        "bias": found.bias.to_dict(),
+        "weight": found.weight,
+        "correlation": found.correlation,
+        "corrected": None
+        if correction is None
+        else {
+            **correction.rate.to_dict(),
+            "sensitivity": correction.sensitivity,
+            "specificity": correction.specificity,
+            "clipped": correction.clipped,
+        },
+        "widths": [asdict(row) for row in found.widths],
+        "needed": None if found.needed is None else asdict(found.needed),
+        "unlike": None if found.unlike is None else asdict(found.unlike),
+        "told": [*_meaning(one), *told(found)],
+    }
