@@ -1,0 +1,223 @@
+"""Agreement in plain sentences, for readers who are no statisticians; and what was taken for granted on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from beholder.statistics.coefficients import BINS, MOST_LEVELS
+from beholder.statistics.comparing import PEOPLE
+from beholder.statistics.data import Column, Ratings, Scores
+from beholder.statistics.intervals import Estimate, undefined
+from beholder.statistics.mapping import Scale, told
+from beholder.statistics.raters import LEAST_SHARED, STRAIGHT
+
+if TYPE_CHECKING:
+    from beholder.statistics.agreement import Agreement, Criterion
+
+EXAMPLES = 3
+RANKED_PEOPLE = ("judge_as_rater", "rater_spearman", "rater_difference")
+ALMOST = 0.85  # of the ceiling: from here a judge ranks almost as one person does
+BARELY = 0.2  # Krippendorff's α: below, people barely agree
+
+
+def sentences(one: Criterion, other_judge: bool = False) -> Iterator[str]:
+    """What the numbers of a criterion come to."""
+    yield _decided(one) if one.decides else _ranked(one, other_judge)
+    yield from _agreed(one)
+    if not one.decides:
+        yield from _distant(one)
+
+
+def overall_sentence(found: Agreement) -> str:
+    """Over all criteria; empty where they cannot be averaged."""
+    if not found.overall:
+        return ""
+    judge, constant, difference = (found.overall[name] for name in ("mae", "constant", "difference"))
+    if judge.value is None or constant.value is None:
+        return ""
+    return (
+        f"Over the {sum(one.kind == 'criterion' for one in found.criteria)} criteria together the judge is off by "
+        f"{judge.value:.2f} and the constant by {constant.value:.2f}: {_nearer(difference)}."
+    )
+
+
+def _ranked(one: Criterion, other_judge: bool) -> str:
+    judge, ceiling = one.coefficients["spearman"], one.people.get("rater_spearman")
+    who = "the other judge" if other_judge else "people"
+    if judge.value is None:
+        return f"Whether the judge ranks cases as {who} would cannot be told: {judge.why}."
+    rho = f"ρ {judge.value:.2f}"
+    if judge.low is not None and judge.low <= 0:
+        return f"Whether the judge ranks cases better than chance cannot be told from these ({rho})."
+    if other_judge:
+        return f"The judge's ranking goes with the other judge's: {rho}."
+    if ceiling is None or ceiling.value is None:
+        why = f": {ceiling.why}" if ceiling is not None else ""
+        return f"The judge's ranking goes with people's ({rho}); there is no ceiling to hold it against{why}."
+    return f"The judge ranks cases {_beside_a_person(one)}: in a rater's place it has ρ {_places(one)}."
+
+
+def _beside_a_person(one: Criterion) -> str:
+    difference, ceiling, judge = (one.people[name] for name in ("rater_difference", "rater_spearman", "judge_as_rater"))
+    if difference.excludes_zero and judge.value is not None and ceiling.value is not None:
+        if judge.value > ceiling.value:
+            return "better than a single person would"
+        almost = judge.value >= ALMOST * ceiling.value
+        return "almost as a single person would" if almost else "less well than a single person would"
+    return "as a single person would, as far as these cases tell"
+
+
+def _places(one: Criterion) -> str:
+    judge, ceiling = (one.people[name].value for name in ("judge_as_rater", "rater_spearman"))
+    known = (f"{value:.2f}" if value is not None else "not defined" for value in (judge, ceiling))
+    return "{} where the rater has {}".format(*known)
+
+
+def _agreed(one: Criterion) -> Iterator[str]:
+    alpha = one.people.get("alpha_ordinal")
+    if alpha is not None and alpha.value is not None and alpha.value < BARELY:
+        yield f"People barely agree among themselves (α {alpha.value:.2f})."
+
+
+def _distant(one: Criterion) -> Iterator[str]:
+    judge, constant, bias = one.coefficients["mae"], one.constant, one.coefficients["bias"]
+    if judge.value is None or constant.mae.value is None:
+        return
+    always = f"than always saying {constant.value:.3g} (off by {judge.value:.2f} against {constant.mae.value:.2f})"
+    how = "not measurably nearer to people or further"
+    if constant.difference.excludes_zero and constant.difference.value is not None:
+        how = "further from people" if constant.difference.value > 0 else "nearer to people"
+    lean = ""
+    if bias.excludes_zero and bias.value is not None:
+        lean = f", and {abs(bias.value):.2f} too {'high' if bias.value > 0 else 'low'} on average"
+    yield f"Its raw numbers are {how} {always}{lean}."
+
+
+def straight_lines(criteria: Sequence[Criterion]) -> str:
+    """Who gives nearly everything one rating, and how often; empty where nobody does."""
+    found = Counter(rater.rater for one in criteria for rater in one.each_rater if rater.straight)
+    if not found:
+        return ""
+    most = found.most_common(EXAMPLES)
+    named = ", ".join(f"{rater} in {count} of {len(criteria)} criteria" for rater, count in most)
+    rest = len(found) - len(most)
+    more = f" and {rest} more" if rest else ""
+    return f"Nearly always the same rating ({STRAIGHT:.0%} or more): {named}{more} (--full shows every rater)."
+
+
+def _nearer(difference: Estimate) -> str:
+    if not difference.excludes_zero or difference.value is None:
+        return "no difference that these cases could show"
+    return "its raw numbers are further from people" if difference.value > 0 else "its raw numbers are nearer to people"
+
+
+def _decided(one: Criterion) -> str:
+    kappa, precision, recall = (one.coefficients[name] for name in ("kappa", "precision", "recall"))
+    right = (
+        f"of what the judge fails people fail {precision.value:.0%}"
+        if precision.value is not None
+        else f"precision is not defined, since {precision.why}"
+    )
+    found = (
+        f"of what people fail the judge finds {recall.value:.0%}"
+        if recall.value is not None
+        else f"recall is not defined, since {recall.why}"
+    )
+    beyond = f"kappa {kappa.value:.2f}" if kappa.value is not None else f"kappa is not defined, since {kappa.why}"
+    sentence = f"{right}, and {found}; agreement beyond chance: {beyond}."
+    return sentence[0].upper() + sentence[1:]
+
+
+def explained(name: str, estimate: Estimate, column: Column, ratings: Ratings) -> Estimate:
+    """Why a number is not defined, for these very scores."""
+    if estimate.value is not None:
+        return estimate
+    x = column.values[~np.isnan(column.values)]
+    there = ~np.isnan(ratings.values)
+    known = ratings.values[there]
+    if not len(x):
+        return undefined("no case has both a score and a rating")
+    reasons = (
+        (name in PEOPLE and not bool((there.sum(axis=1) > 1).any()), "no case was rated by two people"),
+        (name in PEOPLE and np.ptp(known) == 0, "people gave the same rating everywhere"),
+        (name in RANKED_PEOPLE, f"no rater shares {LEAST_SHARED} cases with others and tells them apart"),
+        (name == "precision", "the judge fails no case"),
+        (name == "recall", "people fail no case"),
+        (name in ("constant", "difference"), "all cases are of one group, so that there is no other to learn from"),
+        (len(x) < 2, "there is one case"),
+        (np.ptp(x) == 0, "the judge gives every case the same score"),
+        (True, "people rate every case the same"),
+    )
+    return undefined(next(why for applies, why in reasons if applies))
+
+
+def notes(
+    scores: Scores,
+    ratings: Mapping[str, Ratings],
+    columns: Mapping[str, Column],
+    scales: Mapping[str, tuple[Scale, Scale]],
+    mapped: Sequence[str],
+    *,
+    other_judge: bool,
+) -> Iterator[str]:
+    """What was inferred, mapped and left out."""
+    yield from told(columns, () if other_judge else ratings, mapped)
+    moved: dict[tuple[Scale, Scale], list[str]] = {}
+    for aspect, (judged_on, rated_on) in scales.items():
+        if judged_on != rated_on:
+            moved.setdefault((judged_on, rated_on), []).append(aspect)
+    for (judged_on, rated_on), aspects in moved.items():
+        yield (
+            f"Scores on {_ends(judged_on)} were mapped linearly onto the ratings' {_ends(rated_on)}: "
+            f"{', '.join(aspects)} (--scale and --rating-scale change it)."
+        )
+    judged, rated = set(scores.cases), {case for aspect in columns for case in ratings[aspect].cases}
+    who = "the other judge scored" if other_judge else "people rated"
+    if judged - rated:
+        yield f"Of {_many(len(judged))} that were judged, {who} {len(judged & rated):,}; the others do not count."
+    if rated - judged:
+        yield f"Not judged: {_many(len(rated - judged))} that {who}, such as {_examples(rated - judged)}."
+    lacking = [case for case in scores.cases if case in rated and case in scores.lacks]
+    if lacking:
+        first = f"{lacking[0]} ({scores.lacks[lacking[0]]})"
+        more = ", …" if len(lacking) > 1 else ""
+        yield f"Without a score, or without all of them: {_many(len(lacking))}, {first}{more}."
+
+
+def classes_told(aspects: Sequence[str]) -> Iterator[str]:
+    """How rank coefficients of finely graded numbers were drawn."""
+    if aspects:
+        yield (
+            f"Rank coefficients are exact; their intervals are drawn over {BINS} classes where there are more "
+            f"than {MOST_LEVELS} distinct numbers: {', '.join(aspects)}."
+        )
+
+
+def nothing_shared(scores: Scores, ratings: Mapping[str, Ratings], columns: Mapping[str, Column]) -> str:
+    """Why no case has both a score and a rating."""
+    rated = {case for aspect in columns for case in ratings[aspect].cases}
+    shared = [case for case in scores.cases if case in rated]
+    if shared:
+        why = f"; {shared[0]!r}: {scores.lacks[shared[0]]}" if shared[0] in scores.lacks else ""
+        return f"None of the {len(shared):,} cases that {scores.name} and the ratings share has a score{why}."
+    return (
+        f"{scores.name} and the ratings share no case: the one has {_examples(scores.cases)}, the other "
+        f"{_examples(rated)}; the ids must be the same."
+    )
+
+
+def _ends(scale: Scale) -> str:
+    return f"{scale[0]:g} to {scale[1]:g}"
+
+
+def _many(count: int) -> str:
+    return "1 case" if count == 1 else f"{count:,} cases"
+
+
+def _examples(cases: Sequence[str] | set[str]) -> str:
+    first = sorted(cases)[:EXAMPLES] if isinstance(cases, set) else list(cases[:EXAMPLES])
+    return ", ".join(repr(case) for case in first) + (", …" if len(cases) > len(first) else "")

@@ -1,0 +1,158 @@
+"""`agree` on plain files and on runs: tables, one sentence for each criterion, JSON, and plain refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledger_making import KEYS, case, entry, run_record, verdict
+
+from beholder.ledger import Ledger
+
+JUDGE = [2, 3, 5, 6, 7, 4, 3, 6, 5, 2, 7, 4]
+SHIFTS = [(-1, 0, 0), (0, 1, 0), (0, 0, -1), (0, 0, 1)]
+
+
+def write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+@pytest.fixture
+def files(folder: Path) -> Path:
+    """`scores.csv` by one judge, `two.csv` by two, `ratings.csv` by three people who nearly agree, `cases.csv`."""
+    people = [[min(7, max(1, one + d)) for d in SHIFTS[at % 4]] for at, one in enumerate(JUDGE)]
+    write(
+        folder / "ratings.csv",
+        ("case", "rater", "aspect", "score"),
+        (
+            (f"p{at}", f"rater{k}", aspect, one)
+            for aspect in ("realism", "detail")
+            for at, row in enumerate(people)
+            for k, one in enumerate(row)
+        ),
+    )
+    header = ("case", "judge", "aspect", "score")
+    said = [(f"p{at}", "gpt", aspect, one) for at, one in enumerate(JUDGE) for aspect in ("realism", "detail")]
+    other = [(f"p{at}", "gemini", "realism", 8 - one) for at, one in enumerate(JUDGE)]
+    write(folder / "scores.csv", header, said)
+    write(folder / "two.csv", header, [*said, *other])
+    write(folder / "ssim.csv", header, [(f"p{at}", "ssim", "all", at / 10) for at in range(len(JUDGE))])
+    write(folder / "cases.csv", ("id", "source", "task"), [(f"p{at}", f"s{at // 2}", "ab"[at < 8]) for at in range(12)])
+    return folder
+
+
+def test_tables_a_sentence_for_each_criterion_and_the_intervals_told(run: Any, files: Path) -> None:
+    done = run("agree --scores scores.csv --ratings ratings.csv --cases cases.csv --draws 200")
+    assert done.code == 0
+    assert done.out.startswith("gpt against people, 12 cases")
+    for part in ("Spearman ρ", "one rater", "quadratic κ", "α ordinal", "ICC(1,k)", "constant", "mean of them"):
+        assert part in done.out
+    for aspect in ("realism", "detail"):
+        assert f"{aspect}: The judge ranks cases" in done.out
+    assert "200 draws of 6 groups (seed 0)" in done.out
+    assert "Every coefficient" not in done.out
+
+
+def test_in_full_every_coefficient_and_every_rater_is_shown(run: Any, files: Path) -> None:
+    done = run("agree --scores scores.csv --ratings ratings.csv --draws 200 --full")
+    for part in ("alpha_nominal", "rater_mae", "within_one", "rater0", "most given"):
+        assert part in done.out
+
+
+def test_as_json(run: Any, files: Path) -> None:
+    done = run("agree --scores scores.csv --ratings ratings.csv --baseline ssim.csv --draws 200 --json")
+    (found,) = json.loads(done.out)["agreements"]
+    assert [one["aspect"] for one in found["criteria"]] == ["realism", "detail"]
+    realism = found["criteria"][0]
+    assert realism["coefficients"]["spearman"]["low"] <= realism["coefficients"]["spearman"]["value"]
+    assert realism["baselines"][0]["name"] == "ssim"
+    assert realism["raters"] == 3
+
+
+def test_other_metrics_have_a_table(run: Any, files: Path) -> None:
+    done = run("agree --scores scores.csv --ratings ratings.csv --baseline ssim.csv --draws 200")
+    assert "judge better by" in done.out
+    assert "ssim" in done.out
+
+
+def test_several_judges_are_set_beside_people_one_after_the_other(run: Any, files: Path) -> None:
+    found = json.loads(run("agree --scores two.csv --ratings ratings.csv --draws 200 --json").out)["agreements"]
+    assert [one["judge"] for one in found] == ["gpt", "gemini"]
+
+
+@pytest.mark.parametrize("command", ["--scores two.csv", "--scores scores.csv --with other.csv"])
+def test_judge_against_judge(run: Any, files: Path, command: str) -> None:
+    header = ("case", "judge", "aspect", "score")
+    write(files / "other.csv", header, [(f"p{at}", "gemini", "realism", 8 - one) for at, one in enumerate(JUDGE)])
+    done = run(f"agree {command} --draws 200")
+    assert done.code == 0
+    assert done.out.startswith("gpt against gemini")
+    assert "the other judge's scores" in done.out
+    assert "one rater" not in done.out
+
+
+def test_only_some_cases(run: Any, files: Path) -> None:
+    done = run("agree --scores scores.csv --ratings ratings.csv --cases cases.csv --only task=b --draws 200 --json")
+    (found,) = json.loads(done.out)["agreements"]
+    assert found["cases"] == 8
+    assert not any("Not judged" in note for note in found["notes"])
+
+
+def test_a_combination_of_criteria_on_a_scale_that_is_given(run: Any, files: Path) -> None:
+    words = "--map realism=min(realism,detail) --scale realism=0..10 --rating-scale 1..7"
+    done = run(f"agree --scores scores.csv --ratings ratings.csv --draws 200 {words} --json")
+    (found,) = json.loads(done.out)["agreements"]
+    realism = found["criteria"][0]
+    assert realism["criterion"] == "min(realism, detail)"
+    assert (realism["judged_on"], realism["rated_on"]) == ([0, 10], [1, 7])
+    assert any("mapped linearly" in note for note in found["notes"])
+
+
+def test_a_run_of_the_ledger_against_people_and_against_another_run(
+    run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
+    with Ledger.open(folder / "beholder.db") as book:
+        for name in ("aaa111", "bbb222"):
+            book.start(run_record(name, name=name, total=6))
+            said = [verdict(at, case=f"p{at}") for at in range(1, 7)]
+            book.write(name, [entry(at, one, case=case(one)) for at, one in enumerate(said, start=1)])
+            book.update(name, state="finished")
+    people = [(f"p{at}", f"r{k}", KEYS[0], 1 + (at + k) % 7) for at in range(1, 7) for k in range(2)]
+    write(folder / "ratings.csv", ("case", "rater", "aspect", "score"), people)
+    done = run("agree aaa111 --ratings ratings.csv --draws 200")
+    assert done.code == 0, done.err
+    assert "against people, 6 cases" in done.out
+    done = run("agree aaa111 --with bbb222 --draws 200 --json")
+    (found,) = json.loads(done.out)["agreements"]
+    assert "bbb222" in found["reference"]
+    assert all(one["coefficients"]["mae"]["value"] == 0 for one in found["criteria"])
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("--scores scores.csv", "Say with what to compare: --ratings FILE for people, --with RUN for another judge."),
+        ("latest --scores scores.csv --ratings ratings.csv", "Give a run ('latest') or --scores, not both."),
+        ("--scores scores.csv --ratings ratings.csv --with x", "--ratings (people) or --with (another judge)"),
+        ("--scores scores.csv --ratings ratings.csv --against median", "--against is one of mean, each"),
+        ("--scores scores.csv --ratings ratings.csv --scale 7..1", "such as 1..7, not '7..1'"),
+        ("--scores scores.csv --ratings ratings.csv --scale joy=1..7", "'joy'; there are realism, detail"),
+        ("--scores scores.csv --ratings ratings.csv --only task", "--only is written GROUP=VALUE"),
+        ("--scores scores.csv --ratings ratings.csv --only task=x", "has task 'x'; there is: no such group"),
+        ("--scores scores.csv --ratings ratings.csv --group model", "is in a group 'model'; there are: none"),
+        ("--scores scores.csv --with two.csv", "holds 2 judges (gpt, gemini), not one"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_plain_sentence(run: Any, files: Path, command: str, problem: str) -> None:
+    done = run(f"agree {command}")
+    assert done.code == 2
+    assert problem in done.err
+    assert "Traceback" not in done.err
