@@ -11,8 +11,12 @@ import typer
 from beholder.cli.suite_flags import takes_a_suite
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
     from beholder.ledger import Ledger
-    from beholder.runs.plan import Plan
+    from beholder.runs.plan import JudgePlan, Plan
     from beholder.runs.suite import Suite
 
 
@@ -31,7 +35,7 @@ def plan(
     from beholder.runs.running import checked_cases
 
     checked = checked_cases(suite, skip_bad=skip_bad)
-    ledger = _ledger(suite)
+    ledger = ledger_of(suite)
     try:
         with waiting("making every brief"):
             result = asyncio.run(planned(suite, checked, ledger))
@@ -50,7 +54,7 @@ def plan(
         show_brief(result.example)
 
 
-def _ledger(suite: Suite) -> Ledger | None:
+def ledger_of(suite: Suite) -> Ledger | None:
     """The ledger if there is one; planning makes none."""
     from beholder.ledger.ledger import Ledger, exists_at
 
@@ -86,9 +90,8 @@ def _float(amount: object) -> float | None:
 
 def _show(result: Plan, suite: Suite, left_out: int) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    from beholder.runs.plan import NOTHING_SENT, total
+    from beholder.runs.plan import total
 
     console = Console(highlight=False, emoji=False)
     rubrics = ", ".join(one.name for one in suite.rubrics())
@@ -96,8 +99,27 @@ def _show(result: Plan, suite: Suite, left_out: int) -> None:
     console.print(f"{result.cases} cases{bad}, {result.verdicts} verdicts by {rubrics}")
     if result.run:
         console.print(f"goes on with run {result.run}: {result.done} are done", markup=False)
+    if not result.judges:
+        console.print("no judge is named")
+        return
+    show_judges(console, result.judges)
+    money_all = total(result.judges)
+    if money_all is None:
+        console.print("A model without a known price needs `price:` in the suite before a budget is accepted.")
+    elif suite.budget is not None and money_all[1] > suite.budget:
+        console.print(
+            f"The budget of ${suite.budget:g} may stop it: it could cost ${money_all[1]:.4f}.", style="yellow"
+        )
+
+
+def show_judges(console: Console, judges: Sequence[JudgePlan]) -> None:
+    """Calls, tokens and money, a line for each judge."""
+    from rich.table import Table
+
+    from beholder.runs.plan import NOTHING_SENT
+
     table = Table("judge", "calls", "in the ledger", "text tokens", "image tokens", "answer tokens", "USD", box=None)
-    for one in result.judges:
+    for one in judges:
         money = "unknown" if one.money_low is None else f"{one.money_low:.4f} – {one.money_high:.4f}"
         table.add_row(
             one.judge,
@@ -108,18 +130,8 @@ def _show(result: Plan, suite: Suite, left_out: int) -> None:
             f"{one.output_low:,} – {one.output_high:,}",
             money,
         )
-    if result.judges:
-        console.print(table)
-        for one in result.judges:
-            rule = one.rule if one.rule == NOTHING_SENT else f"images by {one.rule}; text is an estimate"
-            if one.rule:
-                console.print(f"  {one.judge}: {rule}", style="dim", markup=False)
-        money_all = total(result.judges)
-        if money_all is None:
-            console.print("A model without a known price needs `price:` in the suite before a budget is accepted.")
-        elif suite.budget is not None and money_all[1] > suite.budget:
-            console.print(
-                f"The budget of ${suite.budget:g} may stop it: it could cost ${money_all[1]:.4f}.", style="yellow"
-            )
-    else:
-        console.print("no judge is named")
+    console.print(table)
+    for one in judges:
+        rule = one.rule if one.rule == NOTHING_SENT else f"images by {one.rule}; text is an estimate"
+        if one.rule:
+            console.print(f"  {one.judge}: {rule}", style="dim", markup=False)

@@ -37,12 +37,9 @@ def run(
 
     Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 some cases have no score and no --max-unscored was given.
     """
-    import asyncio
-
     from beholder.judges.protocol import check_able
     from beholder.ledger import Ledger
     from beholder.runs.budget import Budget
-    from beholder.runs.holding import held
     from beholder.runs.running import checked_cases, record_for, require_prices, seated
 
     require_prices(suite)
@@ -57,15 +54,37 @@ def run(
         record, new = record_for(suite, ledger, checked, fresh=fresh)
         if not quiet and not json_:
             print(f"{'run' if new else 'going on with run'} {record.id} ({record.name}), {record.total} verdicts")
-        counts = _watch(record.total, quiet=quiet, as_json=json_)
-        gc.freeze()  # what is loaded stays; looking at it again and again costs a quarter of a millisecond a case
-        gc.set_threshold(20_000, 20, 20)
-        if not new:
-            _renamed(suite, ledger, record)
         budget.spent = record.spent_usd or budget.spent
-        with held(ledger.path, record.id):
-            state = asyncio.run(_execute(suite, ledger, record, checked, judges, again, counts))
+        state, counts = carry_out(suite, ledger, record, checked, judges, again, new=new, quiet=quiet, as_json=json_)
         raise typer.Exit(_report(suite, ledger, record, state, counts, new=new, as_json=json_, quiet=quiet))
+
+
+def carry_out(
+    suite: Suite,
+    ledger: Ledger,
+    record: RunRecord,
+    checked: Checked,
+    judges: Sequence[Judge],
+    retry: frozenset[Outcome] = frozenset(),
+    *,
+    new: bool,
+    quiet: bool,
+    as_json: bool,
+) -> tuple[str, Counts]:
+    """Executes a run that was begun or found again, watched on the terminal; the state it ends in, and what it came
+    to."""
+    import asyncio
+
+    from beholder.runs.holding import held
+
+    counts = _watch(record.total, quiet=quiet, as_json=as_json)
+    gc.freeze()  # what is loaded stays; looking at it again and again costs a quarter of a millisecond a case
+    gc.set_threshold(20_000, 20, 20)
+    if not new:
+        _renamed(suite, ledger, record)
+    with held(ledger.path, record.id):
+        state = asyncio.run(_execute(suite, ledger, record, checked, judges, retry, counts))
+    return state, counts
 
 
 def _renamed(suite: Suite, ledger: Ledger, record: RunRecord) -> None:

@@ -57,6 +57,7 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
         typer.Option("--thumbnails/--no-thumbnails", help="Keep small copies of images."),
     ),
     ("audit", bool | None, None, typer.Option("--audit/--no-audit", help="Check models' words against the pixels.")),
+    ("calibration", str | None, None, typer.Option(help="Say what people would, too: a file of `calibrate`.")),
     ("limit", int | None, None, typer.Option(help="Judge at most so many cases.")),
     ("only", str | None, None, typer.Option(help="Judge the cases whose id fits this pattern: 'p1*/anime'.")),
     ("shuffle", int | None, None, typer.Option(help="Judge in an order that this seed gives.")),
@@ -65,13 +66,32 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
 
 def takes_a_suite(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the argument SUITE and all flags; it is called with the `Suite` they make and its own options."""
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "suite"]
-    kind = inspect.Parameter.KEYWORD_ONLY
     path = Annotated[Path | None, typer.Argument(metavar="SUITE", help="A suite.yaml; or say it all by flags.")]
-    parameters = [inspect.Parameter("suite", kind, default=None, annotation=path)]
-    parameters += [
-        inspect.Parameter(name, kind, default=default, annotation=Annotated[type_, option])
-        for name, type_, default, option in FLAGS
+    first = inspect.Parameter("suite", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=path)
+    return _taking(command, "suite", FLAGS, lambda given: _suite(given.pop("suite"), given), (first,))
+
+
+def takes_flags(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command these flags; it is called with `flags`, as `suite_from` takes them, and its own options."""
+    return lambda command: _taking(command, "flags", [flag for flag in FLAGS if flag[0] in names], flags_of)
+
+
+def _taking(
+    command: Callable[..., None],
+    made: str,
+    flags: list[tuple[str, Any, Any, typer.models.OptionInfo]],
+    make: Callable[[dict[str, Any]], object],
+    first: tuple[inspect.Parameter, ...] = (),
+) -> Callable[..., None]:
+    """The command with `first` and the flags as parameters; what `make` makes of them is its parameter `made`."""
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != made]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *first,
+        *(
+            inspect.Parameter(name, kind, default=default, annotation=Annotated[type_, option])
+            for name, type_, default, option in flags
+        ),
     ]
     for p in own:  # their module postpones annotations, and typer would look for the names here
         annotation = eval(p.annotation, command.__globals__) if isinstance(p.annotation, str) else p.annotation
@@ -80,7 +100,7 @@ def takes_a_suite(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def wrapped(**given: Any) -> None:
         mine = {p.name: given.pop(p.name) for p in own}
-        command(_suite(given.pop("suite"), given), **mine)
+        command(**{made: make(given)}, **mine)
 
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -88,8 +108,14 @@ def takes_a_suite(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _suite(path: Path | None, given: dict[str, Any]) -> Suite:
-    from beholder.cli.options import fields, pairs, params
     from beholder.runs.suite import suite_from
+
+    return suite_from(path, flags_of(given))
+
+
+def flags_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The flags that were given, under the keys of a suite and with their values read."""
+    from beholder.cli.options import fields, pairs, params
     from beholder.runs.suite_file import FLAG_NAMES, thresholds
 
     keys = {flag: key for key, flag in FLAG_NAMES.items()}
@@ -109,4 +135,4 @@ def _suite(path: Path | None, given: dict[str, Any]) -> Suite:
     for key, read in readings.items():
         if key in flags:
             flags[key] = read(flags[key])
-    return suite_from(path, flags)
+    return flags

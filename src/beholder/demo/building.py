@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from beholder.demo.files import write
 from beholder.demo.model import Chapter, Pixels, Sample
 from beholder.errors import UsageError
 
@@ -35,8 +35,8 @@ def build(folder: Path) -> tuple[Chapter, ...]:
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     try:
         for name in _wanting(folder, digests):
-            _write(folder / name, files[name])
-        _write(folder / RECORD, json.dumps(digests, indent=1).encode())
+            write(folder / name, files[name])
+        write(folder / RECORD, json.dumps(digests, indent=1).encode())
     except OSError as error:
         raise UsageError(
             f"The demo cannot be written: {str(error.filename or folder)!r}: {error.strerror or error}."
@@ -127,17 +127,6 @@ def _record(folder: Path) -> dict[str, str]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _write(path: Path, data: bytes) -> None:
-    """All of it or nothing: what is there is never half of a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_bytes(data)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 _SUITE = """\

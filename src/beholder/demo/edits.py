@@ -3,7 +3,7 @@ photographs as they are shipped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -63,17 +63,11 @@ ROOFS = [
 
 def edits(photos: Mapping[str, Pixels]) -> Iterator[Sample]:
     """The good ones first."""
-    blue_bike, pink_flower, blue_eyes = (
-        _blue_bike(photos["motorcycle"]),
-        _pink_flower(photos["flower"]),
-        _blue_eyes(photos["chelsea"]),
-    )
-    green_suit, green_cup = _green_suit(photos["astronaut"]), _green_cup(photos["coffee"])
-    bike = "Paint the red motorcycle blue."
-    flower = "Make the large flower pink."
-    eyes = "Give the cat blue eyes."
-    suit = "Make the space suit green."
-    cup = "Make the cup and the saucer green."
+    done = {name: retouch(photos[name]) for name, (_, retouch) in RETOUCHED.items()}
+    asked = {name: instruction for name, (instruction, _) in RETOUCHED.items()}
+    blue_bike, pink_flower, blue_eyes = done["motorcycle"], done["flower"], done["chelsea"]
+    green_suit, green_cup = done["astronaut"], done["coffee"]
+    bike, flower, eyes, suit, cup = (asked[name] for name in ("motorcycle", "flower", "chelsea", "astronaut", "coffee"))
     yield _sample("motorcycle", "blue", bike, jpeg(blue_bike))
     yield _sample("flower", "pink", flower, jpeg(pink_flower))
     yield _sample("chelsea", "blue-eyes", eyes, jpeg(blue_eyes))
@@ -92,11 +86,10 @@ def edits(photos: Mapping[str, Pixels]) -> Iterator[Sample]:
     yield _sample("astronaut", "green-suit-cat", suit, jpeg(swapped), "her face was swapped for a cat's")
     spoonless = taken_away(green_cup, inside(green_cup, SPOON))
     yield _sample("coffee", "green-no-spoon", cup, jpeg(spoonless), "the spoon is gone too, a smear in its place")
-    soft = blurred(_blue_roofs(photos["china"]), 2.2)
-    yield _sample("china", "blue-roofs-blurred", "Make the roof tiles blue.", jpeg(soft), "everything is blurred")
-    dark = taken_away(photos["rocket"], around(photos["rocket"], (82, 350), (17, 17)))
+    soft = blurred(done["china"], 2.2)
+    yield _sample("china", "blue-roofs-blurred", asked["china"], jpeg(soft), "everything is blurred")
     flipped = "left and right are swapped"
-    yield _sample("rocket", "lamp-mirrored", "Take away the lamp furthest left.", jpeg(mirrored(dark)), flipped)
+    yield _sample("rocket", "lamp-mirrored", asked["rocket"], jpeg(mirrored(done["rocket"])), flipped)
 
 
 def _sample(photo: str, name: str, instruction: str, picture: bytes, flaw: str = "") -> Sample:
@@ -131,3 +124,19 @@ def _green_cup(photo: Pixels) -> Pixels:
 
 def _blue_roofs(photo: Pixels) -> Pixels:
     return recoloured(photo, coloured(photo, (35, 85), 25) * inside(photo, ROOFS), 275, 0.8)
+
+
+def _lamp_gone(photo: Pixels) -> Pixels:
+    return taken_away(photo, around(photo, (82, 350), (17, 17)))
+
+
+# For each photograph, what is asked for and who does it well.
+RETOUCHED: Mapping[str, tuple[str, Callable[[Pixels], Pixels]]] = {
+    "astronaut": ("Make the space suit green.", _green_suit),
+    "chelsea": ("Give the cat blue eyes.", _blue_eyes),
+    "china": ("Make the roof tiles blue.", _blue_roofs),
+    "coffee": ("Make the cup and the saucer green.", _green_cup),
+    "flower": ("Make the large flower pink.", _pink_flower),
+    "motorcycle": ("Paint the red motorcycle blue.", _blue_bike),
+    "rocket": ("Take away the lamp furthest left.", _lamp_gone),
+}

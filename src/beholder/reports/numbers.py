@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def shown(value: float | None, places: int = 3) -> str:
     """`0.650`; a dash where there is none."""
-    return "–" if value is None else f"{rounded(float(value), places):.{places}f}"
+    if value is None:
+        return "–"
+    return f"{rounded(float(value), places) + 0.0:.{places}f}"  # + 0.0: no minus before a zero
 
 
 def with_interval(estimate: Estimate, places: int = 3) -> str:

@@ -87,10 +87,10 @@ def _method(brief: Brief) -> Callable[[Brief], Document]:
 
 def _own(name: str, criteria: Sequence[Criterion]) -> str:
     """The built-in rubric that is answered as a whole; empty for any other, also for one of a user that has its name
-    but asks something else."""
-    asked = tuple((one.key, one.scale) for one in criteria)
-    if name == "edit-preservation" and asked == tuple((key, (1, 7)) for key in FACTORS):
+    but asks something else. In which order it asks is all the same."""
+    asked = sorted((one.key, one.scale) for one in criteria)
+    if name == "edit-preservation" and asked == sorted((key, (1, 7)) for key in FACTORS):
         return name
-    if name == "description" and asked == tuple((key, (0, 1)) for key in DIMENSIONS):
+    if name == "description" and asked == sorted((key, (0, 1)) for key in DIMENSIONS):
         return name
     return ""
