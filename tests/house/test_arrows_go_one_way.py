@@ -21,7 +21,9 @@ LEVELS = {
     "ledger": 1,
     "runs": 2,
     "demo": 3,
+    "qualify": 3,
     "reports": 3,
+    "statistics": 3,
     "testing": 3,
     "cli": 4,
 }
