@@ -43,6 +43,8 @@ def _scored(verdict: Verdict, full: bool) -> Iterator[RenderableType]:
     yield _headline(verdict)
     if verdict.coverage:
         yield Text(_covered(verdict, verdict.coverage), "yellow")
+    if verdict.calibrated:
+        yield from _people(verdict)
     yield Text()
     yield _criteria(verdict)
     for key, result in verdict.criteria.items():
@@ -89,6 +91,20 @@ def _headline(verdict: Verdict) -> Text:
     if verdict.style:
         line.append(f"   {printable(verdict.style)}", "dim")
     return line
+
+
+def _people(verdict: Verdict) -> Iterator[Text]:
+    """What people would say, beside the judge's own number, and how far they may be from it."""
+    for aspect, one in verdict.calibrated.items():
+        line = Text.assemble((f"{printable(aspect)}: ", "bold"))
+        if one.value is None or one.low is None or one.high is None:
+            line.append(f"not calibrated, {printable(one.why)}", "yellow")
+        else:
+            raw = "–" if one.raw is None else number(one.raw)
+            line.append(f"people would say {number(one.value)}", "bold")
+            line.append(f" ({number(one.low)} to {number(one.high)} of {number(one.scale[1])}); the judge said {raw}")
+        line.append(f"  calibration {one.calibration}", "dim")
+        yield line
 
 
 def _covered(verdict: Verdict, coverage: Coverage) -> str:

@@ -1,0 +1,96 @@
+"""`beholder report`: a run as one file that people can look at, or that other programs show."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from beholder.cli.export import _opened, _spare, _told
+from beholder.cli.runs import LedgerAt, Which
+from beholder.cli.statistics_options import GroupBy
+from beholder.errors import UsageError
+from beholder.reports.terminal import say
+
+if TYPE_CHECKING:
+    from beholder.ledger import Ledger, RunRecord
+
+MAX_MB = 25.0  # as in `reports.html.page`, which is too heavy to import for a help text
+ENDINGS = {"html": "html", "md": "md", "junit": "xml"}
+
+
+def report(
+    run: Which = "latest",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file; else it is named after the run.", show_default=False),
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="html, md or junit.")] = "html",
+    max_mb: Annotated[float, typer.Option("--max-mb", min=0.1, help="How large an HTML file may be, in MB.")] = MAX_MB,
+    against: Annotated[
+        str | None, typer.Option(metavar="RUN", help="An older run: say what changed since.", show_default=False)
+    ] = None,
+    group: GroupBy = None,
+    ledger: LedgerAt = None,
+) -> None:
+    """Write a run as one HTML file with its images, which opens from disk and asks for nothing from elsewhere.
+
+    Pictures are the small copies that the ledger keeps; they lose detail until the file is within --max-mb, and no case
+    is left out. `--format md` is for a pull request, `--format junit` for programs that show test results.
+    """
+    from beholder.ledger import Ledger
+
+    if format_ not in ENDINGS:
+        raise UsageError(f"--format is one of {', '.join(ENDINGS)}, not {format_!r}.")
+    with Ledger.open(ledger, read_only=True) as book, tempfile.TemporaryFile() as draft:
+        record, other = book.run(run), None if against is None else book.run(against)
+        place = output or Path(f"{_file_name(record)}.{ENDINGS[format_]}")
+        _spare(book, place)
+        told = _made(book, record, other, format_, draft, max_mb, group)
+        draft.seek(0)
+        with _told(place), _opened(place) as file:
+            shutil.copyfileobj(draft, file)
+    say(f"{place}: {told}")
+
+
+def _made(
+    book: Ledger,
+    record: RunRecord,
+    other: RunRecord | None,
+    format_: str,
+    draft: IO[bytes],
+    max_mb: float,
+    group: str | None,
+) -> str:
+    """Writes the report into `draft`; what there is to say of it."""
+    from beholder.verdicts.model import counted
+
+    if format_ == "html":
+        from beholder.reports.html.page import write_report
+
+        made = write_report(book, record, draft, max_mb=max_mb, group=group, other=other)
+        lines = [f"{counted(made.verdicts, 'verdict')} on {counted(made.cases, 'case')}, {made.size / 1e6:.1f} MB."]
+        if made.pictures:
+            lines.append(f"Pictures are {made.pictures}.")
+        return "\n".join([" ".join(lines), *made.notes])
+    if format_ == "md":
+        from beholder.reports.run_markdown import run_markdown
+
+        text = run_markdown(book, record, group, other)
+    elif other is None:
+        from beholder.reports.run_junit import run_junit
+
+        text = run_junit(book, record)
+    else:
+        raise UsageError("Of two runs `beholder compare OLD NEW --junit FILE` writes JUnit; leave out --against.")
+    draft.write(text.encode("utf-8", "backslashreplace"))
+    return f"{draft.tell():,} bytes."
+
+
+def _file_name(record: RunRecord) -> str:
+    """The run's name as far as it is harmless in a file system, else its id."""
+    return re.sub(r"[^\w.-]+", "-", record.name).strip("-.")[:80] or record.id

@@ -1,0 +1,210 @@
+import { add, counted, h, named, number, text } from "./dom.js";
+
+// A verdict in full, from the JSON that `Verdict.to_dict` makes (values that are empty may be left out).
+
+const MARKS = {
+  yes: { mark: "✓", word: "Yes", order: 2 },
+  no: { mark: "✗", word: "No", order: 0 },
+  not_applicable: { mark: "–", word: "Not applicable", order: 3 },
+  abstained: { mark: "?", word: "Left open", order: 1 },
+};
+
+/** Good, middling or bad by its place on the scale, as a class; a number always stands beside it. */
+export function tone(share) {
+  return share === null || share === undefined ? "none" : share >= 0.7 ? "good" : share >= 0.5 ? "fair" : "bad";
+}
+
+export function stateName(state) {
+  return state === "left_open" ? "left open" : state.replaceAll("_", " ");
+}
+
+/** The score of a verdict in a line: grade, percentage or score, passed. */
+export function headline(verdict) {
+  const line = h("p", { class: "headline" });
+  if (verdict.score === undefined || verdict.score === null) {
+    add(line, h("span", { class: "tag lack" }, verdict.outcome === "scored" ? "left open" : stateName(verdict.outcome)));
+    return line;
+  }
+  if (verdict.grade) add(line, [h("span", { class: `grade ${tone(verdict.score)}` }, text(verdict.grade)), " "]);
+  if (verdict.percentage !== undefined) {
+    add(line, [h("span", { class: "big number" }, `${verdict.percentage.toFixed(1)} %`), " ",
+      h("span", { class: "muted number" }, `${number(verdict.total)} of ${number(verdict.max_total)}`)]);
+  } else {
+    add(line, [h("span", { class: "big number" }, verdict.score.toFixed(2)), " ",
+      h("span", { class: "muted" }, "of 1")]);
+  }
+  if (verdict.passed !== undefined) {
+    add(line, [" ", h("span", { class: `tag ${verdict.passed ? "good" : "bad"}` }, verdict.passed ? "✓ passed" : "✗ failed")]);
+  }
+  if (verdict.partial) add(line, [" ", h("span", { class: "tag" }, "partial")]);
+  return line;
+}
+
+/** A bar for where on its scale a score lies. */
+export function scaleBar(score, scale) {
+  const share = score === null || score === undefined ? null : (score - scale[0]) / (scale[1] - scale[0] || 1);
+  const filled = h("span", { class: "filled" });
+  filled.style.width = `${100 * Math.max(0.02, share ?? 0)}%`;
+  return h("span", {
+    class: `scale ${tone(share)}`, role: "img",
+    "aria-label": share === null ? "no score" : `${number(score)} on a scale from ${number(scale[0])} to ${number(scale[1])}`,
+  }, share !== null && filled);
+}
+
+/** Everything a verdict says. `titles` are the names of criteria; `open` shows what is else folded away (for print). */
+export function verdictView(verdict, { titles = {}, open = false } = {}) {
+  return h("div", { class: "verdict" },
+    headline(verdict),
+    verdict.lack && h("p", { class: "notice" }, text(verdict.lack)),
+    verdict.calibrated && calibrated(verdict.calibrated, titles),
+    fields(verdict),
+    criteria(verdict, titles, open),
+    findings(verdict),
+    verdict.assessment && part("Assessment", h("p", { class: "prose" }, text(verdict.assessment))),
+    flags(verdict),
+    corrections(verdict),
+    verdict.jury && jury(verdict.jury),
+    measurements(verdict, open),
+    sent(verdict, open),
+  );
+}
+
+function part(title, ...children) {
+  return h("section", { class: "part" }, h("h3", {}, title), children);
+}
+
+function fold(title, open, ...children) {
+  return h("details", { class: "part fold", open }, h("summary", {}, title), children);
+}
+
+function fields(verdict) {
+  const rows = Object.entries(verdict.fields ?? {});
+  if (!rows.length) return null;
+  return h("dl", { class: "fields" }, rows.map(([name, value]) =>
+    h("div", {}, h("dt", {}, text(named(name))), [value].flat().map((one) => h("dd", {}, one === "" ? h("span", { class: "muted" }, "nothing at all") : text(one))))));
+}
+
+function criteria(verdict, titles, open) {
+  const entries = Object.entries(verdict.criteria ?? {});
+  if (!entries.length) return null;
+  return h("div", { class: "criteria" }, entries.map(([key, one]) => criterion(titles[key] ?? named(key), one, open)));
+}
+
+function criterion(name, one, open) {
+  const range = one.score === undefined && one.score_range;
+  const points = range ? `${number(range[0])}–${number(range[1])}` : number(one.score);
+  const asked = (one.assertions ?? []).slice().sort((a, b) => MARKS[a.answer].order - MARKS[b.answer].order);
+  const wrong = asked.filter((assertion) => assertion.answer === "no" || assertion.answer === "not_applicable");
+  const rest = asked.filter((assertion) => !wrong.includes(assertion));
+  const reported = one.reported !== undefined && one.reported !== one.score;
+  return h("section", { class: "criterion" },
+    h("div", { class: "criterion-head" },
+      h("h3", {}, text(name)),
+      scaleBar(one.score, one.scale),
+      h("p", { class: "points number" }, h("strong", {}, points), h("span", { class: "muted" }, ` / ${number(one.scale[1])}`)),
+    ),
+    reported && h("p", { class: "small muted" }, `The judge said ${number(one.reported)}.`),
+    one.reason && h("p", { class: "prose" }, text(one.reason)),
+    wrong.length > 0 && assertions(wrong),
+    rest.length > 0 && fold(summed(rest), open, assertions(rest)),
+  );
+}
+
+function summed(list) {
+  const count = (answer) => list.filter((one) => one.answer === answer).length;
+  const told = [[count("yes"), "answered Yes"], [count("abstained"), "left open"]];
+  return told.filter(([many]) => many).map(([many, word]) => `${many} ${word}`).join(", ");
+}
+
+function assertions(list) {
+  return h("ul", { class: "assertions" }, list.map((one) => {
+    const { mark, word } = MARKS[one.answer];
+    return h("li", { class: `answer-${one.answer}` },
+      h("span", { class: "mark", role: "img", "aria-label": word }, mark),
+      h("div", {},
+        h("p", {}, h("span", { class: "id" }, text(one.id)), " ", text(one.question ?? ""),
+          one.confidence !== undefined && h("span", { class: "muted small" }, ` confidence ${number(one.confidence)}`)),
+        one.evidence && h("p", { class: "evidence" }, text(one.evidence)),
+      ));
+  }));
+}
+
+function findings(verdict) {
+  const kinds = Object.entries(verdict.findings ?? {}).filter(([, items]) => items.length);
+  return kinds.map(([key, items]) =>
+    part(named(key), h("ul", { class: "found" }, items.map((item) => h("li", {}, text(item))))));
+}
+
+function flags(verdict) {
+  const list = verdict.flags ?? [];
+  if (!list.length) return null;
+  return part("Flags", h("ul", { class: "flags" }, list.map((one) =>
+    h("li", {}, h("span", { class: `tag ${one.flag === "pixels_disagree" ? "audit" : ""}` }, text(one.flag.replaceAll("_", " "))), " ",
+      one.at && h("span", { class: "muted" }, text(one.at), " "),
+      one.why && text(one.why)))));
+}
+
+function corrections(verdict) {
+  const list = verdict.corrections ?? [];
+  if (!list.length) return null;
+  const said = (value) => (value === null || value === undefined ? "nothing" : typeof value === "number" ? number(value) : typeof value === "string" ? value : JSON.stringify(value));
+  return part("Corrected by code", h("ul", { class: "corrections" }, list.map((one) =>
+    h("li", {}, h("span", { class: "muted" }, text(one.at.replaceAll("_", " "))), " ",
+      h("s", { class: "number" }, text(said(one.said))), " → ", h("strong", { class: "number" }, text(said(one.stands))), " ",
+      h("span", { class: "small muted" }, text(one.why))))));
+}
+
+function calibrated(values, titles) {
+  const told = ({ value, low, high, scale, raw, why }) => {
+    if (value === null || value === undefined) return [h("span", { class: "muted" }, text(why ?? "not defined"))];
+    const between = low === null || low === undefined ? "" : ` (${number(low)} to ${number(high)})`;
+    return [h("strong", {}, number(value)), `${between} on ${number(scale[0])} to ${number(scale[1])}; the judge's own number is ${number(raw)}`];
+  };
+  return part("Calibrated: what people would say", h("dl", { class: "sent" }, Object.entries(values).map(([key, one]) =>
+    h("div", {}, h("dt", {}, text(titles[key] ?? named(key))), h("dd", { class: "number" }, told(one))))));
+}
+
+function jury(one) {
+  const spread = Object.entries(one.spread ?? {}).filter(([key]) => key !== "score").map(([key, value]) => `${named(key)} ${number(value)}`);
+  return part("Jury",
+    h("p", {}, `${one.answered} answered, ${one.failed} without a score.`, spread.length > 0 && ` Spread (highest less lowest): ${spread.join(", ")}.`),
+    h("ul", { class: "jurors" }, (one.jurors ?? []).map((juror) =>
+      h("li", {}, text(juror.judge), h("span", { class: "muted" }, ` #${juror.sample + 1} `),
+        h("span", { class: "number" }, juror.score === null || juror.score === undefined ? stateName(juror.outcome) : juror.score.toFixed(2))))));
+}
+
+function measurements(verdict, open) {
+  const rows = Object.entries(verdict.measurements ?? {});
+  if (!rows.length) return null;
+  return fold(counted(rows.length, "measurement"), open, h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Measurements" }, h("table", { class: "measured" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "What"), h("th", { scope: "col", class: "right" }, "Value"), h("th", { scope: "col" }, "In words"))),
+    h("tbody", {}, rows.map(([name, one]) => {
+      const plain = typeof one === "object" && one !== null ? one : { value: one };
+      const unit = plain.unit && plain.unit !== "share" ? ` ${plain.unit}` : "";
+      return h("tr", {}, h("th", { scope: "row" }, text(name)),
+        h("td", { class: "number right" }, text(`${number(plain.value ?? null, 3)}${unit}`)), h("td", {}, text(plain.sentence ?? "")));
+    })))));
+}
+
+function sent(verdict, open) {
+  const usage = verdict.usage ?? {};
+  const tokens = ["input_tokens", "output_tokens", "cached_tokens"].filter((name) => usage[name]).map((name) => `${usage[name].toLocaleString("en")} ${name.split("_")[0]}`);
+  const rows = [
+    ["Judge", verdict.judge], ["Model, as returned", verdict.model], ["Setting", verdict.setting], ["Style", verdict.style],
+    ...(verdict.images ?? []).map((image) => [named(image.role), imageTold(image)]),
+    ["Tokens", tokens.join(", ")],
+    ["Cost", verdict.cost_usd === undefined ? (verdict.attempts ? "unknown" : "") : verdict.cost_usd ? `$${verdict.cost_usd.toFixed(4)}` : "nothing"],
+    ["Latency", verdict.latency_s === undefined ? "" : `${number(verdict.latency_s, 1)} s`],
+    ["Attempts", verdict.attempts > 1 ? verdict.attempts : ""],
+    ["From the ledger", verdict.reused ? "yes, nobody was asked" : ""],
+    ["Brief digest", verdict.brief_digest],
+    ...Object.entries(verdict.groups ?? {}).map(([name, value]) => [`Group ${name}`, value]),
+  ];
+  return fold("What was sent", open, h("dl", { class: "sent" }, rows.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) =>
+    h("div", {}, h("dt", {}, text(name)), h("dd", { class: /igest/.test(name) ? "digest" : null }, text(value))))));
+}
+
+function imageTold(image) {
+  const from = image.scaled ? `, scaled from ${image.source_width} × ${image.source_height}` : "";
+  return `${image.width} × ${image.height}${from}, ${Math.round(image.bytes / 1000).toLocaleString("en")} kB ${image.media_type}, ${image.digest}`;
+}

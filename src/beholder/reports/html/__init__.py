@@ -1,0 +1,1 @@
+"""A run as one HTML file that opens from disk: see `page.write_report`."""

@@ -1,0 +1,110 @@
+"""A report keeps to its size: pictures lose detail, then texts are cut, and no case is ever left out."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from report_making import RUN, ledger_with, picture, refused, restyle, told, written
+
+from beholder.ledger import Ledger
+from beholder.reports.html.page import Written, write_report
+
+CASES = 1000
+
+
+def blocks(text: str, kind: str) -> list[Any]:
+    found = re.findall(rf'<script type="application/json" id="{kind}(?:-\d+)?">(.*?)</script>', text, re.DOTALL)
+    return [json.loads(one) for one in found]
+
+
+def made(ledger: Ledger, **options: Any) -> tuple[Written, str]:
+    out = io.BytesIO()
+    done = write_report(ledger, ledger.run(RUN), out, **options)
+    assert done.size == len(out.getvalue())
+    return done, out.getvalue().decode()
+
+
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A thousand cases, a picture each of their own and one that four share; small ones, so that it is soon done."""
+    some = [picture(number, 160) for number in range(16)]
+    entries = []
+    for number in range(CASES):
+        one = told(number, refused(number) if number % 100 == 0 else restyle(number), pictures=False)
+        of = one.verdict
+        shots = tuple((image.source_digest, some[number % 16]) for image in of.images)
+        entries.append(type(one)(number, one.case, of, one.answers, shots))
+    path = tmp_path_factory.mktemp("thousand") / "ledger.db"
+    ledger_with(path, entries).close()
+    return path
+
+
+def test_a_thousand_cases_fit_with_less_detail(thousand: Path) -> None:
+    with Ledger.open(thousand, read_only=True) as ledger:
+        whole, text = made(ledger)
+        assert whole.size < 25_000_000
+        assert whole.pictures == "at most 512 pixels wide and high"
+        less, small = made(ledger, max_mb=5)
+    assert less.size <= 5_000_000
+    assert whole.size > 6_000_000
+    assert "WebP quality" in less.pictures
+    assert less.pictures in small
+    assert less.notes == ()
+    for page in (text, small):
+        [index] = blocks(page, "index")
+        assert len(index["case"]) == CASES
+        assert sum(len(block) for block in blocks(page, "details")) == CASES
+        shots = [shot for block in blocks(page, "pictures") for shot in block]
+        assert len(shots) == CASES + CASES // 4  # what four cases share is there once
+        assert all(shots)
+        assert index["starts"] == [sum(map(len, blocks(page, "pictures")[:at])) for at in range(len(index["starts"]))]
+
+
+def test_pictures_are_no_larger_than_the_page_says(thousand: Path) -> None:
+    with Ledger.open(thousand, read_only=True) as ledger:
+        less, text = made(ledger, max_mb=4)
+    side = int(re.findall(r"at most (\d+) pixels", less.pictures)[0])
+    assert side < 160
+    for shot in blocks(text, "pictures")[0][:20]:
+        with Image.open(io.BytesIO(base64.b64decode(shot))) as opened:
+            assert opened.format == "WEBP"
+            assert max(opened.size) == side
+
+
+def test_texts_are_cut_when_pictures_alone_are_not_enough_and_it_is_said(thousand: Path) -> None:
+    with Ledger.open(thousand, read_only=True) as ledger:
+        cut, text = made(ledger, max_mb=2.2)
+    assert cut.pictures.startswith("at most 64 pixels")
+    assert [note for note in cut.notes if note.startswith("Texts are cut to ")]
+    assert all(note in text for note in cut.notes)
+    assert len(blocks(text, "index")[0]["case"]) == CASES
+    details = [one for block in blocks(text, "details") for one in block]
+    assert [one["case"] for one in details][:2] == ["photo-00000/model-a", "photo-00001/anime"]
+    assert len(details) == CASES
+
+
+def test_what_cannot_be_made_small_enough_is_said_and_no_case_is_missing(thousand: Path) -> None:
+    with Ledger.open(thousand, read_only=True) as ledger:
+        over, text = made(ledger, max_mb=0.5)
+    assert over.size > 500_000
+    assert any("larger than 0.5 MB" in note and "no case was left out" in note for note in over.notes)
+    assert len(blocks(text, "index")[0]["case"]) == CASES
+
+
+def test_a_run_without_thumbnails_has_a_report_that_says_so(tmp_path: Path) -> None:
+    entries = [told(number, restyle(number), pictures=False) for number in range(4)]
+    with ledger_with(tmp_path / "ledger.db", entries) as ledger:
+        done, text = made(ledger)
+        page = written(ledger, tmp_path / "report.html")
+    assert page.stat().st_size == done.size
+    assert done.pictures == ""
+    assert len(done.notes) == 1
+    assert "--no-thumbnails" in done.notes[0]
+    assert done.notes[0] in text

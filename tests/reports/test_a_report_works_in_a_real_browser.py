@@ -1,0 +1,251 @@
+"""A report from disk in a real browser: slider, blink, heatmap, filter, search, keys, both themes, on paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ledger_making import verdict
+from report_making import Opened, ledger_with, restyle, told, written
+
+from beholder.verdicts.model import Juror, Jury, Outcome
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+SIZES = [(390, 844), (820, 1180), (1440, 900)]
+
+
+def first_case(page: Page) -> None:
+    page.locator(".card a", has_text="photo-00006/anime").click()
+    page.wait_for_selector("dialog.case[open] .cv-stage img")
+
+
+def seen(page: Page) -> list[str]:
+    return page.locator(".card .name").all_text_contents()
+
+
+def split_at(page: Page) -> float:
+    return float(page.locator(".cv-handle").get_attribute("aria-valuenow") or "nan")
+
+
+def test_what_has_no_score_comes_first_and_then_the_worst(report: Path, opened: Opened) -> None:
+    page = opened(report)
+    heads = page.locator(".cards-of h3").all_text_contents()
+    assert heads[0] == "Without a score 2 refused"
+    assert heads[1].startswith("Scored, worst first")
+    names = seen(page)
+    assert names[:3] == ["photo-00003/model-a", "photo-00007/model-a", "photo-00011/anime"]
+    scores = [float(text) for text in page.locator(".card .score > .number").all_text_contents()]
+    assert scores == sorted(scores)
+
+
+def test_the_slider_follows_the_mouse_and_the_keys(report: Path, opened: Opened) -> None:
+    page = opened(report)
+    first_case(page)
+    assert split_at(page) == 50
+    box = page.locator(".cv-stage").bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] / 2, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.25, middle, steps=5)
+    page.mouse.up()
+    assert split_at(page) == pytest.approx(25, abs=1)
+    clip = page.evaluate("getComputedStyle(document.querySelector('.cv-last')).clipPath")
+    assert float(re.findall(r"([\d.]+)(?:%|px)\)", clip)[0]) > 0
+    page.locator(".cv-handle").focus()
+    page.keyboard.press("ArrowRight")
+    assert split_at(page) == pytest.approx(27, abs=1)
+    page.keyboard.press("End")
+    assert split_at(page) == 100
+
+
+def test_blink_changes_between_the_images_and_stands_still_for_those_who_ask(report: Path, opened: Opened) -> None:
+    page = opened(report)
+    first_case(page)
+    page.keyboard.press("b")
+    page.wait_for_selector(".cv.cv-second")
+    page.wait_for_selector(".cv:not(.cv-second)")
+    calm = opened(report, reduced_motion="reduce")
+    first_case(calm)
+    calm.keyboard.press("b")
+    assert "less motion" in calm.locator(".cv-note").inner_text()
+    assert calm.locator(".cv.cv-second").count() == 0
+    calm.keyboard.press("b")
+    assert calm.locator(".cv.cv-second .cv-last").is_visible()
+
+
+def test_the_heatmap_glows_where_the_images_differ(report: Path, opened: Opened) -> None:
+    page = opened(report)
+    first_case(page)
+    page.keyboard.press("d")
+    page.locator(".cv-note", has_text="of the pixels differ visibly").wait_for()
+    light = page.evaluate(
+        "(() => { const c = document.querySelector('.cv-canvas');"
+        " const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        " let most = 0; for (let i = 0; i < d.length; i += 4) most = Math.max(most, d[i]); return [c.width, most]; })()"
+    )
+    assert light[0] > 100
+    assert light[1] > 150
+    page.keyboard.press("n")
+    boxes = [page.locator(f".cv-{name}").bounding_box() for name in ("first", "last")]
+    assert boxes[0] is not None
+    assert boxes[1] is not None
+    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+
+
+def test_zoom_is_locked_between_the_images(report: Path, opened: Opened) -> None:
+    page = opened(report)
+    first_case(page)
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    moves = page.evaluate(
+        "['first', 'last'].map(n => getComputedStyle(document.querySelector(`.cv-${n} img`)).transform)"
+    )
+    assert moves[0] == moves[1]
+    assert "2.25" in moves[0]
+    page.keyboard.press("0")
+    assert page.locator(".cv-level").inner_text() == "Fit"
+
+
+def test_filter_search_and_sort(report: Path, opened: Opened) -> None:
+    page = opened(report)
+    page.select_option("[data-key=outcome]", "refused")
+    assert seen(page) == ["photo-00003/model-a", "photo-00007/model-a"]
+    page.get_by_role("button", name="Clear").click()
+    page.select_option("[data-key=grade]", "F")
+    assert seen(page) == [f"photo-{number:05d}/anime" for number in (11, 15, 19, 23)]
+    page.select_option("[data-key='group.style']", "Anime")
+    assert "No case fits" in page.locator("[data-gallery]").inner_text()
+    page.get_by_role("button", name="Clear").click()
+    page.select_option("[data-key=flag]", "pixels_disagree")
+    assert sorted(seen(page)) == [f"photo-{number:05d}/anime" for number in (0, 5, 10, 15, 20)]
+    page.get_by_role("button", name="Clear").click()
+    page.select_option("[data-key=criterion]", "accuracy")
+    page.fill("[data-key=most]", "2")
+    assert len(seen(page)) == 4
+    page.get_by_role("button", name="Clear").click()
+    page.keyboard.press("/")
+    page.keyboard.type("hand of 13")
+    page.locator("[data-count]", has_text="1 of 24 cases").wait_for()
+    assert seen(page) == ["photo-00013/anime"]
+    page.fill("[data-key=q]", "")
+    page.locator("[data-count]", has_text=re.compile("^24 cases$")).wait_for()
+    page.select_option("[data-key=sort]", "name")
+    assert seen(page)[2:] == sorted(seen(page)[2:])
+
+
+def test_next_previous_back_and_a_link_to_a_case(report: Path, opened: Opened) -> None:
+    page = opened(report)
+    page.keyboard.press("j")
+    title = page.locator("#case-title")
+    assert title.inner_text() == "photo-00003/model-a"
+    assert "would not look at faces" in page.locator(".case-said").inner_text()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert title.inner_text() == "photo-00011/anime"
+    page.keyboard.press("k")
+    assert title.inner_text() == "photo-00007/model-a"
+    page.keyboard.press("Escape")
+    assert page.locator("dialog.case[open]").count() == 0
+    assert page.locator("a:focus .name").text_content() == "photo-00007/model-a"
+    page.locator("#corrections a").first.click()
+    assert page.locator("dialog.case[open] .corrections li").count() >= 1
+    at = page.evaluate("location.hash")
+    page.go_back()
+    page.wait_for_selector("dialog.case", state="hidden")
+    assert opened(report, at).locator("dialog.case[open]").count() == 1
+
+
+def test_a_case_shows_everything_that_was_said_and_sent(report: Path, opened: Opened) -> None:
+    page = opened(report, "#case=5")
+    for fold in page.locator("dialog.case summary").all():
+        fold.click()
+    said = page.locator("dialog.case").inner_text()
+    for part in (
+        "75.0 %",
+        "Does part 1 of the style hold?",
+        "Seen at place 1 of 5.",
+        "The outlines hold.",
+        "The judge said 5.",
+        "mend the hand of 5",
+        "pixels disagree",
+        "accuracy.score 5 → 4",
+        "36 % of the photo was changed.",
+        "1600 × 1200, 358 kB image/jpeg",
+        "gpt-5-mini-2025-08-07",
+        "2,310 input, 640 output",
+        "$0.0019",
+        "make the car red",
+        "3.2 (2.6 to 3.8) on 1 to 5; the judge's own number is 4",
+    ):
+        assert part in said, part
+
+
+def test_the_theme_can_be_chosen(report: Path, opened: Opened) -> None:
+    page = opened(report, color_scheme="light")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.locator("[data-theme-toggle]").click()
+    assert page.evaluate(ground) == light
+    page.locator("[data-theme-toggle]").click()
+    dark = page.evaluate(ground)
+    assert dark != light
+    assert opened(report, color_scheme="dark").evaluate(ground) == dark
+
+
+def test_on_paper_every_shown_case_is_whole_and_nothing_is_a_control(report: Path, opened: Opened) -> None:
+    page = opened(report, "#grade=F", color_scheme="dark")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(".paper").count() == 4
+    assert page.locator(".paper details:not([open])").count() == 0
+    assert page.locator("button:visible, select:visible, input:visible").count() == 0
+    assert page.locator(".paper img:visible").count() == 8
+    assert page.pdf().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size[0]))
+def test_contrast_labels_and_width(
+    report: Path,
+    opened: Opened,
+    violations: Callable[[Page], list[tuple[str, list[str]]]],
+    size: tuple[int, int],
+    theme: str,
+) -> None:
+    page = opened(report, viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
+    for at in ("", "#case=5"):
+        page.evaluate(f"location.hash = {at!r}")
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0], at
+        assert violations(page) == [], at
+
+
+def test_verdicts_of_several_rubrics_and_of_a_jury(tmp_path: Path, opened: Opened) -> None:
+    jurors = tuple(Juror(f"judge-{at}", at, Outcome.SCORED, 0.5 + at / 10, {"accuracy": 3 + at}) for at in range(2))
+    jury = Jury(2, 0, {"accuracy": 1, "score": 0.1}, 0.75, jurors)
+    verdicts = [restyle(2, jury=jury), verdict(2, case="photo-00002/anime"), restyle(1)]
+    with ledger_with(tmp_path / "ledger.db", [told(at, one) for at, one in enumerate(verdicts)]) as ledger:
+        page = opened(written(ledger, tmp_path / "report.html"))
+    page.select_option("[data-key=rubric]", "edit-preservation")
+    assert page.locator("[data-count]").inner_text() == "1 of 3 verdicts"
+    page.keyboard.press("j")
+    page.locator("dialog.case a", has_text="restyle").click()
+    said = page.locator("dialog.case").inner_text()
+    assert "Spread (highest less lowest): Accuracy 1." in said
+    assert "judge-1 #2 0.60" in said
+
+
+def test_touch_targets_are_large_enough_on_a_tablet(report: Path, opened: Opened) -> None:
+    page = opened(report, "#case=5", viewport={"width": 820, "height": 1180}, has_touch=True, is_mobile=True)
+    small = page.evaluate(
+        "[...document.querySelectorAll('dialog.case button')].filter(one => one.getBoundingClientRect().height < 44)"
+        ".map(one => one.textContent)"
+    )
+    assert small == []

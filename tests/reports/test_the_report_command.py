@@ -1,0 +1,71 @@
+"""`beholder report` writes a file, says how large it is and what its pictures are like, and spares the ledger."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from report_making import usual_run
+
+from beholder.cli import main
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    usual_run(tmp_path / "beholder.db", 8).close()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["beholder", "report", *words])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, *capsys.readouterr()
+
+    return command
+
+
+def test_the_file_is_named_after_the_run_and_its_size_is_said(command: Command, tmp_path: Path) -> None:
+    code, out, err = command("latest")
+    assert (code, err) == (0, "")
+    size = (tmp_path / "nightly.html").stat().st_size
+    assert out == (
+        f"nightly.html: 8 verdicts on 8 cases, {size / 1e6:.1f} MB. Pictures are at most 512 pixels wide and high.\n"
+    )
+
+
+def test_less_room_means_less_detail(command: Command, tmp_path: Path) -> None:
+    _, out, _ = command("latest", "-o", "small.html", "--max-mb", "0.25")
+    assert (tmp_path / "small.html").stat().st_size <= 250_000
+    assert "WebP quality" in out
+
+
+@pytest.mark.parametrize(("format_", "name"), [("md", "nightly.md"), ("junit", "nightly.xml")])
+def test_other_formats(command: Command, tmp_path: Path, format_: str, name: str) -> None:
+    assert command("latest", "--format", format_)[0] == 0
+    assert (tmp_path / name).stat().st_size > 500
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("latest", "--format", "pdf"), "--format is one of html, md, junit, not 'pdf'."),
+        (("latest", "-o", "beholder.db"), "'beholder.db' is the ledger itself; name another file."),
+        (("latest", "-o", "nowhere/report.html"), "cannot be written"),
+        (("latest", "--group", "colour"), "in a group 'colour'"),
+        (("latest", "--against", "latest", "--format", "junit"), "beholder compare OLD NEW --junit FILE"),
+        (("yesterday",), "no run 'yesterday'"),
+    ],
+)
+def test_wrong_use_is_one_plain_sentence(command: Command, words: tuple[str, ...], said: str) -> None:
+    code, _, err = command(*words)
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1
