@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from beholder.verdicts.model import (
     AssertionResult,
+    Calibrated,
     Correction,
     Coverage,
     CriterionResult,
@@ -71,6 +72,17 @@ def verdicts() -> st.SearchStrategy[Verdict]:
         flags=flags,
     )
     jury = st.builds(Jury, COUNT, COUNT, st.dictionaries(NAME, NUMBER, max_size=2), maybe(SHARE), listed(juror, 2))
+    calibrated = st.builds(
+        Calibrated,
+        value=maybe(REAL),
+        low=maybe(REAL),
+        high=maybe(REAL),
+        scale=st.tuples(REAL, REAL),
+        raw=maybe(NUMBER),
+        calibration=TEXT,
+        why=TEXT,
+        filled=listed(TEXT),
+    )
     return st.builds(
         Verdict,
         case=TEXT,
@@ -107,4 +119,5 @@ def verdicts() -> st.SearchStrategy[Verdict]:
         answer=TEXT,
         coverage=maybe(st.builds(Coverage, COUNT, COUNT, TEXT)),
         total_range=maybe(st.tuples(REAL, REAL)),
+        calibrated=st.dictionaries(NAME, calibrated, max_size=2),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beholder.cli.calibration_options import CalibrationAt
 from beholder.errors import CaseError, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def judge(
     detail: Annotated[str | None, typer.Option(help="The provider's image detail: low, high, auto.")] = None,
     allow_remote: Annotated[bool, typer.Option("--allow-remote", help="Fetch http(s) images.")] = False,
     audit: Annotated[bool, typer.Option(help="Check a model's words against the pixels.")] = True,
+    calibration: CalibrationAt = None,
     id_: Annotated[str | None, typer.Option("--id", help="The case's id; the judge never sees it.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the brief; ask nobody.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the card too.")] = False,
@@ -76,6 +78,7 @@ def judge(
         "style_folders": styles or [],
         "allow_remote": allow_remote,
         "audit": audit,
+        "calibration": calibration,
         "prompt": text_file(prompt, "The prompt") if prompt else None,
     }
     parameters = params(param or ())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beholder.cli.calibration_options import Anyway, CalibrationAt, FeaturesAt
 from beholder.errors import UsageError
 from beholder.reports.terminal import printable, say
 
@@ -31,6 +33,9 @@ def score(
     threshold: Annotated[float | None, typer.Option(help="The score (0 to 1) from which a case passes.")] = None,
     gate: Annotated[list[str] | None, typer.Option(help="A finding that fails a case: hallucinations.")] = None,
     not_applicable: Annotated[str | None, typer.Option(help="N/A answers: accept, offer or refuse.")] = None,
+    calibration: CalibrationAt = None,
+    features: FeaturesAt = None,
+    anyway: Anyway = False,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the cards too.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print verdicts as JSON, one a line.")] = False,
     format_: Annotated[str, typer.Option("--format", help="table, card, json or seed.")] = TABLE,
@@ -49,9 +54,10 @@ def score(
     family = len(rubrics) > 1
     rescorers = [Rescorer(one, setting=setting, style_folders=styles or [], family=family) for one in rubrics]
     summary, malformed = Summary(), Malformed()
+    apply = _calibrating(calibration, features, anyway)
     for recorded in read_recorded(answers, malformed.add):
-        for rescorer in rescorers:
-            verdict, settled = rescorer.verdict(recorded)
+        judged = [rescorer.verdict(recorded) for rescorer in rescorers]
+        for verdict, (_, settled) in zip(apply([one for one, _ in judged]), judged, strict=True):
             summary.add(verdict)
             if form is not None:
                 show([(verdict, settled)], form, full=full)
@@ -61,6 +67,26 @@ def score(
         summary.show()
     malformed.show()
     raise typer.Exit(WRONG_USE if malformed.count else UNSCORED if summary.unscored else 0)
+
+
+def _calibrating(
+    calibration: Path | None, features: Path | None, anyway: bool
+) -> Callable[[list[Verdict]], list[Verdict]]:
+    """What a calibration makes of the verdicts on one answer; nothing without one. No images are at hand here: what has
+    to be measured on them is missing, and the verdict says so."""
+    if calibration is None:
+        if features is not None:
+            raise UsageError("--features is for a calibration, and none is named: --calibration FILE.")
+        return lambda verdicts: verdicts
+    from beholder.cli.calibration_options import Applying
+    from beholder.verdicts.calibrating import load_calibration
+
+    loaded = load_calibration(calibration)
+    if features is None:
+        return Applying(loaded, {}, anyway).to_case
+    from beholder.statistics.calibration import read_features
+
+    return Applying(loaded, read_features(features), anyway).to_case
 
 
 class Malformed:
@@ -110,6 +136,7 @@ class Summary:
             if len(self.first_unscored) < LISTED:
                 self.first_unscored.append(f"{verdict.case} ({verdict.rubric}): {verdict.lack[:300]}")
         values = {key: result.score for key, result in verdict.criteria.items()} | {"score": verdict.score}
+        values |= {f"{key}, calibrated": people.value for key, people in verdict.calibrated.items()}
         for key, value in values.items():
             if value is not None:
                 total, count = self.sums.get((verdict.rubric, key), (0.0, 0))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beholder.cli.calibration_options import Anyway, Applying, CalibrationAt, FeaturesAt, applying
 from beholder.cli.runs import AsJson, LedgerAt, Which, money, record_dict
 from beholder.errors import UsageError
 from beholder.reports.terminal import printable, say
@@ -29,6 +30,9 @@ def show(
     by: Annotated[str | None, typer.Option(help="Split the means by a group, such as model.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the card too.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print the judges' answers to the case as they came.")] = False,
+    calibration: CalibrationAt = None,
+    features: FeaturesAt = None,
+    anyway: Anyway = False,
     ledger: LedgerAt = None,
     json_: AsJson = False,
 ) -> None:
@@ -37,17 +41,22 @@ def show(
 
     with Ledger.open(ledger, read_only=True) as book:
         record = book.run(run)
-        if case is None:
-            _run(book, record, by, as_json=json_)
-        elif raw:
+        if case is not None and raw:
             _raw(book.raw(record.id, case), as_json=json_)
+            return
+        apply = applying(book, record, calibration, features, anyway=anyway, case=case)
+        if case is None:
+            _run(book, record, by, apply, as_json=json_)
         else:
-            _case(book, record, case, full=full, as_json=json_)
+            _case(book, record, case, apply, full=full, as_json=json_)
 
 
-def _run(book: Ledger, record: RunRecord, by: str | None, *, as_json: bool) -> None:
-    tally = book.tally(record.id)
-    split = book.tallies(record.id, by) if by else {}
+def _run(book: Ledger, record: RunRecord, by: str | None, apply: Applying | None, *, as_json: bool) -> None:
+    from beholder.ledger.tallying import tallies
+    from beholder.ledger.tallying import tally as tallied
+
+    tally = book.tally(record.id) if apply is None else tallied(apply(book.judged(record.id)))
+    split = tallies(book.judged(record.id) if apply is None else apply(book.judged(record.id)), by) if by else {}
     if by and split.keys() == {""}:
         groups = sorted({name for one in book.judged(record.id) for name in one.groups})
         raise UsageError(f"No case of this run is in a group {by!r}; there are {', '.join(groups) or 'none'}.")
@@ -110,18 +119,22 @@ def _means(split: Mapping[str, Tally], by: str) -> None:
     for name in sorted(rubrics):
         tallies = {value: tally.rubrics[name] for value, tally in split.items() if name in tally.rubrics}
         criteria = list(dict.fromkeys(key for tally in tallies.values() for key in tally.criteria))
-        titles = [by, "verdicts", "scored", "score", *criteria]
+        people = list(dict.fromkeys(key for tally in tallies.values() for key in tally.calibrated))
+        titles = [by, "verdicts", "scored", "score", *criteria, *(f"{key}, calibrated" for key in people)]
         table = Table(*(escape(printable(title)) for title in titles), box=None, pad_edge=False, title=name)
         for value, tally in sorted(tallies.items()):
             means = [tally.score, *(tally.criteria.get(key) for key in criteria)]
+            means += [tally.calibrated.get(key) for key in people]
             shown = ["–" if mean is None or mean.value is None else f"{mean.value:.3f}" for mean in means]
             counts = [str(sum(tally.outcomes.values())), str(tally.score.count)]
             table.add_row(*(Text(printable(cell)) for cell in (value, *counts, *shown)))
         Console(highlight=False).print(table)
 
 
-def _case(book: Ledger, record: RunRecord, case_id: str, *, full: bool, as_json: bool) -> None:
+def _case(book: Ledger, record: RunRecord, case_id: str, apply: Applying | None, *, full: bool, as_json: bool) -> None:
     verdicts, case = book.verdict(record.id, case_id), book.case(record.id, case_id)
+    if apply is not None:
+        verdicts = apply.to_case(verdicts)
     images = list(_images(case, verdicts))
     if as_json:
         found = {

@@ -27,10 +27,13 @@ def show_summary(summary: dict[str, Any], tally: Tally) -> None:
 
 
 def means_table(tally: Tally) -> Table:
-    """The mean of each criterion, and of the score."""
+    """The mean of each criterion, and of the score; and of what people would say, where there is a calibration."""
     table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
     for name, rubric in tally.rubrics.items():
         for key, mean in {**rubric.criteria, "score": rubric.score}.items():
             cells = (name, key, str(mean.count), "–" if mean.value is None else f"{mean.value:.3f}")
+            table.add_row(*(Text(printable(cell)) for cell in cells))
+        for key, mean in rubric.calibrated.items():
+            cells = (name, f"{key}, calibrated", str(mean.count), "–" if mean.value is None else f"{mean.value:.3f}")
             table.add_row(*(Text(printable(cell)) for cell in cells))
     return table

@@ -1,5 +1,6 @@
 """A verdict as one flat row. A column is named by its path in the verdict's JSON; what is under `criteria` without that
-word, so that a criterion's score is `accuracy.score`; a group of the case is `group.NAME`."""
+word, so that a criterion's score is `accuracy.score`; a group of the case is `group.NAME`; what people would say by a
+calibration is `ASPECT.calibrated`, with `ASPECT.calibrated_low` and `_high`."""
 
 from __future__ import annotations
 
@@ -38,15 +39,18 @@ KINDS: Mapping[str, type] = {
 
 
 class Columns:
-    """The columns that verdicts need, in order: the fixed ones, and the groups and criteria in order of appearance."""
+    """The columns that verdicts need, in order: the fixed ones, and the groups, criteria and calibrated aspects in
+    order of appearance."""
 
     def __init__(self) -> None:
         self._groups: dict[str, type] = {}
         self._criteria: dict[str, type] = {}
+        self._calibrated: dict[str, type] = {}
 
     def add(self, one: Judged) -> None:
         self._groups |= dict.fromkeys((f"group.{name}" for name in one.groups), str)
         self._criteria |= dict.fromkeys((f"{key}.score" for key in one.verdict.criteria), float)
+        self._calibrated |= dict.fromkeys((name for key in one.verdict.calibrated for name in _people(key)), float)
 
     @property
     def kinds(self) -> dict[str, type]:
@@ -54,7 +58,7 @@ class Columns:
         names = list(KINDS)
         at = names.index("grade")
         first, second = ({name: KINDS[name] for name in part} for part in (names[1:at], names[at:]))
-        return {"case": str} | self._groups | first | self._criteria | second
+        return {"case": str} | self._groups | first | self._criteria | self._calibrated | second
 
 
 def flat(one: Judged) -> dict[str, Cell]:
@@ -70,9 +74,15 @@ def flat(one: Judged) -> dict[str, Cell]:
     if verdict.total_range:
         row["total_low"], row["total_high"] = verdict.total_range
     row |= {f"{key}.score": result.score for key, result in verdict.criteria.items()}
+    for key, people in verdict.calibrated.items():
+        row |= dict(zip(_people(key), (people.value, people.low, people.high), strict=True))
     row["flags"] = " ".join(dict.fromkeys(flag.flag for flag in verdict.flags))
     row["corrections"] = len(verdict.corrections)
     row |= {f"usage.{name}": verdict.usage.get(name) for name in USAGE}
     row["cost_usd"] = None if verdict.cost_usd is None else float(verdict.cost_usd)
     row |= {"attempts": verdict.attempts, "reused": one.reused, "brief_digest": verdict.brief_digest}
     return row
+
+
+def _people(aspect: str) -> tuple[str, str, str]:
+    return f"{aspect}.calibrated", f"{aspect}.calibrated_low", f"{aspect}.calibrated_high"

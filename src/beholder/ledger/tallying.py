@@ -36,11 +36,12 @@ class Mean:
 
 @dataclass(slots=True)
 class RubricTally:
-    """What one rubric's verdicts came to; criteria on their own scales."""
+    """What one rubric's verdicts came to; criteria on their own scales, calibrated aspects on people's."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     score: Mean = field(default_factory=Mean)
     criteria: dict[str, Mean] = field(default_factory=dict)
+    calibrated: dict[str, Mean] = field(default_factory=dict)
     grades: Counter[str] = field(default_factory=Counter)
     passed: Counter[bool] = field(default_factory=Counter)
 
@@ -49,6 +50,8 @@ class RubricTally:
         self.score.add(verdict.score)
         for key, result in verdict.criteria.items():
             self.criteria.setdefault(key, Mean()).add(result.score)
+        for key, people in verdict.calibrated.items():
+            self.calibrated.setdefault(key, Mean()).add(people.value)
         if verdict.grade is not None:
             self.grades[verdict.grade] += 1
         if verdict.passed is not None:
@@ -108,6 +111,15 @@ class Tally:
                     "criteria": {
                         key: {"score": mean.value, "scored": mean.count} for key, mean in one.criteria.items()
                     },
+                    **(
+                        {
+                            "calibrated": {
+                                key: {"mean": mean.value, "cases": mean.count} for key, mean in one.calibrated.items()
+                            }
+                        }
+                        if one.calibrated
+                        else {}
+                    ),
                     "grades": dict(sorted(one.grades.items())),
                     "passed": one.passed[True],
                     "failed": one.passed[False],

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from struct import Struct
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from beholder.cases import Case
 from beholder.errors import ImageError
@@ -28,6 +28,9 @@ from beholder.rubrics.composing import Composer
 from beholder.runs.judging import Judged, judge_case
 from beholder.runs.pictures import Pictures
 from beholder.verdicts.model import Outcome
+
+if TYPE_CHECKING:
+    from beholder.verdicts.calibrating import Calibration
 
 AHEAD = 0.25  # workers beyond the concurrency: they make the next briefs while all that may be asked are asked
 HANDED = 2  # cases begun at a time: eighty at once would read all their pictures before the first request goes out
@@ -61,6 +64,7 @@ class Work:
     recall: bool = True
     thumbnails: bool = True
     audit: bool = True
+    calibration: Calibration | None = None
 
 
 class Watch(Protocol):
@@ -226,6 +230,7 @@ class _Desk:
                 slots=self.slots,
                 timeout_s=self.work_.timeout_s,
                 audit=self.work_.audit,
+                calibration=self.work_.calibration,
             )
             await self.finished.put(
                 Entry(

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from beholder.cases import Case
 from beholder.errors import AnswerError, CaseError, ImageError, SetupError
@@ -25,6 +25,9 @@ from beholder.runs.pictures import Pictures
 from beholder.verdicts.combining import agreement, combine, spread
 from beholder.verdicts.judging import Head, read_answer, scored_verdict
 from beholder.verdicts.model import Flag, Juror, Jury, Outcome, Verdict, known_sum
+
+if TYPE_CHECKING:
+    from beholder.verdicts.calibrating import Calibration
 
 T = TypeVar("T")
 
@@ -53,9 +56,11 @@ async def judge_case(
     slots: asyncio.Semaphore | None = None,
     timeout_s: float | None = None,
     audit: bool = False,
+    calibration: Calibration | None = None,
 ) -> Judged:
     """Judges a case. `recall` finds answers that were paid for already; `slots` limits how many cases are asked at
-    once; `timeout_s` is for each judge; with `audit` a pair of images is measured while models look at it.
+    once; `timeout_s` is for each judge; with `audit` a pair of images is measured while models look at it; with a
+    `calibration` the verdict also says what people would.
 
     Raises `CaseError` and `SetupError` (wrong use); every other failure is an outcome.
     """
@@ -90,6 +95,8 @@ async def judge_case(
     finally:
         if measuring is not None:
             measuring.cancel()
+    if calibration is not None:
+        [verdict] = await with_people(calibration, [verdict], case, pictures)
     new = [(seat, result) for seat, (result, fresh) in zip(seats, results, strict=True) if fresh]
     return Judged(
         verdict,
@@ -108,6 +115,21 @@ def _measuring(rubric: Rubric, seats: Sequence[_Seat], pictures: Pictures) -> as
         return None
     before, after = (picture.image.data for picture in seen.pictures)
     return asyncio.create_task(pictures.measured(order, before, after))
+
+
+async def with_people(
+    calibration: Calibration, verdicts: Sequence[Verdict], case: Case, pictures: Pictures
+) -> list[Verdict]:
+    """The verdicts on a case with what people would say; what the calibration needs to know of the pixels is measured
+    where something was scored."""
+    from beholder.instruments.pixels import pair_of
+    from beholder.verdicts.calibrating import calibrated
+
+    extra: dict[str, float] = {}
+    roles = pair_of(case.images)
+    if calibration.pixels and roles and any(one.scored for one in verdicts):
+        extra, _ = await pictures.pixels((case.images[roles[0]], case.images[roles[1]]), calibration.pixels)
+    return calibrated(calibration, verdicts, extra)
 
 
 def _spent(verdicts: Sequence[Verdict]) -> Decimal | None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from beholder.cases import Case
 from beholder.errors import UsageError
@@ -16,9 +16,12 @@ from beholder.judges.protocol import INSTRUMENTS, Judge, check_able
 from beholder.rubrics.composing import Composer
 from beholder.rubrics.library import load, load_all
 from beholder.rubrics.model import Rubric
-from beholder.runs.judging import judge_case
+from beholder.runs.judging import judge_case, with_people
 from beholder.runs.pictures import Pictures
 from beholder.verdicts.model import Verdict
+
+if TYPE_CHECKING:
+    from beholder.verdicts.calibrating import Calibration
 
 T = TypeVar("T")
 RubricLike = Rubric | str | os.PathLike[str]
@@ -31,7 +34,8 @@ class Options(TypedDict, total=False):
     `samples`: how often each judge is asked (above 1 it is a jury). `prompt`: the text of a prompt of your own.
     `setting`: one of the rubric's settings; without it the images decide. `style_folders`: where your own styles are.
     `allow_remote`: whether http(s) images are fetched. `audit`: whether the pixels of a pair are measured beside what a
-    model says of them (unless said, they are).
+    model says of them (unless said, they are). `calibration`: a file of `beholder calibrate`; verdicts then also say
+    what people would.
     """
 
     samples: int
@@ -40,6 +44,7 @@ class Options(TypedDict, total=False):
     style_folders: Sequence[str | os.PathLike[str]]
     allow_remote: bool
     audit: bool
+    calibration: str | os.PathLike[str] | None
 
 
 def judge(
@@ -95,6 +100,7 @@ async def verdicts(
     named = _listed(judge)
     if not named:
         raise UsageError("At least one judge is needed.")
+    calibration = _calibration(options.get("calibration"))
     composers = [composer(one, options) for one in rubrics]
     settled = [one.rubric_for(case) for one in composers]
     pictures = Pictures(allow_remote=options.get("allow_remote", False), workers=0)
@@ -102,7 +108,10 @@ async def verdicts(
         check_able(judges, rubrics)
         audit = options.get("audit", True)
         judged = [await judge_case(one, case, judges, samples, pictures, audit=audit) for one in composers]
-    return [(one.verdict, rubric) for one, rubric in zip(judged, settled, strict=True)]
+    found = [one.verdict for one in judged]
+    if calibration is not None:
+        found = await with_people(calibration, found, case, pictures)
+    return list(zip(found, settled, strict=True))
 
 
 def composer(rubric: Rubric, options: Options) -> Composer:
@@ -113,6 +122,14 @@ def composer(rubric: Rubric, options: Options) -> Composer:
         setting=options.get("setting", ""),
         style_folders=[Path(folder) for folder in options.get("style_folders", ())],
     )
+
+
+def _calibration(path: str | os.PathLike[str] | None) -> Calibration | None:
+    if path is None:
+        return None
+    from beholder.verdicts.calibrating import load_calibration
+
+    return load_calibration(path)
 
 
 @asynccontextmanager

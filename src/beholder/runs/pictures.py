@@ -72,6 +72,17 @@ class Pictures:
         except Exception as error:  # whatever it is, it is no reason to lose an answer that was paid for
             return Evidence({}, {}, failed=f"measuring failed: {type(error).__name__}: {error}")
 
+    async def pixels(
+        self, pair: tuple[ImageSource, ImageSource], names: tuple[str, ...]
+    ) -> tuple[dict[str, float], str]:
+        """What a calibration needs to know of two pictures; see `instruments.pixels.pixels_of`."""
+        from beholder.instruments.pixels import pixels_of
+
+        try:
+            return await self._elsewhere(pixels_of, pair, names)
+        except Exception as error:  # as above
+            return {}, f"measuring failed: {type(error).__name__}: {error}"
+
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)

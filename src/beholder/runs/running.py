@@ -99,6 +99,7 @@ async def run_suite(
         recall=not run.suite.get("fresh"),
         thumbnails=suite.thumbnails,
         audit=suite.audit,
+        calibration=suite.calibration_map(),
     )
     state = "interrupted"
     ledger.update(run.id, state="running")

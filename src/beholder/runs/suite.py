@@ -43,6 +43,7 @@ from beholder.runs.suite_file import (
 
 if TYPE_CHECKING:
     from beholder.rubrics.composing import Composer
+    from beholder.verdicts.calibrating import Calibration
 
 T = TypeVar("T")
 
@@ -62,6 +63,7 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
     fail_under: dict[str, float]
     _rubrics: tuple[Rubric, ...]
     _prompt: str | None
+    _calibration: Calibration | None
     folder: Path
     by_flag: frozenset[str]
 
@@ -72,6 +74,10 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
     def prompt_text(self) -> str | None:
         """What stands in the file that `prompt` names."""
         return self._prompt
+
+    def calibration_map(self) -> Calibration | None:
+        """What stands in the file that `calibration` names."""
+        return self._calibration
 
     def style_folders(self) -> tuple[Path, ...]:
         return tuple(self._base("styles") / folder for folder in self.styles)
@@ -88,11 +94,13 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
     def settings_that_matter(self) -> dict[str, object]:
         """What, besides cases, rubrics and prompt, decides which verdicts come out: another one is another run."""
         files = [file for folder in self.style_folders() for file in sorted(folder.glob("*.yaml"))]
+        calibrated = self.calibration_map()
         return {
             "judges": [one.mark(self.image_params()) for one in self.judges],
             "samples": self.samples,
             "setting": self.setting,
             "styles": [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files],
+            **({"calibration": calibrated.digest} if calibrated is not None else {}),
         }
 
     def shape(self) -> Shape:
@@ -267,11 +275,12 @@ def _completed(file: SuiteFile, folder: Path, by_flag: frozenset[str]) -> tuple[
     rubrics = _with_scoring(rubrics, file, problems)
     problems += _fit_problems(file, rubrics, place)
     prompt = _prompt(place("prompt", file.prompt), problems) if file.prompt else None
+    calibrated = _calibration(place("calibration", file.calibration), problems) if file.calibration else None
     values: dict[str, Any] = {one.name: getattr(file, one.name) for one in structs.fields(SuiteFile)}
     values["fields"] = {name: tuple(text) if isinstance(text, list) else text for name, text in file.fields.items()}
     if not isinstance(file.fail_under, dict):
         values["fail_under"] = {} if file.fail_under is None else {"score": file.fail_under}
-    suite = Suite(**values, _rubrics=rubrics, _prompt=prompt, folder=folder, by_flag=by_flag)
+    suite = Suite(**values, _rubrics=rubrics, _prompt=prompt, _calibration=calibrated, folder=folder, by_flag=by_flag)
     return suite, problems
 
 
@@ -323,6 +332,16 @@ def _prompt(path: Path, problems: list[Problem]) -> str | None:
     if not text.strip():
         problems.append(Problem(f"{str(path)!r} is empty", "prompt"))
     return text
+
+
+def _calibration(path: Path, problems: list[Problem]) -> Calibration | None:
+    from beholder.verdicts.calibrating import load_calibration
+
+    try:
+        return load_calibration(path)
+    except UsageError as error:
+        problems.append(Problem(str(error), "calibration"))
+        return None
 
 
 def _rubric_source(name: str, path: Path) -> str | Path:

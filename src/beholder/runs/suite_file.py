@@ -126,6 +126,9 @@ class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     audit: Annotated[bool, Meta(description="Measure each pair of images, and flag what a model says against it.")] = (
         True
     )
+    calibration: Annotated[
+        str, Meta(description="A file of `beholder calibrate`: verdicts say what people would, too.")
+    ] = ""
 
     def image_params(self) -> dict[str, object]:
         """What is said of all images, as parameters of a judge."""

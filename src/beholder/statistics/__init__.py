@@ -1,1 +1,1 @@
-"""How far to trust a judge: agreement with people, comparison of runs, calibration, estimates; each with its interval."""
+"""How far to trust a judge: agreement with people, comparison, calibration, estimates; each number with its interval."""

@@ -146,6 +146,26 @@ class Jury:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibrated:
+    """The mean rating that people would give, by a calibration fitted on what people said; the judge's own number,
+    `raw`, stands unchanged beside it.
+
+    `value` lies on the human `scale`, and the mean ratings of most cases (of how many, the calibration says) lie
+    between `low` and `high`. Where it could not be applied these are None, and `why` says why. `calibration` is the
+    start of the digest of its file; `filled` names what was missing here and taken as usual.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    scale: tuple[float, float]
+    raw: Number | None
+    calibration: str
+    why: str = ""
+    filled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The names here are the columns of exports and the words on the page.
 
@@ -154,7 +174,8 @@ class Verdict:
     `reported` keeps overall values that the judge claimed. `detail` is one sentence on an outcome other than `scored`.
     `coverage` and `total_range` are there where a judge that may abstain left something open: then, and only then, a
     scored verdict may have no `score` (see `verdicts.abstaining`). `finish` says why the judge's last answer ended:
-    `complete`, `length`, `refused` or `filtered`; `None` where there was none, or it is not known.
+    `complete`, `length`, `refused` or `filtered`; `None` where there was none, or it is not known. `calibrated` are by
+    aspect the ratings that people would give; nothing else follows from them.
     """
 
     case: str
@@ -193,6 +214,7 @@ class Verdict:
     """The judge's answer as it came; kept out of `to_dict`."""
     coverage: Coverage | None = None
     total_range: tuple[float, float] | None = None
+    calibrated: Mapping[str, Calibrated] = field(default_factory=dict)
 
     @property
     def scored(self) -> bool:

@@ -1,0 +1,303 @@
+"""`beholder calibrate`: learn from people's ratings what a judge's answers mean on their scale."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beholder.cli.calibration_options import FeaturesAt, measured
+from beholder.cli.runs import AsJson, LedgerAt
+from beholder.cli.statistics_options import (
+    DRAWS,
+    SEED,
+    CasesAt,
+    DrawCount,
+    GroupBy,
+    Mapped,
+    MaybeRun,
+    RatingsAt,
+    ScoresAt,
+    Seed,
+    gathered,
+)
+from beholder.errors import UsageError
+from beholder.reports.terminal import printable, say
+
+if TYPE_CHECKING:
+    from beholder.statistics.calibration import Recipe, Result, Row, Task
+    from beholder.statistics.calibration.pedigree import Pedigree
+    from beholder.statistics.data import Ratings, Scores
+
+
+def calibrate(
+    run: MaybeRun = None,
+    *,
+    ratings: RatingsAt,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write the maps that help.", show_default=False)
+    ] = None,
+    aspect: Annotated[
+        list[str] | None, typer.Option(help="Only this aspect; more than once: these.", show_default=False)
+    ] = None,
+    together: Annotated[
+        bool, typer.Option("--together", help="One choice and one decision for all aspects: for few ratings of many.")
+    ] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Learn from the pixels too: every instrument on every pair of images.")
+    ] = False,
+    features: FeaturesAt = None,
+    for_: Annotated[
+        str, typer.Option("--for", help="What the map is chosen by: error (how far from people), or rank (the order).")
+    ] = "error",
+    try_: Annotated[
+        list[str] | None, typer.Option("--try", help="Only this kind of map; again for another.", show_default=False)
+    ] = None,
+    map_: Mapped = None,
+    scale: Annotated[
+        list[str] | None,
+        typer.Option(help="The judge's scale, where it is not known: 0..10, or ASPECT=0..10.", show_default=False),
+    ] = None,
+    rating_scale: Annotated[
+        list[str] | None, typer.Option(help="People's scale: 1..7, or ASPECT=1..7.", show_default=False)
+    ] = None,
+    group: GroupBy = None,
+    under_test: Annotated[
+        str | None,
+        typer.Option(help="The group that says what made an image: else `model`, if there.", show_default=False),
+    ] = None,
+    scores: ScoresAt = None,
+    judge: Annotated[str | None, typer.Option(help="Which judge of --scores.", show_default=False)] = None,
+    cases: CasesAt = None,
+    folds: Annotated[int, typer.Option(min=2, help="Into how many parts cases are divided to test maps.")] = 10,
+    seed: Seed = SEED,
+    draws: DrawCount = DRAWS,
+    ledger: LedgerAt = None,
+    json_: AsJson = False,
+) -> None:
+    """Learn the map from what a judge said (and what was measured) to the rating that people would give.
+
+    Maps of several kinds are tried on cases that they have not seen. The best is written to -o, if it is surely nearer
+    to people than the judge's own number and than a constant; else nothing is, and the exit code is 1.
+    """
+    from beholder.cli import MISSED
+    from beholder.cli.output import waiting
+    from beholder.statistics.calibration import Measure, calibrate, document, scores_of, text_of
+
+    by = _measure(for_)
+    recipes, notes = _recipes(try_ or ())
+    people, pedigree, judged = _gathered(run, ratings, scores, judge, cases, ledger, aspect)
+    rated = {case for one in people.values() for case in one.cases} & set(judged.cases)
+    extra = _extra(pedigree, features, rated, measure=measure)
+    tasks = _tasks(
+        judged, people, pedigree, extra, map_ or (), scale, rating_scale, group, under_test, seed, notes.append
+    )
+    with waiting("fitting maps, and testing them on what they have not seen"):
+        sets = [tasks] if together else [[task] for task in tasks]
+        results = [
+            calibrate(*each, recipes=recipes, by=Measure(by), folds=folds, seed=seed, draws=draws) for each in sets
+        ]
+    made = {**pedigree.to_dict(), "seed": seed, "folds": folds, "ratings": ratings.name}
+    saved = document(results, made)
+    written = output is not None and bool(saved["aspects"])
+    if output is not None and written:
+        _write(output, text_of(saved) + "\n")
+    if json_:
+        told = [scores_of(result, task) | {"aspect": task.aspect} for result in results for task in result.tasks]
+        say(json.dumps({"written": str(output) if written else None, "made": made, "aspects": told, "notes": notes}))
+    else:
+        _show(results, notes)
+        _say_written(results, output)
+    raise typer.Exit(0 if saved["aspects"] else MISSED)
+
+
+def _measure(name: str) -> str:
+    from beholder.statistics.calibration import Measure
+
+    if name not in tuple(Measure):
+        raise UsageError(f"--for is one of {', '.join(Measure)}, not {name!r}.")
+    return name
+
+
+def _recipes(wanted: Sequence[str]) -> tuple[dict[str, Recipe], list[str]]:
+    """The kinds of map to try, a constant always among them, and what is to be said of them."""
+    from importlib.util import find_spec
+
+    from beholder.statistics.calibration import CONSTANT, RECIPES, TREES
+
+    if unknown := [name for name in wanted if name not in RECIPES]:
+        raise UsageError(f"--try takes {', '.join(RECIPES)}, not {unknown[0]!r}.")
+    chosen = {name: one for name, one in RECIPES.items() if not wanted or name in wanted or name == CONSTANT}
+    if find_spec("sklearn") is not None or not TREES & set(chosen):
+        return chosen, []
+    if wanted and TREES & set(wanted):
+        raise UsageError(f"{', '.join(TREES & set(wanted))} needs scikit-learn: pip install 'beholder[calibrate]'")
+    note = f"Not tried without scikit-learn (pip install 'beholder[calibrate]'): {', '.join(sorted(TREES))}."
+    return {name: one for name, one in chosen.items() if name not in TREES}, [note]
+
+
+def _gathered(
+    run: str | None,
+    ratings: Path,
+    scores: Sequence[Path] | None,
+    judge: str | None,
+    cases: Path | None,
+    ledger: str | None,
+    aspects: Sequence[str] | None,
+) -> tuple[dict[str, Ratings], Pedigree, Scores]:
+    """What people said, what the judge is, and what it said."""
+    from beholder.statistics.calibration.pedigree import pedigree_of_files, pedigree_of_run
+    from beholder.statistics.reading import read_ratings
+
+    people = read_ratings(ratings)
+    for name in aspects or ():
+        if name not in people:
+            raise UsageError(f"Nobody rated the aspect {name!r}; rated are {', '.join(people)}.")
+    people = {name: one for name, one in people.items() if not aspects or name in aspects}
+    found = gathered(run, scores, cases, ledger)
+    named = [one for one in found if judge is None or one.name == judge]
+    if len(named) != 1:
+        there = ", ".join(one.name for one in found)
+        raise UsageError(f"A calibration is for one judge; say which with --judge: {there}.")
+    if scores:
+        return people, pedigree_of_files(named[0], scores, cases), named[0]
+    from beholder.ledger import Ledger
+
+    with Ledger.open(ledger, read_only=True) as book:
+        return people, pedigree_of_run(book, run or "latest"), named[0]
+
+
+def _extra(
+    pedigree: Pedigree, features: Path | None, rated: Collection[str], *, measure: bool
+) -> dict[str, dict[str, float]]:
+    """What is known of the rated cases beside what the judge said."""
+    from beholder.statistics.calibration import read_features
+
+    extra = read_features(features) if features is not None else {}
+    if not measure:
+        return extra
+    if not pedigree.cases:
+        raise UsageError("--measure needs the images of the cases: a run, or plain files with --cases FILE.")
+    for case, values in measured(one for one in pedigree.cases if one.id in rated).items():
+        extra[case] = {**extra.get(case, {}), **values}
+    return extra
+
+
+def _tasks(
+    judged: Scores,
+    people: Mapping[str, Ratings],
+    pedigree: Pedigree,
+    extra: Mapping[str, Mapping[str, float]],
+    pairs: Sequence[str],
+    scale: Sequence[str] | None,
+    rating_scale: Sequence[str] | None,
+    group: str | None,
+    under_test: str | None,
+    seed: int,
+    note: Callable[[str], None],
+) -> list[Task]:
+    from beholder.statistics.calibration import task_of
+    from beholder.statistics.mapping import matched, told
+    from beholder.statistics.scales import scales_by_aspect, scales_given
+
+    pairs = [pair for pair in pairs if pair.partition("=")[0].strip() in people]  # others were not asked for
+    columns = matched(people, judged, pairs)
+    for sentence in told(columns, people, pairs):
+        note(sentence)
+    scales = scales_by_aspect(columns, people, scales_given(scale or ()), scales_given(rating_scale or ()))
+    tasks = []
+    for aspect, column in columns.items():
+        own, of_people = scales[aspect]
+        known = pedigree.names_beside(column.name)
+        names = None if known is None else known | {name for values in extra.values() for name in values}
+        task = task_of(
+            judged,
+            people[aspect],
+            replace(column, scale=own),
+            scale=of_people,
+            group=group,
+            under_test=under_test,
+            extra=extra,
+            names=names,
+            beside=[one for one in columns.values() if one is not column],
+            seed=seed,
+        )
+        tasks.append(task)
+    return tasks
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{str(output)!r} cannot be written: {error.strerror or error}.") from None
+
+
+def _show(results: Sequence[Result], notes: Sequence[str]) -> None:
+    from beholder.statistics.calibration import CHOSEN
+
+    for result in results:
+        first = result.tasks[0]
+        raters, groups = len(first.ratings.raters), len(set(first.numbers.tolist()))
+        raw = ", ".join(dict.fromkeys(task.raw.name for task in result.tasks))
+        about = f"{len(first.cases):,} cases in {groups:,} groups, {raters} raters"
+        about += f", {len(first.features.names)} features"
+        say(printable(f"{result.aspect} (judge: {raw})\n{about}", lines=True))
+        named = {key: f"{key}: {result.chosen}" if key == CHOSEN else key for key in result.rows}
+        _table("", {named[key]: row for key, row in result.rows.items()})
+        if result.unseen:
+            _table("maker unseen", dict(result.unseen))
+        for line in _meaning(result):
+            say(printable(line))
+        say("")
+    low, high = results[0].tasks[0].scale
+    say(f"error: how far from the people's mean on average, on their scale ({low:g} to {high:g}).")
+    say("ρ: how far the order is that of people (1 wholly, 0 not at all; Spearman).")
+    say("Every number is of cases whose group the map had not seen; `as chosen` made the choice anew without them.")
+    say(results[0].told)
+    for note in notes:
+        say(printable(note))
+
+
+def _table(title: str, rows: Mapping[str, Row]) -> None:
+    from rich.console import Console
+
+    from beholder.reports.numbers import numbers_table, with_interval
+
+    cells = [(name, with_interval(row.rho), with_interval(row.error)) for name, row in rows.items()]
+    Console(highlight=False, emoji=False).print(numbers_table([title[:28], "ρ", "error"], cells))
+
+
+def _meaning(result: Result) -> list[str]:
+    """What the table comes to, in sentences."""
+    from beholder.reports.numbers import with_interval
+    from beholder.statistics.calibration import CHOSEN
+
+    row = result.rows[CHOSEN]
+    gains = {
+        "less error than the raw judge": row.error_gain,
+        "than a constant": row.constant_gain,
+        "a higher ρ than the raw judge": row.rho_gain,
+    }
+    told = "; ".join(f"{what} by {with_interval(one)}" for what, one in gains.items() if one is not None)
+    lines = [f"As chosen: {told}.", result.why if result.helps else f"Not saved: {result.why}"]
+    if result.makers:
+        lines.append(result.makers)
+    left = {name: why for one in result.fitted.values() for name, why in one.usable.left_out.items()}
+    if left:
+        lines.append("Left out: " + ", ".join(f"{name} ({why})" for name, why in list(left.items())[:8]) + ".")
+    return lines
+
+
+def _say_written(results: Sequence[Result], output: Path | None) -> None:
+    helped = [result.aspect for result in results if result.helps]
+    if not helped:
+        say("Nothing was written: no map is worth having.")
+    elif output is None:
+        say(f"A map is worth having for {', '.join(helped)}; write it to a file with -o calibration.json.")
+    else:
+        say(printable(f"Wrote {output} for {', '.join(helped)}; apply it with --calibration {output}."))

@@ -1,0 +1,276 @@
+"""A calibration: a file of maps from what a judge said to what people would say, and how it is applied to a verdict.
+
+The file is plain JSON: for each aspect the numbers that its map takes (`inputs`, by names that say what they are), the
+map, the interval, and how well it did; and under `made` its pedigree. It is read with suspicion, since it may come from
+anybody. Applied, it stands beside the raw scores and changes none of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from beholder.errors import UsageError
+from beholder.rubrics.model import Number
+from beholder.verdicts.model import Calibrated, Verdict
+
+if TYPE_CHECKING:
+    from beholder.verdicts.maps import Map
+
+KIND, FORMAT = "beholder calibration", 1
+MOST_BYTES = 32 * 1024 * 1024
+MOST_INPUTS = 2_000
+PIXELS = "pixels."  # the prefix of what has to be measured on the images
+SHOWN = 12  # of the digest
+
+_COMBINED = re.compile(r"(min|max|mean)\(([^()]*)\)")
+_ANSWERS = {"yes": 1.0, "no": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A number that a map takes. Where it is missing the `median` stands in, as it did in the fitting; but what was
+    never missing there (`missing`, a share, is 0) may not be missing later."""
+
+    name: str
+    median: float
+    missing: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AspectMap:
+    """The map for one aspect. `raw` names the judge's own number for it. `low` and `high` are what is added to a
+    prediction for the interval that holds the share `holds` of the cases' mean ratings."""
+
+    aspect: str
+    scale: tuple[float, float]
+    raw: str
+    inputs: tuple[Input, ...]
+    map: Map
+    low: float
+    high: float
+    holds: float
+    scores: Mapping[str, object]
+
+    def rating(self, numbers: Mapping[str, float]) -> tuple[float, float, float]:
+        """The rating with its interval, from numbers by name, where one that is not there is the median."""
+        import numpy as np
+
+        row = np.array([[numbers.get(one.name, one.median) for one in self.inputs]], np.float64)
+        said = float(self.map.predict(row)[0])
+        value, low, high = (
+            min(max(one, self.scale[0]), self.scale[1]) for one in (said, said + self.low, said + self.high)
+        )
+        return value, min(low, value), max(high, value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """Maps by aspect, their pedigree, and the digest of the file they came from."""
+
+    aspects: Mapping[str, AspectMap]
+    made: Mapping[str, object]
+    digest: str
+
+    @property
+    def pixels(self) -> tuple[str, ...]:
+        """The instruments whose measurements it needs."""
+        names = (one.name for aspect in self.aspects.values() for one in aspect.inputs)
+        return tuple(dict.fromkeys(name.removeprefix(PIXELS) for name in names if name.startswith(PIXELS)))
+
+    def misfit(self, verdict: Verdict) -> str:
+        """Why it is not for this verdict: another rubric, version or judge than it was fitted for. Empty where it is;
+        what the file does not name is not asked for."""
+        rubrics, judges = self.made.get("rubrics"), self.made.get("judges")
+        if isinstance(rubrics, Mapping) and rubrics:
+            if verdict.rubric not in rubrics:
+                return f"it was fitted for the rubric {', '.join(map(str, rubrics))}, and this is {verdict.rubric}"
+            version = rubrics[verdict.rubric]
+            if version != verdict.rubric_version:
+                return f"it was fitted for {verdict.rubric} {version}, and this is version {verdict.rubric_version}"
+        if isinstance(judges, Sequence) and judges and verdict.judge not in judges:
+            return f"it was fitted for the judge {', '.join(map(str, judges))}, and this is {verdict.judge}"
+        return ""
+
+
+def load_calibration(path: str | os.PathLike[str]) -> Calibration:
+    """The calibration in a file. Raises `UsageError` with what is wrong for anything that is none."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{str(file)!r} is larger than {MOST_BYTES >> 20} MB; no calibration is.")
+        data = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"The calibration {str(file)!r} cannot be read: {error.strerror or error}.") from None
+    try:
+        return calibration_from(msgspec.json.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"The calibration {str(file)!r} is no JSON: {error}.") from None
+    except UsageError as error:
+        raise UsageError(f"{str(file)!r} is no calibration that can be used: {error}") from None
+
+
+def calibration_from(values: object) -> Calibration:
+    """The calibration that JSON values describe. Raises `UsageError`."""
+    if not isinstance(values, Mapping) or values.get("kind") != KIND:
+        raise UsageError(f"It should be an object with `kind` {KIND!r}, as `beholder calibrate` writes it.")
+    if values.get("format") != FORMAT:
+        raise UsageError(f"Its format is {str(values.get('format'))[:20]}, and this Beholder reads format {FORMAT}.")
+    aspects, made = values.get("aspects"), values.get("made")
+    if not isinstance(aspects, Mapping) or not aspects or not isinstance(made, Mapping):
+        raise UsageError("It should have `aspects`, at least one, and `made`.")
+    return Calibration({str(name): _aspect(str(name), one) for name, one in aspects.items()}, made, digest_of(values))
+
+
+def digest_of(values: object) -> str:
+    """SHA-256 of JSON values, however they are laid out in the file."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def aspect_to_dict(one: AspectMap) -> dict[str, object]:
+    """As it stands in the file."""
+    from beholder.verdicts.maps import map_to_dict
+
+    return {
+        "scale": list(one.scale),
+        "raw": one.raw,
+        "interval": {"holds": one.holds, "low": one.low, "high": one.high},
+        "scores": dict(one.scores),
+        "inputs": [asdict(each) for each in one.inputs],
+        "map": map_to_dict(one.map),
+    }
+
+
+class _Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    holds: float
+    low: float
+    high: float
+
+
+class _Aspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    scale: tuple[float, float]
+    raw: str
+    interval: _Interval
+    inputs: list[Input]
+    map: dict[str, Any]
+    scores: dict[str, Any] = {}
+
+
+def _aspect(name: str, values: object) -> AspectMap:
+    from beholder.verdicts.maps import map_from
+
+    try:
+        read = msgspec.convert(values, _Aspect)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"Its aspect {name[:60]!r} is wrong: {error}.") from None
+    names = [one.name for one in read.inputs]
+    if not 0 < len(names) <= MOST_INPUTS or len(set(names)) < len(names) or read.raw not in names:
+        raise UsageError(
+            f"Its aspect {name[:60]!r} needs 1 to {MOST_INPUTS:,} inputs, all different, {read.raw[:60]!r} among them."
+        )
+    if not read.scale[0] < read.scale[1] or not read.interval.low <= read.interval.high:
+        raise UsageError(f"Its aspect {name[:60]!r} has a scale or an interval that ends before it begins.")
+    return AspectMap(
+        name,
+        read.scale,
+        read.raw,
+        tuple(read.inputs),
+        map_from(read.map, len(names)),
+        read.interval.low,
+        read.interval.high,
+        read.interval.holds,
+        read.scores,
+    )
+
+
+def numbers_of(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """Everything that the verdicts on one case say in numbers, by the names that inputs go by; see
+    `statistics.calibration.features`. Names that a run with one rubric or style shortens are there in both forms."""
+    found: dict[str, Number | bool | None] = {}
+    for verdict in verdicts:
+        for key, result in verdict.criteria.items():
+            found[key] = result.score
+            for one in result.assertions:
+                found[one.id] = found[f"{verdict.style}/{one.id}"] = _ANSWERS.get(one.answer)
+        found[f"{verdict.rubric}.score"] = verdict.score
+        if len(verdicts) == 1:
+            found["score"] = verdict.score
+        if verdict.jury is not None:
+            found |= {f"spread.{key}": spread for key, spread in verdict.jury.spread.items()}
+        for key, value in verdict.measurements.items():
+            measured = value.get("value") if isinstance(value, Mapping) else value
+            if isinstance(measured, int | float):
+                found[f"measured.{key}"] = measured
+    return {name: float(number) for name, number in found.items() if number is not None}
+
+
+def number_named(name: str, numbers: Mapping[str, float]) -> float | None:
+    """The number of this name, or the least, greatest or mean of several: `min(a, b)`; None where one is missing."""
+    if name in numbers:
+        return numbers[name]
+    combined = _COMBINED.fullmatch(name)
+    if combined is None:
+        return None
+    parts = [numbers.get(part.strip()) for part in combined[2].split(",")]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return sum(known) / len(known) if combined[1] == "mean" else min(known) if combined[1] == "min" else max(known)
+
+
+def calibrated(
+    calibration: Calibration,
+    verdicts: Sequence[Verdict],
+    extra: Mapping[str, float] | None = None,
+    *,
+    anyway: bool = False,
+) -> list[Verdict]:
+    """The verdicts on one case, each with the aspects that its own numbers answer. `extra` are numbers that verdicts do
+    not hold, by name (`pixels.NAME`, `given.NAME`).
+
+    A verdict without scores stays as it is. A calibration for another rubric or judge is not applied, and says so,
+    unless `anyway`.
+    """
+    numbers = {**numbers_of(verdicts), **(extra or {})}
+    return [replace(one, calibrated=_of(calibration, one, numbers, anyway)) if one.scored else one for one in verdicts]
+
+
+def _of(
+    calibration: Calibration, verdict: Verdict, numbers: Mapping[str, float], anyway: bool
+) -> dict[str, Calibrated]:
+    own = numbers_of([verdict])
+    misfit = "" if anyway else calibration.misfit(verdict)
+    rubrics = calibration.made.get("rubrics")
+    stranger = bool(misfit) and not (isinstance(rubrics, Mapping) and verdict.rubric in rubrics)
+    found = {}
+    for name, aspect in calibration.aspects.items():
+        raw = number_named(aspect.raw, own)
+        if raw is None and not stranger:
+            continue  # another verdict on the case answers it, or none does
+        found[name] = _calibrated(aspect, raw, numbers, misfit, calibration.digest[:SHOWN])
+    return found
+
+
+def _calibrated(
+    aspect: AspectMap, raw: float | None, numbers: Mapping[str, float], misfit: str, digest: str
+) -> Calibrated:
+    known = {one.name: number for one in aspect.inputs if (number := number_named(one.name, numbers)) is not None}
+    gaps = [one for one in aspect.inputs if one.name not in known]
+    lacking = [one.name for one in gaps if not one.missing]
+    why = misfit
+    if not why and lacking:
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        why = f"{', '.join(lacking[:3])}{more} is missing here, which the map needs"
+    if why:
+        return Calibrated(None, None, None, aspect.scale, raw, digest, why)
+    value, low, high = aspect.rating(known)
+    return Calibrated(value, low, high, aspect.scale, raw, digest, filled=tuple(one.name for one in gaps))

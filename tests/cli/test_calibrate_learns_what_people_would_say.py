@@ -1,0 +1,221 @@
+"""`beholder calibrate`: learned from a run or from files, written only where it helps, applied everywhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from ledger_making import case, entry, run_record, unscored, verdict
+
+from beholder.ledger import Ledger
+from beholder.testing import JudgeServer
+from beholder.verdicts.model import CriterionResult
+
+CASES = 60
+KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
+FEW = "--try linear --try offset --draws 200"
+
+
+def worth(number: int) -> float:
+    """What a case is worth, 0 to 1."""
+    return (number * 37 % 100) / 100
+
+
+@pytest.fixture
+def book(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of a judge that is too kind by two points, people who rate 1 to 7, and images for each case."""
+    monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
+    rng = np.random.default_rng(0)
+    rated = ["case,rater,aspect,score"]
+    with Ledger.open(folder / "beholder.db") as ledger:
+        ledger.start(run_record("aaa111", name="kind", total=CASES))
+        entries = []
+        for number in range(CASES):
+            true = 1 + 5 * worth(number)
+            said = {key: float(np.clip(round(true + 2 + rng.normal(0, 0.5)), 1, 7)) for key in KEYS}
+            made = verdict(number, criteria={key: CriterionResult(one, one, (1, 7), 1) for key, one in said.items()})
+            images = {role: str(picture(folder, number, role)) for role in ("input", "edited")}
+            groups = {"model": f"model {number % 3}", "source": f"photo {number // 2}"}
+            entries.append(entry(number, made, case=case(made, images=images, groups=groups)))
+            for rater in "abc":
+                rating = int(np.clip(round(true + rng.normal(0, 0.4)), 1, 7))
+                rated.append(f"{made.case},{rater},Unchanged regions,{rating}")
+        refused = unscored(CASES)
+        ledger.write("aaa111", [*entries, entry(CASES, refused, case=case(refused))])
+    (folder / "ratings.csv").write_text("\n".join(rated) + "\n", "utf-8")
+    return folder
+
+
+def picture(folder: Path, number: int, role: str) -> Path:
+    """The edited one is the more blurred the less the case is worth."""
+    path = folder / f"{role}{number}.png"
+    pixels = np.random.default_rng(number).integers(0, 256, (48, 64, 3), np.uint8)
+    if role == "edited":
+        pixels = np.asarray(cv2.GaussianBlur(pixels, (0, 0), 0.3 + 2 * (1 - worth(number))), np.uint8)
+    cv2.imwrite(str(path), pixels)
+    return path
+
+
+def test_a_run_is_calibrated_shown_and_exported(run: Any, book: Path) -> None:
+    done = run(f"calibrate aaa111 --ratings ratings.csv -o c.json {FEW}")
+    assert done.code == 0, done.err
+    assert "Unchanged regions (judge: unchanged_regions)" in done.out
+    assert "60 cases in 30 groups, 3 raters" in done.out
+    assert "nearer to people than the raw judge and than a constant" in done.out
+    assert "Wrote c.json for Unchanged regions; apply it with --calibration c.json." in done.out
+    saved = json.loads((book / "c.json").read_text("utf-8"))
+    assert saved["made"]["judges"] == ["openai:gpt-5-mini"]
+    assert saved["made"]["rubrics"] == {"edit-preservation": "1.0"}
+    assert saved["made"]["from"] == "run aaa111 (kind)"
+    assert saved["aspects"]["Unchanged regions"]["scale"] == [1.0, 7.0]
+    assert saved["aspects"]["Unchanged regions"]["scores"]["cases"] == CASES
+
+    shown = json.loads(run("show aaa111 --calibration c.json --json").out)
+    people = shown["rubrics"]["edit-preservation"]["calibrated"]["Unchanged regions"]
+    assert people["cases"] == CASES
+    raw = shown["rubrics"]["edit-preservation"]["criteria"]["unchanged_regions"]["score"]
+    assert people["mean"] == pytest.approx(1 + 5 * np.mean([worth(n) for n in range(CASES)]), abs=0.15)
+    assert raw > people["mean"] + 1
+    assert "Unchanged regions, calibrated" in run("show aaa111 --calibration c.json --by model").out
+    card = run("show aaa111 photo-00003/model-a --calibration c.json").out
+    assert "people would say" in card
+    assert "the judge said" in card
+    rows = list(csv.DictReader(io.StringIO(run("export aaa111 --calibration c.json").out)))
+    for row in rows[:CASES]:
+        value, low, high = (float(row[f"Unchanged regions.calibrated{end}"]) for end in ("", "_low", "_high"))
+        assert 1 <= low <= value <= high <= 7
+    assert rows[CASES]["Unchanged regions.calibrated"] == ""
+    # Without it nothing is said, and nothing was written into the ledger.
+    assert "calibrated" not in run("export aaa111").out.splitlines()[0]
+
+
+def test_the_pixels_are_learned_from_and_measured_again(run: Any, book: Path) -> None:
+    done = run(f"calibrate aaa111 --ratings ratings.csv --measure -o c.json {FEW}")
+    assert done.code == 0, done.err
+    names = [one["name"] for one in json.loads((book / "c.json").read_text())["aspects"]["Unchanged regions"]["inputs"]]
+    assert "pixels.structure.ssim" in names
+    (book / "edited7.png").write_bytes(b"no picture")
+    done = run("export aaa111 --calibration c.json --to jsonl")
+    assert "2 of 61 cases could not be measured" in done.err  # the one that was refused never had images
+    verdicts = [json.loads(line) for line in done.out.splitlines()]
+    said = [one["calibrated"]["Unchanged regions"] for one in verdicts if one["outcome"] == "scored"]
+    assert [one["value"] is None for one in said].count(True) == 1
+    assert "is missing here, which the map needs" in said[7]["why"]
+
+
+def test_what_does_not_help_is_not_written(run: Any, book: Path) -> None:
+    rng = np.random.default_rng(1)
+    lines = ["case,rater,aspect,score"]
+    lines += [f"photo-{n:05d}/model-a,{r},unchanged_regions,{rng.integers(1, 8)}" for n in range(CASES) for r in "ab"]
+    (book / "noise.csv").write_text("\n".join(lines), "utf-8")
+    done = run(f"calibrate aaa111 --ratings noise.csv -o c.json {FEW}")
+    assert done.code == 1
+    assert "Not saved: " in done.out
+    assert "Nothing was written: no map is worth having." in done.out
+    assert not (book / "c.json").exists()
+    told = json.loads(run(f"calibrate aaa111 --ratings noise.csv -o c.json --json {FEW}").out)
+    assert told["written"] is None
+    assert told["aspects"][0]["helps"] is False
+
+
+def test_plain_files_do_as_well_as_a_run(run: Any, book: Path) -> None:
+    rows = ["case,judge,aspect,score"]
+    features = ["case,sharp,word"]
+    rng = np.random.default_rng(2)
+    for number in range(CASES):
+        name = f"photo-{number:05d}/model-a"
+        rows += [f"{name},mine,looks,{5 + 3 * worth(number) + rng.normal()}", f"{name},theirs,looks,5"]
+        features.append(f"{name},{worth(number) if number % 5 else ''},text")
+    (book / "scores.csv").write_text("\n".join(rows), "utf-8")
+    (book / "features.csv").write_text("\n".join(features), "utf-8")
+    cases = []
+    for number in range(CASES):
+        images = {role: f"{role}{number}.png" for role in ("input", "edited")}
+        cases.append({"id": f"photo-{number:05d}/model-a", "source": f"photo {number // 2}", **images})
+    (book / "cases.jsonl").write_text("\n".join(map(json.dumps, cases)), "utf-8")
+    given = "calibrate --scores scores.csv --ratings ratings.csv --cases cases.jsonl --map 'Unchanged regions=looks'"
+    assert "say which with --judge: mine, theirs" in run(f"{given} {FEW}").err
+    done = run(
+        f"{given} --judge mine --features features.csv --measure --scale 0..10 --rating-scale 1..7 -o c.json {FEW}"
+    )
+    assert done.code == 0, done.err
+    saved = json.loads((book / "c.json").read_text("utf-8"))
+    assert saved["made"]["judges"] == ["mine"]
+    names = {one["name"]: one["missing"] for one in saved["aspects"]["Unchanged regions"]["inputs"]}
+    assert names["looks"] == 0
+    assert names["given.sharp"] == pytest.approx(0.2)
+    assert "given.word" not in names
+
+
+def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeServer) -> None:
+    assert run(f"calibrate aaa111 --ratings ratings.csv --measure -o c.json {FEW}").code == 0
+    factors = {key: {"score": 6, "justification": " ".join(["seen"] * 20)} for key in KEYS}
+    server.default = json.dumps({"online_factor_results": factors})
+    asked = f"--judge openai:gpt-5-mini --base-url {server.openai_url} --calibration c.json"
+    done = run(f"judge edit-preservation input1.png edited1.png --set 'instruction=make it red' --json {asked}")
+    alone = json.loads(done.out)["calibrated"]["Unchanged regions"]
+    assert alone["raw"] == 6
+    assert alone["low"] <= alone["value"] <= alone["high"]
+    row = {"id": "c1", "input": "input1.png", "edited": "edited1.png", "instruction": "make it red"}
+    (book / "cases.jsonl").write_text(json.dumps(row), "utf-8")
+    priced = "--price-input 1 --price-output 1"
+    done = run(f"run --cases cases.jsonl --rubric edit-preservation --ledger new.db --quiet {priced} {asked}")
+    assert done.code == 0, done.err
+    assert json.loads(run("export latest --ledger new.db --to jsonl").out)["calibrated"]["Unchanged regions"] == alone
+    assert "Unchanged regions, calibrated" in run("show latest --ledger new.db").out
+    # Recorded answers come without images: what the map needs of them is missing, and that is said.
+    line = {"case": "c1", "answer": {"online_factor_results": factors}, "judge": "openai:gpt-5-mini"}
+    (book / "answers.jsonl").write_text(json.dumps(line), "utf-8")
+    done = run("score answers.jsonl --rubric edit-preservation --calibration c.json --json")
+    said = json.loads(done.out)["calibrated"]["Unchanged regions"]
+    assert said["raw"] == 6
+    assert "is missing here, which the map needs" in said["why"]
+    assert run(f"calibrate aaa111 --ratings ratings.csv -o plain.json {FEW}").code == 0
+    done = run("score answers.jsonl --rubric edit-preservation --calibration plain.json")
+    assert "Unchanged regions, calibrated" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--for luck", "--for is one of error, rank"),
+        ("--try magic", "--try takes constant, offset"),
+        ("--aspect nothing", "Nobody rated the aspect 'nothing'"),
+        ("--group nothing", "in a group 'nothing'"),
+        ("--under-test nothing", "in a group 'nothing'"),
+        ("--features none.csv", "none.csv"),
+    ],
+)
+def test_wrong_use_is_one_sentence(run: Any, book: Path, words: str, says: str) -> None:
+    done = run(f"calibrate aaa111 --ratings ratings.csv {words}")
+    assert done.code == 2
+    assert says in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_suite_may_name_a_calibration(run: Any, book: Path) -> None:
+    (book / "cases.jsonl").write_text(
+        json.dumps({"id": "c1", "input": "before.png", "edited": "after.png", "instruction": "x"}), "utf-8"
+    )
+    (book / "suite.yaml").write_text("cases: cases.jsonl\nrubric: edit-preservation\ncalibration: none.json\n", "utf-8")
+    done = run("plan suite.yaml")
+    assert done.code == 2
+    assert "calibration: The calibration 'none.json' cannot be read" in done.err
+
+
+def test_a_verdict_of_another_judge_is_not_calibrated_in_silence(run: Any, book: Path) -> None:
+    assert run(f"calibrate aaa111 --ratings ratings.csv -o c.json {FEW}").code == 0
+    with Ledger.open(book / "beholder.db") as ledger:
+        ledger.start(run_record("bbb222", name="other", total=1))
+        ledger.write("bbb222", [entry(0, replace(verdict(0), judge="google:gemini"))])
+    said = json.loads(run("export bbb222 --to jsonl --calibration c.json").out)["calibrated"]["Unchanged regions"]
+    assert (said["value"], said["why"][:33]) == (None, "it was fitted for the judge opena")
+    said = json.loads(run("export bbb222 --to jsonl --calibration c.json --anyway").out)["calibrated"]
+    assert said["Unchanged regions"]["value"] is not None

@@ -1,0 +1,187 @@
+"""What is chosen is what helps on cases that were not seen; what helps nobody is refused, and the reason is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from calibration_making import PLAIN, ratings, scores, task
+
+from beholder.errors import UsageError
+from beholder.statistics.calibration import (
+    CHOSEN,
+    CONSTANT,
+    JUDGE,
+    PEOPLE,
+    Features,
+    Measure,
+    Recipe,
+    calibrate,
+    document,
+    features_of,
+    fitted,
+    linear,
+    out_of_fold,
+    task_of,
+    usable,
+)
+from beholder.statistics.calibration.folding import folds_of
+from beholder.statistics.data import Column, Kind, Ratings
+
+CASES = 240
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_noise_is_refused() -> None:
+    random = rng()
+    judged = scores({"quality": random.uniform(0, 10, CASES), "other": random.uniform(0, 10, CASES)})
+    found = calibrate(task(judged, ratings(random.uniform(0, 1, CASES), random)), recipes=PLAIN, draws=400)
+    assert not found.helps
+    assert found.fitted == {}
+    assert "constant" in found.why
+    assert document([found], {})["aspects"] == {}
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_noise_is_refused_by_rank_too(measure: Measure) -> None:
+    refused = 0
+    for seed in range(5):
+        random = rng(seed)
+        judged = scores({"quality": random.uniform(0, 10, 80), "other": random.uniform(0, 10, 80)})
+        rated = ratings(random.uniform(0, 1, 80), random)
+        refused += not calibrate(task(judged, rated), recipes=PLAIN, draws=300, by=measure).helps
+    assert refused >= 4
+
+
+def test_a_good_judge_needs_no_map() -> None:
+    random = rng(3)
+    truth = random.choice([0.0, 0.25, 0.5, 0.75, 1.0], CASES)
+    found = calibrate(
+        task(scores({"quality": truth * 10}), ratings(truth, random, noise=0.02)), recipes=PLAIN, draws=400
+    )
+    assert not found.helps
+    assert "raw judge" in found.why
+
+
+def test_of_a_judge_that_is_too_kind_the_offset_is_found() -> None:
+    random = rng(1)
+    truth = random.uniform(0.1, 0.7, CASES)
+    judged = scores({"quality": (truth + 0.25) * 10 + random.normal(0, 0.2, CASES)})
+    few = {name: PLAIN[name] for name in ("constant", "offset")}
+    found = calibrate(task(judged, ratings(truth, random)), recipes=few, draws=400)
+    assert found.chosen == "offset"
+    assert found.helps
+    fitted = found.fitted["quality"]
+    assert fitted.names == ("quality",)
+    assert fitted.predict(Features(("quality",), np.array([[7.5]])))[0] == pytest.approx(0.5, abs=0.03)
+    gain = found.rows[CHOSEN].error_gain
+    assert gain is not None
+    assert gain.low is not None
+    assert gain.low > 0.1
+    # A map that only moves the judge's number leaves its order alone.
+    assert found.rows["offset"].rho == found.rows[JUDGE].rho
+    assert found.rows[CONSTANT].rho.value is None
+    assert found.rows[PEOPLE].rho.value is not None
+
+
+def test_several_criteria_together_are_better_than_the_judges_own_number() -> None:
+    random = rng(2)
+    truth = random.uniform(0, 1, CASES)
+    columns = {name: truth * 10 + random.normal(0, 4, CASES) for name in ("quality", "a", "b", "c")}
+    found = calibrate(task(scores(columns), ratings(truth, random)), recipes=PLAIN, draws=400, by=Measure.RANK)
+    assert found.chosen == "linear"
+    assert found.helps
+    assert found.errors["quality"][0] < 0 < found.errors["quality"][1]
+
+
+def test_a_map_that_only_learned_who_made_the_image_is_exposed() -> None:
+    random = rng(4)
+    makers = random.integers(0, 6, CASES)
+    worth = np.array([0.1, 0.3, 0.5, 0.6, 0.8, 0.9])[makers]
+    tells = np.array([3.0, 9.0, 1.0, 6.0, 4.0, 0.0])[makers]  # a mark that each maker leaves, in no order
+    columns = {"quality": random.uniform(0, 10, CASES), "mark": tells, "bend": tells**2, "turn": tells**3}
+    groups = {"model": [f"maker {one}" for one in makers], "source": [f"photo {row % 60}" for row in range(CASES)]}
+    found = calibrate(task(scores(columns, groups), ratings(worth, random)), recipes=PLAIN, draws=400)
+    assert found.helps  # across photographs it does
+    assert found.learned_makers
+    assert "it learned who made the image" in found.makers
+    honest = columns | {"truth": worth * 10}
+    found = calibrate(task(scores(honest, groups), ratings(worth, random), "truth"), recipes=PLAIN, draws=400)
+    assert not found.learned_makers
+
+
+def test_no_case_is_predicted_by_a_map_that_saw_its_group() -> None:
+    random = rng(5)
+    groups = [f"photo {row % 20}" for row in range(CASES)]
+    worth = random.uniform(0, 1, 20)[np.arange(CASES) % 20]
+    number = np.array([float(name.split()[1]) for name in groups])
+    one_hot = {f"is {photo}": (number == photo) * 10.0 for photo in range(20)}  # learns every photograph by heart
+    judged = scores({"quality": random.uniform(0, 10, CASES), **one_hot}, {"source": groups})
+    made = task(judged, ratings(worth, random))
+    assert not calibrate(made, recipes=PLAIN, draws=300).helps
+    loose = folds_of(np.arange(CASES), 10)
+    eager = Recipe(lambda lesson: linear(lesson, penalties=(1.0,)))
+    by_heart = np.abs(out_of_fold(made, eager, loose) - made.mean).mean()
+    held = np.abs(out_of_fold(made, eager, folds_of(made.numbers, 10)) - made.mean).mean()
+    assert by_heart < 0.1 < held
+
+
+def test_aspects_with_too_few_ratings_each_are_decided_together() -> None:
+    random = rng(6)
+    cases, tasks = 40, []
+    for _ in range(5):
+        truth = random.uniform(0.1, 0.7, cases)
+        judged = scores({"quality": (truth + 0.15) * 10 + random.normal(0, 2, cases)})
+        tasks.append(task(judged, ratings(truth, random)))
+    alone = [calibrate(one, recipes=PLAIN, draws=300).helps for one in tasks]
+    found = calibrate(*tasks, recipes=PLAIN, draws=300)
+    assert not all(alone)
+    assert found.helps
+
+
+def test_a_feature_that_most_cases_lack_or_all_share_is_left_out_by_name() -> None:
+    random = rng(7)
+    rare = np.where(np.arange(CASES) % 3 == 0, random.uniform(0, 10, CASES), np.nan)
+    some = np.where(np.arange(CASES) % 3 != 0, random.uniform(0, 10, CASES), np.nan)
+    judged = scores({"quality": random.uniform(0, 10, CASES), "rare": rare, "same": np.full(CASES, 4.0), "some": some})
+    found = usable(features_of(judged, judged.columns["quality"]))
+    assert found.left_out == {"rare": "missing in 67% of the cases", "same": "the same for all cases"}
+    filled = found.filled(features_of(judged, judged.columns["quality"]).values)
+    assert filled[0, 1] == np.nanmedian(some)
+    assert not np.isnan(filled).any()
+
+
+def test_min_of_two_criteria_brings_their_mean_along() -> None:
+    judged = scores({"a": np.array([1.0, 5.0]), "b": np.array([3.0, 4.0])})
+    least = Column("min(a, b)", Kind.CRITERION, np.array([1.0, 4.0]), (0.0, 10.0))
+    found = features_of(judged, least, {"case 1": {"pixels.x": 2.0}})
+    assert found.names == ("a", "b", "min(a, b)", "mean(a, b)", "pixels.x")
+    assert found.values[1].tolist() == [5.0, 4.0, 4.0, 4.5, 2.0]
+    assert np.isnan(found.values[0, 4])
+
+
+def test_too_little_to_learn_from_is_said() -> None:
+    judged = scores({"quality": np.arange(9.0)})
+    with pytest.raises(UsageError, match="Only 9 cases"):
+        task(judged, ratings(np.linspace(0, 1, 9), rng()))
+    judged = scores({"quality": np.arange(20.0) / 2}, {"source": ["one photo"] * 20})
+    with pytest.raises(UsageError, match="All cases are of one group"):
+        calibrate(task(judged, ratings(np.linspace(0, 1, 20), rng())), recipes=PLAIN)
+    beyond = Ratings("quality", tuple(f"case {row}" for row in range(20)), ("r",), np.linspace(0, 7, 20)[:, None])
+    with pytest.raises(UsageError, match="do not fit a scale"):
+        task_of(judged, beyond, judged.columns["quality"], scale=(0.0, 1.0))
+
+
+def test_features_are_found_by_name_wherever_they_stand() -> None:
+    random = rng(8)
+    truth = random.uniform(0, 1, CASES)
+    columns = {name: truth * 10 + random.normal(0, 4, CASES) for name in ("quality", "a", "b")}
+    made = fitted(task(scores(columns), ratings(truth, random)), PLAIN["linear"])
+    plain = Features(("quality", "a", "b"), np.array([[1.0, 2.0, 3.0]]))
+    turned = Features(("b", "new", "quality", "a"), np.array([[3.0, 99.0, 1.0, 2.0]]))
+    assert made.predict(turned) == made.predict(plain)
+    lacking = made.predict(Features(("quality", "a"), np.array([[1.0, 2.0]])))
+    gap = made.predict(Features(("quality", "a", "b"), np.array([[1.0, 2.0, np.nan]])))
+    assert lacking == gap

@@ -1,0 +1,146 @@
+"""A calibrated verdict says what people would, with an interval, and keeps everything that the judge said."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from calibration_files import file_values
+from rich.console import Console
+
+from beholder.ledger.flattening import Columns, flat
+from beholder.ledger.reading import Judged
+from beholder.ledger.tallying import tally
+from beholder.reports.card import card
+from beholder.verdicts.calibrating import calibrated, calibration_from, number_named, numbers_of
+from beholder.verdicts.model import AssertionResult, CriterionResult, Jury, Outcome, Verdict
+
+
+def verdict(score: float = 8, answer: str = "yes", **changes: Any) -> Verdict:
+    criteria = {
+        "quality": CriterionResult(score, score, (0, 10), 1, assertions=(AssertionResult("A1", "Is it?", answer),)),
+        "other": CriterionResult(3, 3, (0, 10), 1),
+    }
+    made = Verdict("case 1", "mine", "1.0", "openai:gpt-5-mini", Outcome.SCORED, criteria=criteria, score=0.55)
+    return replace(made, grade="B", passed=True, **changes)
+
+
+def applied(given: Verdict, values: dict[str, Any] | None = None, **how: Any) -> Verdict:
+    [found] = calibrated(calibration_from(values or file_values()), [given], **how)
+    return found
+
+
+def test_it_says_what_people_would_and_changes_nothing_else() -> None:
+    given = verdict()
+    found = applied(given)
+    people = found.calibrated["looks"]
+    assert people.value == pytest.approx(0.5 + 0.4 * 0.6 + 0.2 * 0.5)
+    assert people.value is not None
+    assert (people.low, people.high) == (pytest.approx(people.value - 0.2), pytest.approx(people.value + 0.1))
+    assert (people.raw, people.scale, people.why, people.filled) == (8, (0.0, 1.0), "", ())
+    assert people.calibration == calibration_from(file_values()).digest[:12]
+    assert replace(found, calibrated={}) == given
+
+
+def test_it_stays_on_the_human_scale() -> None:
+    people = applied(verdict(1000)).calibrated["looks"]
+    assert (people.value, people.high) == (1.0, 1.0)
+    people = applied(verdict(-1000)).calibrated["looks"]
+    assert (people.value, people.low) == (0.0, 0.0)
+
+
+def test_what_was_sometimes_missing_may_be_missing_and_is_named() -> None:
+    people = applied(verdict(answer="not_applicable")).calibrated["looks"]
+    assert people.value == pytest.approx(0.5 + 0.4 * 0.6 + 0.2 * 0.5)
+    assert people.filled == ("A1",)
+
+
+def test_what_was_never_missing_may_not_be() -> None:
+    values = file_values(inputs=[{"name": "quality", "median": 5.0}, {"name": "pixels.structure.ssim", "median": 0.9}])
+    people = applied(verdict(), values).calibrated["looks"]
+    assert people.value is None
+    assert people.why == "pixels.structure.ssim is missing here, which the map needs"
+    assert people.raw == 8
+    known = applied(verdict(), values, extra={"pixels.structure.ssim": 0.5}).calibrated["looks"]
+    assert known.value is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"rubric": "theirs"}, "it was fitted for the rubric mine, and this is theirs"),
+        ({"rubric_version": "2.0"}, "it was fitted for mine 1.0, and this is version 2.0"),
+        ({"judge": "google:gemini"}, "it was fitted for the judge openai:gpt-5-mini, and this is google:gemini"),
+    ],
+)
+def test_another_rubric_or_judge_is_refused_unless_stated(changes: dict[str, Any], says: str) -> None:
+    given = verdict(**changes)
+    people = applied(given).calibrated["looks"]
+    assert (people.value, people.why) == (None, says)
+    assert applied(given, anyway=True).calibrated["looks"].value is not None
+
+
+def test_a_verdict_without_scores_is_left_as_it_is() -> None:
+    refused = verdict(outcome=Outcome.REFUSED, criteria={}, score=None)
+    assert applied(refused) == refused
+
+
+def test_verdicts_by_several_rubrics_are_taken_together() -> None:
+    values = file_values(inputs=[{"name": "quality", "median": 5.0}, {"name": "far", "median": 5.0}])
+    values["made"]["rubrics"]["sister"] = "1.0"
+    sister = replace(verdict(), rubric="sister", criteria={"far": CriterionResult(10, 10, (0, 10), 1)})
+    first, second = calibrated(calibration_from(values), [verdict(), sister])
+    assert first.calibrated["looks"].value == 1.0
+    assert second.calibrated == {}
+    assert applied(verdict(), values).calibrated["looks"].why.startswith("far is missing")
+
+
+def test_numbers_go_by_the_names_that_statistics_give_them() -> None:
+    jury = Jury(2, 0, {"quality": 3, "score": 0.1}, None, ())
+    given = verdict(
+        style="Anime", jury=jury, measurements={"a.b": {"value": 0.5, "unit": "", "sentence": ""}, "c": "?"}
+    )
+    found = numbers_of([given])
+    assert found == {
+        "quality": 8,
+        "other": 3,
+        "A1": 1,
+        "Anime/A1": 1,
+        "score": 0.55,
+        "mine.score": 0.55,
+        "spread.quality": 3,
+        "spread.score": 0.1,
+        "measured.a.b": 0.5,
+    }
+    assert number_named("min(quality, other)", found) == 3
+    assert number_named("mean(quality,other)", found) == 5.5
+    assert number_named("max(quality, gone)", found) is None
+
+
+def test_cards_columns_and_means_show_both() -> None:
+    found = applied(verdict())
+    text = io.StringIO()
+    Console(file=text, width=110).print(card(found))
+    assert "people would say 0.84 (0.64 to 0.94 of 1); the judge said 8" in text.getvalue()
+    text = io.StringIO()
+    Console(file=text, width=110).print(card(applied(verdict(judge="x:y"))))
+    assert "looks: not calibrated, it was fitted for the judge" in text.getvalue()
+    one = Judged(0, found, {}, False)
+    columns = Columns()
+    columns.add(one)
+    names = list(columns.kinds)
+    at = names.index("looks.calibrated")
+    assert names[at : at + 3] == ["looks.calibrated", "looks.calibrated_low", "looks.calibrated_high"]
+    assert flat(one)["looks.calibrated"] == pytest.approx(0.84)
+    assert tally([one]).rubrics["mine"].calibrated["looks"].value == pytest.approx(0.84)
+    plain = Columns()
+    plain.add(replace(one, verdict=verdict()))
+    assert not any("calibrated" in name for name in plain.kinds)
+
+
+def test_it_reads_back_from_json() -> None:
+    found = applied(verdict(answer="not_applicable"))
+    assert Verdict.from_dict(json.loads(json.dumps(found.to_dict()))) == found
