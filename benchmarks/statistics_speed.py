@@ -230,7 +230,7 @@ def _ratings(scores: Scores) -> dict[str, Ratings]:
 
 
 def _agree(count: int) -> dict[str, float]:
-    from beholder.statistics.agreement import Asked, agree
+    from beholder.statistics.agreement.agreeing import Asked, agree
 
     read_s, scores = _timed(lambda: _read(count, BEFORE))
     ratings = _ratings(scores)
@@ -238,7 +238,7 @@ def _agree(count: int) -> dict[str, float]:
 
 
 def _compare(count: int) -> dict[str, float]:
-    from beholder.statistics.comparison import compare
+    from beholder.statistics.comparison.comparing import compare
 
     read_s, before = _timed(lambda: _read(count, BEFORE))
     after = _read(count, AFTER)
@@ -248,7 +248,7 @@ def _compare(count: int) -> dict[str, float]:
 def _estimate(count: int) -> dict[str, float]:
     import numpy as np
 
-    from beholder.statistics.estimation import estimated_mean
+    from beholder.statistics.estimation.estimating import estimated_mean
     from beholder.statistics.reading import group_of
 
     read_s, scores = _timed(lambda: _read(count, BEFORE))

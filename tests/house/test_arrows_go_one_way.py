@@ -26,6 +26,7 @@ LEVELS = {
     "statistics": 3,
     "testing": 3,
     "cli": 4,
+    "web": 4,
 }
 
 

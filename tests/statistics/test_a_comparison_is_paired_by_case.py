@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beholder.errors import UsageError
-from beholder.statistics.comparison import Graded, compare
+from beholder.statistics.comparison.comparing import Graded, compare
 from beholder.statistics.data import Column, Kind, Scores
 from beholder.statistics.grouped import mean_estimates, sums_of
 from beholder.statistics.intervals import Draws, weighted_mean

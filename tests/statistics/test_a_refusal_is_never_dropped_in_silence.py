@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from beholder.reports.changes import notes, verdict
-from beholder.statistics.comparison import Comparison, compare
+from beholder.statistics.comparison.comparing import Comparison, compare
+from beholder.statistics.comparison.gating import FailOn, gate
 from beholder.statistics.data import Column, Kind, Scores
-from beholder.statistics.gating import FailOn, gate
 
 NAN = float("nan")
 

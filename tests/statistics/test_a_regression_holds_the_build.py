@@ -7,9 +7,9 @@ import pytest
 
 from beholder.errors import UsageError
 from beholder.reports.changes import needed, verdict
-from beholder.statistics.comparison import Comparison, compare
+from beholder.statistics.comparison.comparing import Comparison, compare
+from beholder.statistics.comparison.gating import FailOn, gate
 from beholder.statistics.data import Column, Floats, Kind, Scores
-from beholder.statistics.gating import FailOn, gate
 
 
 def scores(name: str, **columns: Floats) -> Scores:

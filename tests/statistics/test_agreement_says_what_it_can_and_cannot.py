@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from beholder.errors import UsageError
-from beholder.statistics.agreement import Agreement, Asked, Criterion, agree, ratings_of
-from beholder.statistics.agreement_words import overall_sentence, sentences, straight_lines
-from beholder.statistics.comparing import Against, alike, medians_of_others
+from beholder.statistics.agreement.agreeing import Agreement, Asked, Criterion, agree, ratings_of
+from beholder.statistics.agreement.drawing import Against, alike, medians_of_others
+from beholder.statistics.agreement.words import overall_sentence, sentences, straight_lines
 from beholder.statistics.data import SOURCE, Column, Kind, Ratings, Scores
 from beholder.statistics.intervals import Estimate
 

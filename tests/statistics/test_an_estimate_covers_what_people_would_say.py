@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from beholder.statistics.estimation import LEAST_GROUPS, estimated_mean, estimated_rate
+from beholder.statistics.estimation.estimating import LEAST_GROUPS, estimated_mean, estimated_rate
 from beholder.statistics.intervals import Estimate
 
 RUNS = 400

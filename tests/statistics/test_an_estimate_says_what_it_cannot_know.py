@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from beholder.statistics.estimation import estimated_mean, estimated_rate, told
+from beholder.statistics.estimation.estimating import estimated_mean, estimated_rate, told
 
 rng = np.random.default_rng(1)
 PEOPLE = rng.normal(3, 1, 200)

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
-from beholder.statistics.coefficients import decisions, distances, hits, paired, quadratic, ranks, step_of, together
+from beholder.statistics.agreement.coefficients import (
+    decisions,
+    distances,
+    hits,
+    paired,
+    quadratic,
+    ranks,
+    step_of,
+    together,
+)
 from beholder.statistics.data import Floats
 
 Points = tuple[Floats, Floats, Floats]

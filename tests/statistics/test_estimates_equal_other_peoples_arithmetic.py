@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from beholder.statistics.estimation import estimated_mean, estimated_rate
-from beholder.statistics.passing import corrected, rate_interval
-from beholder.statistics.regression import Fit, fitted
+from beholder.statistics.estimation.estimating import estimated_mean, estimated_rate
+from beholder.statistics.estimation.passing import corrected, rate_interval
+from beholder.statistics.estimation.regression import Fit, fitted
 from beholder.statistics.student import below, quantile
 
 HUMAN = np.array([3.0, 4, 2, 5, 4, 1, 3, 4, 5, 2, 4, 3] + [np.nan] * 18)

@@ -7,8 +7,8 @@ import pytest
 
 from beholder.cli.history import sparkline
 from beholder.errors import UsageError
+from beholder.statistics.comparison.history import history
 from beholder.statistics.data import Column, Floats, Kind, Scores
-from beholder.statistics.history import history
 
 
 def scores(name: str, values: Floats, start: int = 0) -> Scores:

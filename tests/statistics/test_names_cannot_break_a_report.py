@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from beholder.reports.junit import comparison_junit
 from beholder.reports.markdown import code, comparison_markdown, prose
-from beholder.statistics.comparison import Comparison, compare
+from beholder.statistics.comparison.comparing import Comparison, compare
+from beholder.statistics.comparison.gating import gate
 from beholder.statistics.data import Column, Kind, Scores
-from beholder.statistics.gating import gate
 
 HOSTILE = (
     "a|b`c`\\|<img src=x onerror=alert(1)>\x00\x1b[2J\ufffe\ud800]]>&amp;@everyone #1 https://evil.example **b**\n| x"

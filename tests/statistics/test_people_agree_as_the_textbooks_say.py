@@ -12,14 +12,14 @@ from scipy import stats
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from beholder.statistics.data import Floats, Ratings
-from beholder.statistics.raters import (
+from beholder.statistics.agreement.raters import (
     alphas,
     consistency,
     distance_to_others,
     each_rater,
     one_against_others,
 )
+from beholder.statistics.data import Floats, Ratings
 
 LEVELS = ("ordinal", "interval", "nominal")
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from beholder.statistics.flipping import flip_p
+from beholder.statistics.comparison.flipping import flip_p
+from beholder.statistics.comparison.power import power
 from beholder.statistics.grouped import Sums, sums_of
 from beholder.statistics.intervals import Draws
-from beholder.statistics.power import power
 
 SEEN = 0.8
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import permutation_test
 from statsmodels.stats.multitest import multipletests
 
-from beholder.statistics.flipping import FLIPS, flip_p, holm
+from beholder.statistics.comparison.flipping import FLIPS, flip_p, holm
 
 steps = st.integers(-5, 5).map(lambda number: number / 4)
 

@@ -15,8 +15,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from beholder.judges.recorded import Rescorer, read_recorded
 from beholder.rubrics.library import load_all
-from beholder.statistics.agreement import Agreement, Asked, Criterion, agree
-from beholder.statistics.comparing import Against
+from beholder.statistics.agreement.agreeing import Agreement, Asked, Criterion, agree
+from beholder.statistics.agreement.drawing import Against
 from beholder.statistics.data import Column, Kind, Scores
 from beholder.statistics.intervals import Estimate
 from beholder.statistics.reading import read_groups, read_ratings, scores_of_verdicts, with_groups

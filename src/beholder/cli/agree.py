@@ -20,6 +20,7 @@ from beholder.cli.statistics_options import (
     ScoresAt,
     Seed,
     gathered,
+    reviewed_by_people,
 )
 from beholder.errors import UsageError
 from beholder.reports.terminal import printable, say
@@ -27,7 +28,7 @@ from beholder.reports.terminal import printable, say
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from beholder.statistics.agreement import Agreement, Criterion
+    from beholder.statistics.agreement.agreeing import Agreement, Criterion
     from beholder.statistics.data import Ratings, Scores
     from beholder.statistics.intervals import Estimate
 
@@ -36,7 +37,10 @@ def agree(
     run: MaybeRun = None,
     ratings: Annotated[
         Path | None,
-        typer.Option(help="What people said: CSV or JSONL with case, rater, aspect, score.", show_default=False),
+        typer.Option(
+            help="What people said: CSV or JSONL with case, rater, aspect, score; without it the run's reviews count.",
+            show_default=False,
+        ),
     ] = None,
     scores: ScoresAt = None,
     with_: Annotated[
@@ -69,9 +73,9 @@ def agree(
     json_: AsJson = False,
 ) -> None:
     """Say how far a judge agrees with people, beside how far people agree with each other and what a constant does."""
-    from beholder.statistics.agreement import Asked
-    from beholder.statistics.agreement import agree as agree_
-    from beholder.statistics.comparing import Against
+    from beholder.statistics.agreement.agreeing import Asked
+    from beholder.statistics.agreement.agreeing import agree as agree_
+    from beholder.statistics.agreement.drawing import Against
     from beholder.statistics.reading import read_scores
     from beholder.statistics.scales import scales_given
 
@@ -81,16 +85,22 @@ def agree(
         raise UsageError("Give --ratings (people) or --with (another judge), not both.")
     judges = gathered(run, scores, cases, ledger)
     other = _the_other(with_, ledger) if with_ is not None else None
+    reviewed: Mapping[str, Ratings] = {}
     if ratings is None and other is None:
-        if len(judges) != 2:
-            raise UsageError("Say with what to compare: --ratings FILE for people, --with RUN for another judge.")
-        other = judges.pop()
-    judges, people = _only(judges, _reference(ratings, other), only or ())
+        reviewed = {} if scores else reviewed_by_people(run, ledger, assertions=full)
+        if not reviewed and len(judges) != 2:
+            raise UsageError(
+                "Say with what to compare: --ratings FILE for people, --with RUN for another judge. Nobody reviewed "
+                "the run in `beholder view`."
+            )
+        other = None if reviewed else judges.pop()
+    judges, people = _only(judges, reviewed or _reference(ratings, other), only or ())
     asked = Asked(
         mapped=map_ or (),
         against=Against(against),
         scales=_rated(scales_given(scale or ()), people),
-        rating_scales=_rated(scales_given(rating_scale or ()), people) or _scales_of(other),
+        rating_scales=_rated(scales_given(rating_scale or ()), people)
+        or _scales_of(other or (judges[0] if reviewed else None), people),
         group=group,
         beside=[one for path in baseline or () for one in read_scores(path)],
         draws=draws,
@@ -107,7 +117,7 @@ def agree(
 
 
 def _reference(ratings: Path | None, other: Scores | None) -> Mapping[str, Ratings]:
-    from beholder.statistics.agreement import ratings_of
+    from beholder.statistics.agreement.agreeing import ratings_of
     from beholder.statistics.reading import read_ratings
 
     if other is not None:
@@ -115,10 +125,10 @@ def _reference(ratings: Path | None, other: Scores | None) -> Mapping[str, Ratin
     return read_ratings(ratings) if ratings is not None else {}
 
 
-def _scales_of(other: Scores | None) -> dict[str, tuple[float, float]]:
-    """What is known of another judge's scales."""
+def _scales_of(other: Scores | None, people: Mapping[str, Ratings]) -> dict[str, tuple[float, float]]:
+    """What is known of another judge's scales, or of the scales of people who rated by the judge's own rubric."""
     columns = other.columns.values() if other is not None else ()
-    return {one.name: one.scale for one in columns if one.scale is not None}
+    return {one.name: one.scale for one in columns if one.scale is not None and one.name in people}
 
 
 def _the_other(named: str, ledger: str | None) -> Scores:
@@ -173,7 +183,7 @@ def _show(found: Agreement, *, full: bool) -> None:
     from rich.console import Console
 
     from beholder.reports.numbers import numbers_table
-    from beholder.statistics.agreement_words import overall_sentence, sentences, straight_lines
+    from beholder.statistics.agreement.words import overall_sentence, sentences, straight_lines
 
     console = Console(highlight=False, emoji=False)
     other_judge = found.reference != "people"

@@ -16,9 +16,9 @@ from beholder.reports.terminal import printable, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from beholder.statistics.comparison import Comparison, Graded
+    from beholder.statistics.comparison.comparing import Comparison, Graded
+    from beholder.statistics.comparison.gating import FailOn, Gate
     from beholder.statistics.data import Scores
-    from beholder.statistics.gating import FailOn, Gate
 
 NAMED = "a run's id, the start of it, its name, or `latest`."
 Old = Annotated[str | None, typer.Argument(metavar="RUN_A", help=f"The old run: {NAMED}", show_default=False)]
@@ -56,8 +56,8 @@ def compare(
     A regression: the 95 % interval of the difference lies wholly below the margin, and the permutation test agrees.
     Exit codes: 0; 1 the gate failed; 2 wrong use, or nothing to decide by.
     """
-    from beholder.statistics.comparison import compare as compared
-    from beholder.statistics.gating import SCORE, FailOn, gate
+    from beholder.statistics.comparison.comparing import compare as compared
+    from beholder.statistics.comparison.gating import SCORE, FailOn, gate
 
     wanted = _fail_on(fail_on)
     if detect is not None and not detect > 0:
@@ -95,7 +95,7 @@ def compare(
 
 
 def _fail_on(text: str) -> FailOn | None:
-    from beholder.statistics.gating import FailOn
+    from beholder.statistics.comparison.gating import FailOn
 
     try:
         return FailOn(text) if text else None
@@ -126,7 +126,7 @@ def _read(
 ) -> tuple[Scores, Scores, list[Graded], list[str]]:
     from beholder.cli.statistics_options import gathered
     from beholder.ledger import Ledger
-    from beholder.statistics.pedigree import differences, graded, read_run
+    from beholder.statistics.comparison.pedigree import differences, graded, read_run
     from beholder.statistics.reading import read_groups, with_groups
 
     if files:
@@ -170,7 +170,7 @@ def _put(path: Path, text: str) -> None:
 def _show(comparison: Comparison, decided: Gate | None) -> None:
     from beholder.reports.changes import HEADERS, TOLD, needed, notes, rows, verdict
     from beholder.reports.numbers import numbers_table, show_table
-    from beholder.statistics.comparison import GRADE
+    from beholder.statistics.comparison.comparing import GRADE
     from beholder.statistics.data import Kind
 
     groups = f" of {comparison.groups:,} groups by {comparison.group}" if comparison.group else ""

@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beholder.cli.runs import AsJson, LedgerAt
-from beholder.cli.statistics_options import CasesAt, GroupBy, Mapped, MaybeRun, RatingsAt, ScoresAt, gathered
+from beholder.cli.statistics_options import (
+    CasesAt,
+    GroupBy,
+    Mapped,
+    MaybeRun,
+    RatingsOrReviews,
+    ScoresAt,
+    gathered,
+    reviewed_by_people,
+)
 from beholder.errors import UsageError
 from beholder.reports.terminal import printable, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from beholder.statistics.data import Column, Floats, Ratings, Scores
-    from beholder.statistics.estimation import Estimated
+    from beholder.statistics.estimation.estimating import Estimated
+    from beholder.statistics.estimation.planning import Needed
     from beholder.statistics.intervals import Estimate
-    from beholder.statistics.planning import Needed
 
 Scale = tuple[float, float]
 
@@ -49,7 +59,7 @@ class _Given:
 def estimate(
     run: MaybeRun = None,
     *,
-    ratings: RatingsAt,
+    ratings: RatingsOrReviews = None,
     aspect: Annotated[
         list[str] | None, typer.Option(help="Only this aspect; more than once: these.", show_default=False)
     ] = None,
@@ -88,7 +98,7 @@ def estimate(
         raise UsageError("--judge-pass goes with --pass, which says from which human score a case passes.")
     if width is not None and not width > 0:
         raise UsageError("--width must be above 0: it is how far an interval may reach from its low to its high end.")
-    every = read_ratings(ratings)
+    every = read_ratings(ratings) if ratings is not None else _reviewed(run, scores, ledger, bool(aspect))
     people = _of_aspects(every, aspect)
     # A pair for an aspect that was not asked for is no mistake.
     pairs = [pair for pair in map_ or () if (name := pair.partition("=")[0].strip()) in people or name not in every]
@@ -99,7 +109,9 @@ def estimate(
         columns = matched(people, judge, pairs)
         notes += told_mapping(columns, people, pairs)
         belongs = group_of(judge, group)
-        scales = scales_by_aspect(columns, people, judged_on, rated_on)
+        # Who reviewed the run rated on the rubric's own scales, however few of their values came up.
+        own = {name: column.scale for name, column in columns.items() if ratings is None and column.scale is not None}
+        scales = scales_by_aspect(columns, people, judged_on, rated_on or own)
         for name, column in columns.items():
             notes += _strangers(people[name], judge)
             found.append(_estimated(judge, people[name], column, belongs, scales[name], given))
@@ -113,6 +125,19 @@ def estimate(
         _show(one, passes)
     for note in notes:
         say(printable(note))
+
+
+def _reviewed(
+    run: str | None, scores: Sequence[Path] | None, ledger: str | None, assertions: bool
+) -> dict[str, Ratings]:
+    """What people said in reviews; assertions only where aspects are chosen, which may be among them."""
+    found = {} if scores else reviewed_by_people(run, ledger, assertions=assertions)
+    if not found:
+        raise UsageError(
+            "Say what people said: --ratings FILE with case, rater, aspect, score; or let people review the run in "
+            "`beholder view`."
+        )
+    return found
 
 
 def _of_aspects(people: dict[str, Ratings], wanted: Sequence[str] | None) -> dict[str, Ratings]:
@@ -154,7 +179,7 @@ def _estimated(
     given: _Given,
 ) -> _Found:
     from beholder.statistics.data import Kind
-    from beholder.statistics.estimation import estimated_mean
+    from beholder.statistics.estimation.estimating import estimated_mean
     from beholder.statistics.mapping import on_scale
 
     aspect = ratings.aspect
@@ -181,7 +206,7 @@ def _passing(
     import numpy as np
 
     from beholder.statistics.data import Kind
-    from beholder.statistics.estimation import estimated_rate
+    from beholder.statistics.estimation.estimating import estimated_rate
 
     assert given.passes is not None
     least = given.judge_passes
@@ -216,7 +241,7 @@ def _show(one: _Found, passes: float | None) -> None:
     from rich.console import Console
 
     from beholder.reports.numbers import numbers_table, shown, with_interval
-    from beholder.statistics.estimation import told
+    from beholder.statistics.estimation.estimating import told
 
     found = one.estimated
     what = "mean human score" if passes is None else f"share that people pass ({passes:g} or more)"
@@ -305,7 +330,7 @@ def _need(needed: Needed, cases: int) -> str:
 
 
 def _as_dict(one: _Found) -> dict[str, object]:
-    from beholder.statistics.estimation import told
+    from beholder.statistics.estimation.estimating import told
 
     found = one.estimated
     correction = found.correction

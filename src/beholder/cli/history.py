@@ -15,7 +15,7 @@ from beholder.reports.terminal import printable, say
 
 if TYPE_CHECKING:
     from beholder.ledger import Ledger, RunRecord
-    from beholder.statistics.history import Line
+    from beholder.statistics.comparison.history import Line
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -36,9 +36,9 @@ def history(
 ) -> None:
     """Follow a suite over its runs: the mean of each, what changed from one to the next, and the trend."""
     from beholder.ledger import Ledger
-    from beholder.statistics.history import history as followed
+    from beholder.statistics.comparison.history import history as followed
+    from beholder.statistics.comparison.pedigree import differences, read_run
     from beholder.statistics.intervals import LEVEL
-    from beholder.statistics.pedigree import differences, read_run
 
     with Ledger.open(ledger, read_only=True) as book:
         records = _chosen(book, suite, tag)[-(last or 0) :]

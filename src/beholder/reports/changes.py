@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from beholder.reports.numbers import shown, with_interval
-from beholder.statistics.comparison import Change, Comparison
+from beholder.statistics.comparison.comparing import Change, Comparison
+from beholder.statistics.comparison.pairing import Unlike
 from beholder.statistics.data import Kind
-from beholder.statistics.pairing import Unlike
 
 HEADERS = ("", "cases", "before", "after", "difference", "p (Holm)", "better–same–worse", "least seen")
 LISTED = 10

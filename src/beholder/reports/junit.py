@@ -7,8 +7,8 @@ from xml.etree import ElementTree as Xml
 from beholder.reports.changes import notes, verdict
 from beholder.reports.numbers import shown
 from beholder.reports.terminal import printable
-from beholder.statistics.comparison import Change, Comparison, Moved
-from beholder.statistics.gating import Gate
+from beholder.statistics.comparison.comparing import Change, Comparison, Moved
+from beholder.statistics.comparison.gating import Gate
 
 
 def comparison_junit(comparison: Comparison, gate: Gate) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from beholder.reports.changes import HEADERS, LISTED, TOLD, needed, notes, rows, verdict
 from beholder.reports.numbers import shown
 from beholder.reports.terminal import printable
-from beholder.statistics.comparison import GRADE, Change, Comparison
+from beholder.statistics.comparison.comparing import GRADE, Change, Comparison
+from beholder.statistics.comparison.gating import Gate
 from beholder.statistics.data import Kind
-from beholder.statistics.gating import Gate
 
 _LONGEST = 300
 _PLAIN = frozenset(" -/")

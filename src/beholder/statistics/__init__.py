@@ -1,1 +1,1 @@
-"""How far to trust a judge: agreement with people, comparison, calibration, estimates; each number with its interval."""
+"""How far to trust a judge: agreement with people, comparison, calibration, estimation; each with its interval."""

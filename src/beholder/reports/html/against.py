@@ -13,9 +13,9 @@ from beholder.reports.html import charts
 from beholder.reports.html.gathering import Gathered
 from beholder.reports.html.texts import plain
 from beholder.reports.numbers import shown
-from beholder.statistics.comparison import GRADE, Change, Comparison, compare
+from beholder.statistics.comparison.comparing import GRADE, Change, Comparison, compare
+from beholder.statistics.comparison.pedigree import differences, graded, read_run
 from beholder.statistics.data import Kind
-from beholder.statistics.pedigree import differences, graded, read_run
 
 _ASSERTIONS = 12
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from beholder.statistics.coefficients import paired, ranks
+from beholder.statistics.agreement.coefficients import paired, ranks
 from beholder.statistics.data import Floats
 from beholder.statistics.intervals import Statistic, ratio, weighted_mean
 

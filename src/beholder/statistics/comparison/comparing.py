@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from beholder.errors import UsageError
+from beholder.statistics.comparison.flipping import LEVEL, flip_p, holm
+from beholder.statistics.comparison.pairing import Paired, Pairs, Unlike, paired
+from beholder.statistics.comparison.power import Power, power
 from beholder.statistics.data import Bools, Floats, Kind, Scores
-from beholder.statistics.flipping import LEVEL, flip_p, holm
 from beholder.statistics.grouped import Sums, mean_estimates, sums_of
 from beholder.statistics.intervals import DRAWS, SEED, Draws, Estimate, ratio
-from beholder.statistics.pairing import Paired, Pairs, Unlike, paired
-from beholder.statistics.power import Power, power
 
 GRADE = "grade"
 TOP = 10

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from beholder.statistics.coefficients import Pairs, Sums, Table, distances, paired, ranks, spearman_of, summed
+from beholder.statistics.agreement.coefficients import Pairs, Sums, Table, distances, paired, ranks, spearman_of, summed
 from beholder.statistics.data import Floats, Ints, Ratings
 from beholder.statistics.intervals import Statistics, ratio
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from beholder.statistics.data import Bools, Floats, Ints
+from beholder.statistics.estimation.passing import Corrected, corrected, rate_interval
+from beholder.statistics.estimation.planning import Needed, Plan, Width
+from beholder.statistics.estimation.regression import LEAST_GROUPS, TINY, Fit, fitted
 from beholder.statistics.intervals import LEVEL, Draws, Estimate, undefined
-from beholder.statistics.passing import Corrected, corrected, rate_interval
-from beholder.statistics.planning import Needed, Plan, Width
-from beholder.statistics.regression import LEAST_GROUPS, TINY, Fit, fitted
 from beholder.statistics.student import below
 from beholder.verdicts.model import counted
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from beholder.statistics.data import Floats, Ints
+from beholder.statistics.estimation.regression import Fit, reach
 from beholder.statistics.intervals import LEVEL, Estimate, undefined
-from beholder.statistics.regression import Fit, reach
 from beholder.statistics.student import quantile
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from beholder.statistics.coefficients import (
+from beholder.statistics.agreement.coefficients import (
     Pairs,
     Sums,
     decisions,
@@ -21,9 +21,15 @@ from beholder.statistics.coefficients import (
     summed,
     together,
 )
+from beholder.statistics.agreement.raters import (
+    alphas,
+    consistency,
+    distance_to_others,
+    judge_as_rater,
+    one_against_others,
+)
 from beholder.statistics.data import Floats, Ints
 from beholder.statistics.intervals import Statistics, ratio
-from beholder.statistics.raters import alphas, consistency, distance_to_others, judge_as_rater, one_against_others
 
 JUDGE = ("spearman", "tau_b", "tau_c", "pearson", "mae", "bias", "quadratic_kappa", "exact", "within_one")
 DECISIONS = ("kappa", "precision", "recall")

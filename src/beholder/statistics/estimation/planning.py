@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from beholder.statistics.data import Ints
+from beholder.statistics.estimation.regression import LEAST_GROUPS, Fit, reach
 from beholder.statistics.intervals import Estimate
-from beholder.statistics.regression import LEAST_GROUPS, Fit, reach
 
 _STEPS = (1, 2, 5)
 

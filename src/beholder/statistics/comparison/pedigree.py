@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from beholder.statistics.comparison import Graded
+from beholder.statistics.comparison.comparing import Graded
 from beholder.statistics.data import Scores
 from beholder.statistics.reading import scores_of_verdicts
 from beholder.verdicts.model import Verdict

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from beholder.statistics.coefficients import BINS, MOST_LEVELS
-from beholder.statistics.comparing import PEOPLE
+from beholder.statistics.agreement.coefficients import BINS, MOST_LEVELS
+from beholder.statistics.agreement.drawing import PEOPLE
+from beholder.statistics.agreement.raters import LEAST_SHARED, STRAIGHT
 from beholder.statistics.data import Column, Ratings, Scores
 from beholder.statistics.intervals import Estimate, undefined
 from beholder.statistics.mapping import Scale, told
-from beholder.statistics.raters import LEAST_SHARED, STRAIGHT
 
 if TYPE_CHECKING:
-    from beholder.statistics.agreement import Agreement, Criterion
+    from beholder.statistics.agreement.agreeing import Agreement, Criterion
 
 EXAMPLES = 3
 RANKED_PEOPLE = ("judge_as_rater", "rater_spearman", "rater_difference")

@@ -9,9 +9,9 @@ from enum import StrEnum
 import numpy as np
 
 from beholder.errors import UsageError
-from beholder.statistics.comparison import Change, Comparison
+from beholder.statistics.comparison.comparing import Change, Comparison
+from beholder.statistics.comparison.flipping import LEAST_GROUPS, LEVEL, holm
 from beholder.statistics.data import Kind
-from beholder.statistics.flipping import LEAST_GROUPS, LEVEL, holm
 from beholder.statistics.intervals import Estimate
 
 SCORE, ANY = "score", "any"

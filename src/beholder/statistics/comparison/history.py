@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from beholder.errors import UsageError
+from beholder.statistics.comparison.flipping import flip_p
+from beholder.statistics.comparison.pairing import paired
 from beholder.statistics.data import SOURCE, Floats, Kind, Scores
-from beholder.statistics.flipping import flip_p
 from beholder.statistics.grouped import mean_estimates, sums_of
 from beholder.statistics.intervals import DRAWS, SEED, Draws, Estimate, undefined
-from beholder.statistics.pairing import paired
 
 LEAST_RUNS = 3  # two runs have a difference; a trend begins with three
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from beholder.errors import UsageError
-from beholder.statistics.agreement_words import classes_told, explained, notes, nothing_shared
-from beholder.statistics.coefficients import MOST_LEVELS
-from beholder.statistics.comparing import (
+from beholder.statistics.agreement.coefficients import MOST_LEVELS
+from beholder.statistics.agreement.drawing import (
     DECISIONS,
     JUDGE,
     PEOPLE,
@@ -29,10 +28,11 @@ from beholder.statistics.comparing import (
     people_themselves,
     reference,
 )
+from beholder.statistics.agreement.raters import Rater, each_rater
+from beholder.statistics.agreement.words import classes_told, explained, notes, nothing_shared
 from beholder.statistics.data import Bools, Column, Floats, Ints, Kind, Ratings, Scores
 from beholder.statistics.intervals import DRAWS, SEED, Draws, Estimate, Statistics, undefined
 from beholder.statistics.mapping import Scale, matched, on_scale
-from beholder.statistics.raters import Rater, each_rater
 from beholder.statistics.reading import group_of
 from beholder.statistics.scales import scales_by_aspect
 

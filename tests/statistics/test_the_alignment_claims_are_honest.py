@@ -1,0 +1,187 @@
+"""`make alignment`, calibrations: what is claimed is of cases that no map has seen, and a part of the data will do."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import cv2
+import numpy as np
+import pytest
+
+from beholder.statistics.calibration import RECIPES
+from beholder.statistics.intervals import Estimate
+
+HERE = Path(__file__).parents[2] / "benchmarks" / "alignment"
+MODELS = ("one", "two", "three")
+FACTORS = {
+    "unchanged_regions": "unchanged_regions", "global_consistency": "global_consistency",
+    "identity_preservation": "identity_preservation", "scale_realism": "scale_realism",
+    "spatial_relationship": "spatial_relationship", "texture_detail": "texture_and_detail",
+    "image_quality": "image_quality", "color_lighting": "color_and_lighting", "seamlessness": "seamlessness",
+    "alignment": "alignment", "completeness": "completeness", "plausibility": "plausibility",
+}  # fmt: skip
+
+
+def script(name: str) -> ModuleType:
+    sys.path.insert(0, str(HERE))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(HERE))
+
+
+calibration, claims, factors, run = (script(name) for name in ("calibration", "claims", "factors", "run"))
+
+
+def lines(path: Path, rows: list[dict[str, object]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def edits_folder(folder: Path, photographs: int = 8) -> Path:
+    """Small edits in the layout of ImagenHub; people rate what the judge says, with some noise, and one of the judge's
+    answers is short."""
+    place = folder / "imagenhub"
+    (place / "images").mkdir(parents=True)
+    random = np.random.default_rng(len(folder.name))
+    cases: list[dict[str, object]] = []
+    said: list[dict[str, object]] = []
+    ratings = ["case,rater,aspect,score"]
+    for number in range(photographs):
+        before = cv2.GaussianBlur(random.integers(0, 255, (64, 64, 3), np.uint8), (0, 0), 2)
+        cv2.imwrite(str(place / "images" / f"{number}.png"), before)
+        for model in MODELS:
+            case, name = f"text/{model}/{number}", f"images/{number}-{model}.png"
+            after = before.copy()
+            after[: random.integers(8, 56)] //= 2
+            cv2.imwrite(str(place / name), after)
+            cases.append({
+                "id": case, "task": "text", "model": model, "source": f"{folder.name}{number}", "instruction": "x",
+                "input": f"images/{number}.png", "edited": name,
+            })  # fmt: skip
+            for aspect in ("SC", "PQ"):
+                level = random.random()
+                numbers = [round(10 * level), 10]
+                short = aspect == "PQ" and number == 0 and model == "one"
+                said.append({
+                    "case": case, "judge": "gpt4o_0shot", "aspect": aspect, "scores": numbers[:1] if short else numbers
+                })  # fmt: skip
+                for rater in "abc":
+                    score = float(np.clip(round(2 * (level + random.normal(0, 0.15))) / 2, 0, 1))
+                    ratings.append(f"{case},{rater},{aspect},{score}")
+    lines(place / "cases.jsonl", cases)
+    lines(place / "judge_scores.jsonl", said)
+    (place / "ratings.csv").write_text("\n".join(ratings), "utf-8")
+    return folder
+
+
+def factors_folder(folder: Path, told: bool = True, cases: int = 30) -> Path:
+    """Answers for twelve factors in the layout of edit-factors. Where `told`, people rate what the judge says."""
+    place = folder / "edit-factors"
+    place.mkdir(parents=True)
+    random = np.random.default_rng(len(folder.name))
+    answers: list[dict[str, object]] = []
+    ratings = ["case,rater,aspect,score"]
+    for number in range(cases):
+        level = random.uniform(1, 7)
+        scores = {key: int(np.clip(round(level + random.normal(0, 1)), 1, 7)) for key in FACTORS.values()}
+        results = {key: {"score": score, "justification": "seen"} for key, score in scores.items()}
+        answers.append({"image_id": f"{folder.name}{number}", "online_factor_results": results})
+        people = level if told else random.uniform(1, 7)
+        ratings += [
+            f"{folder.name}{number},{rater},{aspect},{np.clip(round(people + random.normal(0, 1)), 1, 7):g}"
+            for aspect in FACTORS
+            for rater in "abc"
+        ]
+    lines(place / "answers_category_wise.jsonl", answers)
+    (place / "ratings.csv").write_text("\n".join(ratings), "utf-8")
+    return folder
+
+
+Show = Callable[..., list[dict[str, object]]]
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Show:
+    def show(benchmark: ModuleType, fit: Path, data: Path) -> list[dict[str, object]]:
+        assert benchmark.main(["--fit", str(fit), "--data", str(data), "--json"]) == 0
+        found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+        return found
+
+    return show
+
+
+@pytest.fixture(scope="module")
+def edits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return edits_folder(tmp_path_factory.mktemp("data") / "first")
+
+
+def test_an_aim_is_reached_by_its_value_or_by_its_whole_interval() -> None:
+    found = Estimate(0.7, 0.6, 0.8)
+    assert claims.Claim("ρ", found, 0.7).reached
+    assert not claims.Claim("ρ", found, 0.71).reached
+    assert claims.Claim("ρ", found, 0.59, surely=True).reached
+    assert not claims.Claim("ρ", found, 0.6, surely=True).reached
+    assert not claims.Claim("ρ", Estimate(None, why="constant"), 0).reached
+    assert "NOT reached" in str(claims.Claim("ρ", found, 0.71))
+
+
+def test_a_short_answer_is_left_out_and_counted(edits: Path) -> None:
+    tables = [table.to_dict() for table in calibration.tables(edits, edits, RECIPES["linear"])]
+    assert [table["cases"] for table in tables] == [23, 23]
+    assert [table["without a valid answer"] for table in tables] == [1, 1]
+    for table in tables:
+        assert table["rows"]["the map"]["ρ"]["value"] > 0.5
+        assert set(table["rows"]) >= {"GPT-4o alone", "a constant", "one rater against the others"}
+        assert table["rows"]["the map less a constant"]["mean absolute error"]["value"] < 0
+
+
+def test_no_map_has_seen_the_ratings_that_it_is_held_against(edits: Path) -> None:
+    """What is said of a photograph (or a model) stays the same whatever people say of it."""
+    task = calibration.tasks_of(edits)["PQ"]
+    said = calibration.predicted(task, task, RECIPES["linear"], same=True)
+    for which, names in ((calibration.SEEN, task.groups), (calibration.UNSEEN, task.makers)):
+        here = np.array(names) == names[0]
+        other = replace(task, ratings=replace(task.ratings, values=np.where(here[:, None], 0.0, task.ratings.values)))
+        again = calibration.predicted(other, other, RECIPES["linear"], same=True)
+        assert again[which][here] == pytest.approx(said[which][here])
+        assert again[which][~here] != pytest.approx(said[which][~here])
+
+
+def test_two_folders_are_fitted_and_tested_without_what_both_hold(edits: Path, tmp_path: Path) -> None:
+    second = edits_folder(tmp_path / "second", 4)
+    table = calibration.tables(edits, second, RECIPES["linear"])[0]
+    assert "fitted on 23 edits of 8 other photographs" in table.notes[1]
+    assert table.counts["cases"] == 11
+    copy = shutil.copytree(edits, tmp_path / "copy")
+    with pytest.raises(SystemExit, match="nothing is left to fit on"):
+        calibration.main(["--fit", str(copy), "--data", str(edits)])
+
+
+def test_a_judge_that_tells_is_nearer_than_a_constant_and_one_that_does_not_is_not(tmp_path: Path, show: Show) -> None:
+    told, untold = factors_folder(tmp_path / "told"), factors_folder(tmp_path / "untold", told=False)
+    for data, reached in ((told, True), (untold, False)):
+        by_factor, by_judge = show(factors, data, data)
+        assert by_factor["claims"][0]["reached"] is reached
+        assert len(by_factor["rows"]) == 13
+        assert set(by_judge["rows"]) == {"category_wise"}
+    elsewhere = show(factors, told, factors_folder(tmp_path / "another"))[0]
+    assert elsewhere["claims"][0]["reached"]
+
+
+def test_a_set_that_is_not_there_is_named_and_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = factors_folder(tmp_path / "part")
+    assert run.main(["--data", str(folder), "--fit", str(folder)]) == 0
+    printed = capsys.readouterr().out
+    assert "Not measured: imagenhub" in printed
+    assert "Not measured: flickr8k-expert" in printed
+    assert "reached: error of a constant" in printed
+    for benchmark in (calibration, factors):
+        assert benchmark.main(["--data", str(tmp_path), "--fit", str(folder)]) == 0
+        assert "No human ratings of edit" in capsys.readouterr().out
