@@ -28,7 +28,7 @@ bench: .venv/test
 
 # How far measurements agree with people. FIT=dir DATA=dir: fitted on the one, tested on the other; WRITE=1 commits the fit.
 alignment: .venv/test
-	$(BIN)/python benchmarks/alignment/run.py $(if $(FIT),--fit $(FIT)) $(if $(DATA),--data $(DATA)) $(if $(WRITE),--write)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/alignment/run.py $(if $(FIT),--fit $(FIT)) $(if $(DATA),--data $(DATA)) $(if $(WRITE),--write)
 
 pictures: .venv/test
 	$(BIN)/python docs/pictures.py
