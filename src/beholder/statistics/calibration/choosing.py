@@ -130,9 +130,16 @@ def _makers(chosen: str, rows: Mapping[str, Row], unseen: Mapping[str, Row], by:
     first, then = ("not defined" if one is None else f"{one:.3f}" for one in (seen, kept))
     told = f"Where the map has seen other images of the same maker, {what} of {chosen} is {first}; where not, {then}"
     if not lost:
-        return f"{told}, still better than without any map ({without:.3f}).{_order_lost(chosen, unseen, by)}", False
+        better = "still better" if _surely(unseen[chosen], by) else "not surely better"
+        return f"{told}, {better} than without any map ({without:.3f}).{_order_lost(chosen, unseen, by)}", False
     learned = ": it learned who made the image" if gained else ""
     return f"{told}, no better than without any map ({without:.3f}){learned}.", gained
+
+
+def _surely(row: Row, by: Measure) -> bool:
+    """Whether a map is better than the judge, and than a constant, by intervals that exclude 0."""
+    gains = [row.rho_gain] if by is Measure.RANK else [row.error_gain, row.constant_gain]
+    return all(one is not None and _above(one) for one in gains)
 
 
 def _order_lost(chosen: str, unseen: Mapping[str, Row], by: Measure) -> str:
