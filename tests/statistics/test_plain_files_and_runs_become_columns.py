@@ -43,7 +43,8 @@ def test_ratings_are_cases_by_raters(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("case,rater,aspect,score\na,x,SC,good\n", "line 2: the score 'good' is no number"),
-        ("case,rater,aspect,score\na,x,SC,nan\n", "line 2: the score 'nan' is not finite"),
+        ("case,rater,aspect,score\na,x,SC,nan\n", "line 2: the score 'nan' is no score"),
+        ("case,rater,aspect,score\na,x,SC,1e308\n", "line 2: the score '1e308' is no score; at most 1e\\+09 is"),
         ("case,rater,aspect,score\na,,SC,1\n", "line 2: there is no rater"),
         ("case,rater,aspect,score\na,x,SC,1\na,x,SC,2\n", "line 3: 'x' rates 'SC' of 'a' a second time"),
         ("case,rater,aspect,score\n", "holds no rating"),
@@ -107,8 +108,25 @@ def test_styles_and_rubrics_keep_their_names_apart() -> None:
     assert {"Anime/A1", "Doodle/A1", "score"} <= found.columns.keys()
     both = scores_of_verdicts("these", [(verdict("a", 4), {}), (verdict("a", 2, rubric="other"), {})])
     assert {"restyle.score", "other.score"} <= both.columns.keys()
+    assert {"restyle.accuracy", "other.accuracy"} <= both.columns.keys()
+    np.testing.assert_array_equal(both.columns["restyle.accuracy"].values, [4])
+    np.testing.assert_array_equal(both.columns["other.accuracy"].values, [2])
     with pytest.raises(UsageError, match="two verdicts on 'a'"):
         scores_of_verdicts("these", [(verdict("a", 4), {}), (verdict("a", 4), {})])
+
+
+def test_two_columns_never_have_one_name() -> None:
+    named = CriterionResult(4, 4, (1, 5), 1.0, assertions=(AssertionResult("A1", "Is it?", "yes"),))
+    one = Verdict("a", "mine", "1", "j", Outcome.SCORED, criteria={"score": named}, score=0.8)
+    found = scores_of_verdicts("these", [(one, {})])
+    assert {name: column.values[0] for name, column in found.columns.items()} == {
+        "score.score": 4,
+        "A1": 1,
+        "score": 0.8,
+    }
+    twice = Verdict("a", "mine", "1", "j", Outcome.SCORED, criteria={"A1": named}, score=0.8)
+    with pytest.raises(UsageError, match="Two columns of these are called 'A1'"):
+        scores_of_verdicts("these", [(twice, {})])
 
 
 def test_groups_come_from_a_case_file_that_holds_more(tmp_path: Path) -> None:

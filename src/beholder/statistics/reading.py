@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from array import array
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from beholder.ledger import Ledger
 
 LISTED = 10
+MOST = 1e9  # a score beyond it is a mistake, and its square past all bounds
 
 _PLAIN = Shape(roles=((),))  # no images, no fields: every column is a plain value
 _JSON_LINES = {".jsonl", ".ndjson"}
@@ -111,10 +112,10 @@ def scores_of_run(ledger: Ledger, run: str) -> Scores:
 def scores_of_verdicts(name: str, judged: Iterable[tuple[Verdict, Mapping[str, str]]]) -> Scores:
     """Verdicts, each with the groups of its case, as columns; see `Kind` for which.
 
-    Criteria stand under their keys, assertions under their ids (`Anime/A1` where there are several styles), what a
-    verdict measured as `measured.NAME`, the spread of a jury as `spread.NAME`. The overall of a rubric is `score`, and
-    whether it passed `passed`; of several rubrics `RUBRIC.score`, `RUBRIC.passed`. Raises `UsageError` for two verdicts
-    on one case by one rubric.
+    Criteria stand under their keys (`RUBRIC.KEY` where several rubrics have one of that key), assertions under their
+    ids (`Anime/A1` where there are several styles), what a verdict measured as `measured.NAME`, the spread of a jury as
+    `spread.NAME`. A rubric's overall is `score`, and whether it passed `passed`; of several rubrics `RUBRIC.score` and
+    `RUBRIC.passed`. Raises `UsageError` for two verdicts on one case by one rubric, and for two columns of one name.
     """
     gathered = _Gathered()
     styles: set[str] = set()
@@ -127,7 +128,7 @@ def scores_of_verdicts(name: str, judged: Iterable[tuple[Verdict, Mapping[str, s
         rubrics.add(verdict.rubric)
         styles.add(verdict.style or "")
         _add(gathered, gathered.row(verdict.case, groups), verdict)
-    return gathered.scores(name, lambda key: _named(key, len(rubrics) > 1, len(styles) > 1))
+    return gathered.scores(name, _Names(gathered.keys(), len(rubrics) > 1, len(styles) > 1))
 
 
 def _add(gathered: _Gathered, row: int, verdict: Verdict) -> None:
@@ -135,15 +136,15 @@ def _add(gathered: _Gathered, row: int, verdict: Verdict) -> None:
         gathered.lack(row, verdict.lack)
     for key, result in verdict.criteria.items():
         if result.score is not None:
-            gathered.add(row, key, Kind.CRITERION, result.score, result.scale)
+            gathered.add(row, (Kind.CRITERION, verdict.rubric, key), Kind.CRITERION, result.score, result.scale)
         for one in result.assertions:
             if one.answer in _ANSWERS:
-                name = (verdict.style or "", one.id)
+                name = (Kind.ASSERTION, verdict.style or "", one.id)
                 gathered.add(row, name, Kind.ASSERTION, _ANSWERS[one.answer], (0, 1), one.question)
     if verdict.score is not None:
-        gathered.add(row, (verdict.rubric, "score"), Kind.OVERALL, verdict.score, (0, 1))
+        gathered.add(row, (Kind.OVERALL, verdict.rubric, "score"), Kind.OVERALL, verdict.score, (0, 1))
     if verdict.passed is not None:
-        gathered.add(row, (verdict.rubric, "passed"), Kind.PASSED, verdict.passed, (0, 1))
+        gathered.add(row, (Kind.PASSED, verdict.rubric, "passed"), Kind.PASSED, verdict.passed, (0, 1))
     if verdict.jury is not None:
         for key, spread in verdict.jury.spread.items():
             gathered.add(row, f"spread.{key}", Kind.SPREAD, spread)
@@ -155,15 +156,31 @@ def _add(gathered: _Gathered, row: int, verdict: Verdict) -> None:
 
 
 _ANSWERS = {"yes": 1.0, "no": 0.0}
+_OVERALL = ("score", "passed")
 
 
-def _named(key: str | tuple[str, str], several_rubrics: bool, several_styles: bool) -> str:
-    if isinstance(key, str):
-        return key
-    first, second = key
-    if second in ("score", "passed"):
-        return f"{first}.{second}" if several_rubrics else second
-    return f"{first}/{second}" if several_styles and first else second
+Key = str | tuple[Kind, str, str]
+"""A column before it has its name: a name; or a kind, a rubric or style, and what it is of that."""
+
+
+class _Names:
+    """What columns are called, shortly where that is enough."""
+
+    def __init__(self, keys: Iterable[Key], several_rubrics: bool, several_styles: bool) -> None:
+        self._several_rubrics, self._several_styles = several_rubrics, several_styles
+        criteria = [key[2] for key in keys if key[0] is Kind.CRITERION]
+        self._shared = {name for name, count in Counter(criteria).items() if count > 1}
+
+    def __call__(self, key: Key) -> str:
+        if isinstance(key, str):
+            return key
+        kind, of, name = key
+        if kind is Kind.ASSERTION:
+            return f"{of}/{name}" if self._several_styles and of else name
+        if kind is Kind.CRITERION:
+            name = f"{name}.score" if name in _OVERALL else name  # as exports call it
+            return f"{of}.{name}" if name in self._shared else name
+        return f"{of}.{name}" if self._several_rubrics else name
 
 
 class _Gathered:
@@ -174,8 +191,8 @@ class _Gathered:
         self._groups: dict[str, dict[int, str]] = {}
         self._lacks: dict[str, str] = {}
         self._cases: list[str] = []
-        self._columns: dict[str | tuple[str, str], tuple[Kind, array[int], array[float]]] = {}
-        self._about: dict[str | tuple[str, str], tuple[tuple[float, float] | None, str]] = {}
+        self._columns: dict[Key, tuple[Kind, array[int], array[float]]] = {}
+        self._about: dict[Key, tuple[tuple[float, float] | None, str]] = {}
 
     def row(self, case: str, groups: Mapping[str, str] | None = None) -> int:
         row = self._rows.setdefault(case, len(self._rows))
@@ -185,6 +202,9 @@ class _Gathered:
                 self._groups.setdefault(name, {})[row] = value
         return row
 
+    def keys(self) -> tuple[Key, ...]:
+        return tuple(self._columns)
+
     def lack(self, row: int, why: str) -> None:
         case = self._cases[row]
         self._lacks[case] = f"{self._lacks[case]}; {why}" if case in self._lacks else why
@@ -192,7 +212,7 @@ class _Gathered:
     def add(
         self,
         row: int,
-        key: str | tuple[str, str],
+        key: Key,
         kind: Kind,
         value: float,
         scale: tuple[float, float] | None = None,
@@ -205,9 +225,11 @@ class _Gathered:
         rows.append(row)
         values.append(value)
 
-    def scores(self, name: str, named: Callable[[str | tuple[str, str]], str] = str) -> Scores:
-        columns = {}
+    def scores(self, name: str, named: Callable[[Key], str] = str) -> Scores:
+        columns: dict[str, Column] = {}
         for key, (kind, rows, values) in self._columns.items():
+            if named(key) in columns:
+                raise UsageError(f"Two columns of {name} are called {named(key)!r}; one of them needs another name.")
             column: Floats = np.full(len(self._cases), np.nan)
             column[np.frombuffer(rows, np.int64)] = np.frombuffer(values, np.float64)
             columns[named(key)] = Column(named(key), kind, column, *self._about[key])
@@ -264,8 +286,8 @@ def _numbers(
         except ValueError:
             complain(f"{row.place}: the score {text[:40]!r} is no number")
             continue
-        if not isfinite(score):
-            complain(f"{row.place}: the score {text!r} is not finite")
+        if not abs(score) <= MOST:
+            complain(f"{row.place}: the score {text[:40]!r} is no score; at most {MOST:g} is")
             continue
         yield row.place, (row.case.id, *(values[name].strip() for name in names[1:])), score
 
