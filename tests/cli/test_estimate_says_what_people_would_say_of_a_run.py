@@ -106,6 +106,8 @@ def test_plain_files_do_without_a_run(run: Callable[..., Any], folder: Path) -> 
         ("--aspect PQ", "Nobody rated the aspect 'PQ'; rated are unchanged regions."),
         ("--judge-pass 4", "--judge-pass goes with --pass"),
         ("--width 0", "--width must be above 0"),
+        ("--width inf", "--width must be above 0"),
+        ("--pass nan", "--pass is a score from which a case passes, and nan is none"),
         ("--scale PQ=0..10", "Nobody rated the aspect 'PQ', which has a scale"),
         ("--rating-scale 7..1", "A scale is written from its low to its high end"),
         ("--group photographer", "No case of run r1 (nightly) is in a group 'photographer'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -96,7 +97,10 @@ def estimate(
 
     if judge_passes is not None and passes is None:
         raise UsageError("--judge-pass goes with --pass, which says from which human score a case passes.")
-    if width is not None and not width > 0:
+    for name, value in (("--pass", passes), ("--judge-pass", judge_passes)):
+        if value is not None and not isfinite(value):
+            raise UsageError(f"{name} is a score from which a case passes, and {value} is none.")
+    if width is not None and not 0 < width < inf:
         raise UsageError("--width must be above 0: it is how far an interval may reach from its low to its high end.")
     every = read_ratings(ratings) if ratings is not None else _reviewed(run, scores, ledger, bool(aspect))
     people = _of_aspects(every, aspect)
