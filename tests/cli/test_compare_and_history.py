@@ -113,7 +113,14 @@ def test_the_same_build_passes(run: Any, builds: Path) -> None:
         ("--fail-on everything", 2),
         ("--margin x", 2),
         ("--margin -1", 2),
+        ("--margin nan", 2),
+        ("--margin score=inf", 2),
+        ("--margin 0.1 --margin 0.2", 2),
+        ("--margin score=0.1 --margin score=5", 2),
+        ("--margin 0.1 --margin score=0.2", 0),
         ("--detect 0", 2),
+        ("--detect inf", 2),
+        ("--detect nan", 2),
         ("--group nothing", 2),
         ("--markdown nowhere/pr.md", 2),
     ],
@@ -158,9 +165,25 @@ def test_plain_files_are_compared_without_a_ledger(run: Any, builds: Path) -> No
     assert "each is taken as independent" in done.out
 
 
+def test_why_a_gate_is_open_is_said_where_interval_and_test_disagree(run: Any, builds: Path) -> None:
+    lines = ["case,judge,aspect,score"]
+    lines += [f"c{at},{judge},clarity,{4 - (judge == 'b' and at < 4)}" for at in range(60) for judge in "ab"]
+    (builds / "both.csv").write_text("\n".join(lines), "utf-8")
+    command = "compare --scores both.csv --fail-on regression --on clarity"
+    done = run(command)
+    assert (done.code, done.err) == (0, "")
+    said = "but the permutation test does not agree (p = 0.125), so that no regression is shown."
+    assert said in done.out
+    assert said in json.loads(run(f"{command} --json").out)["gate"]["doubted"]["clarity"]
+    held = run(f"{command.replace('regression', 'inconclusive')}")
+    assert held.code == 1
+    assert (said in held.err, said in held.out) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        ("compare old bad --margin score=0.1 --margin score=5", "given twice, as 0.1 and as 5"),
         ("compare", "Name two runs"),
         ("compare old", "Name two runs"),
         ("compare old nothing", "There is no run 'nothing'"),

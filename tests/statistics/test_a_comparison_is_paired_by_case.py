@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beholder.errors import UsageError
-from beholder.statistics.comparison.comparing import Graded, compare
+from beholder.statistics.comparison.comparing import Asked, Graded, compare
 from beholder.statistics.data import Column, Kind, Scores
 from beholder.statistics.grouped import mean_estimates, sums_of
 from beholder.statistics.intervals import Draws, weighted_mean
@@ -38,8 +38,8 @@ pairs = st.lists(st.tuples(tenths, tenths, st.sampled_from("abcdefghijklmno")), 
 @settings(max_examples=60)
 def test_swapping_the_runs_negates_the_differences(rows: list[tuple[float, float, str]]) -> None:
     old, new, sources = zip(*rows, strict=True)
-    there = compare(scores("a", old, sources), scores("b", new, sources), draws=200)
-    back = compare(scores("b", new, sources), scores("a", old, sources), draws=200)
+    there = compare(scores("a", old, sources), scores("b", new, sources), Asked(draws=200))
+    back = compare(scores("b", new, sources), scores("a", old, sources), Asked(draws=200))
     assert [one.name for one in there.changes] == [one.name for one in back.changes]
     for first, second in zip(there.changes, back.changes, strict=True):
         assert (first.better, first.same, first.worse) == (second.worse, second.same, second.better)
@@ -67,7 +67,7 @@ def test_swapping_the_runs_negates_the_differences(rows: list[tuple[float, float
 def test_a_run_against_itself_is_all_ties(rows: list[tuple[float, str]]) -> None:
     values, sources = zip(*rows, strict=True)
     one = scores("a", values, sources)
-    found = compare(one, one, draws=100)
+    found = compare(one, one, Asked(draws=100))
     for change in found.changes:
         assert (change.better, change.worse) == (0, 0)
         assert change.same == change.cases == sum(value == value for value in values)
@@ -93,7 +93,7 @@ def test_no_case_in_common_is_wrong_use() -> None:
 
 def test_an_unknown_group_lists_those_there_are() -> None:
     with pytest.raises(UsageError, match="'model'; there are: source"):
-        compare(scores("a", [0.1], "x"), scores("b", [0.1], "x"), group="model")
+        compare(scores("a", [0.1], "x"), scores("b", [0.1], "x"), Asked(group="model"))
 
 
 def test_cases_of_one_source_do_not_count_as_many() -> None:
@@ -129,7 +129,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     for number in range(200):
         shift = np.repeat(rng.normal(0.05, 0.1, 30), 3) + rng.normal(0, 0.1, 90)
         found = compare(
-            scores("a", np.full(90, 0.5), sources), scores("b", 0.5 + shift, sources), draws=300, seed=number
+            scores("a", np.full(90, 0.5), sources), scores("b", 0.5 + shift, sources), Asked(draws=300, seed=number)
         )
         low, high = found.changes[0].difference.low, found.changes[0].difference.high
         assert low is not None
@@ -164,7 +164,7 @@ def test_what_only_one_run_was_asked_is_named() -> None:
 
 
 def test_the_cases_that_changed_most_come_first() -> None:
-    found = compare(scores("a", [0.5, 0.5, 0.5], "xyz"), scores("b", [0.6, 0.1, 0.5], "xyz"), top=5)
+    found = compare(scores("a", [0.5, 0.5, 0.5], "xyz"), scores("b", [0.6, 0.1, 0.5], "xyz"), Asked(top=5))
     assert [(one.case, one.group) for one in found.moved] == [("c1", "y"), ("c0", "x")]
     assert found.moved[0].by == pytest.approx(-0.4)
     assert found.moved[0].changes["score"] == (0.5, 0.1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from beholder.reports.changes import notes, verdict
-from beholder.statistics.comparison.comparing import Comparison, compare
+from beholder.statistics.comparison.comparing import Asked, Comparison, compare
 from beholder.statistics.comparison.gating import FailOn, gate
 from beholder.statistics.data import Column, Kind, Scores
 
@@ -26,7 +26,7 @@ def lost(count: int, of: int = 40) -> Comparison:
     old = [0.8] * of
     new = [0.8 + 0.01 * (-1) ** row for row in range(of - count)] + [NAN] * count
     refused = {f"c{row}": "refused, I cannot" for row in range(of - count, of)}
-    return compare(scores("old", old), scores("new", new, **refused), margin=0.02)
+    return compare(scores("old", old), scores("new", new, **refused), Asked(margin=0.02))
 
 
 def test_a_case_that_is_refused_in_one_run_is_named_with_what_it_said() -> None:
@@ -46,7 +46,9 @@ def test_what_refusals_could_turn_is_said_and_leaves_the_gate_open() -> None:
     change = found.changes[0]
     assert change.worst is not None
     assert change.worst.value == pytest.approx(-0.2, abs=0.01)
-    assert any("10 cases had a score and have none now" in note and "a regression" in note for note in notes(found))
+    assert any(
+        "10 cases had a score and have none now" in note and "wholly below the margin" in note for note in notes(found)
+    )
     assert gate(found).failed == {}
     assert "10 cases have no number any more" in gate(found, fail_on=FailOn.INCONCLUSIVE).failed["score"]
 
@@ -59,7 +61,7 @@ def test_refusals_that_turn_nothing_are_said_to_turn_nothing() -> None:
 def test_a_regression_that_the_lost_cases_could_undo_is_said_to_be_so() -> None:
     old, new = [0.6] * 40, [0.55 + 0.001 * (row % 3) for row in range(30)] + [NAN] * 10
     found = compare(scores("old", old), scores("new", new))
-    assert any("had each the highest score" in note and "no regression" in note for note in notes(found))
+    assert any("had each the highest score" in note and "not wholly below the margin" in note for note in notes(found))
 
 
 def test_cases_of_one_run_alone_are_named() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from xml.etree import ElementTree as Xml
+
 import numpy as np
 import pytest
 
 from beholder.errors import UsageError
 from beholder.reports.changes import needed, verdict
-from beholder.statistics.comparison.comparing import Comparison, compare
+from beholder.reports.junit import comparison_junit
+from beholder.reports.markdown import comparison_markdown, prose
+from beholder.statistics.comparison.comparing import Asked, Comparison, compare
 from beholder.statistics.comparison.gating import FailOn, gate
 from beholder.statistics.data import Column, Floats, Kind, Scores
 
@@ -32,7 +37,7 @@ def dropped(by: float, cases: int = 60, margin: float = 0.0, **margins: float) -
     }
     new = {key: values + rng.normal(0, 0.02, cases) for key, values in old.items()}
     new["accuracy"] = new["accuracy"] - by
-    return compare(scores("old", **old), scores("new", **new), margin=margin, margins=margins, detect=0.001)
+    return compare(scores("old", **old), scores("new", **new), Asked(margin=margin, margins=margins, detect=0.001))
 
 
 def test_a_drop_in_one_criterion_trips_it_and_nothing_else() -> None:
@@ -88,7 +93,7 @@ def test_noise_seldom_trips_it() -> None:
         names = [f"k{at}" for at in range(8)]
         old = {name: rng.uniform(1, 5, 25) for name in names}
         new = {name: values + rng.normal(0, 0.5, 25) for name, values in old.items()}
-        found = compare(scores("old", **old), scores("new", **new), draws=200, seed=number)
+        found = compare(scores("old", **old), scores("new", **new), Asked(draws=200, seed=number))
         tripped += bool(gate(found, ["any"]).regressed)
     assert tripped <= 10  # half of 5 % are drops; without Holm about 27 of these would trip
 
@@ -111,3 +116,101 @@ def test_a_gate_without_a_number_is_not_open() -> None:
     gone = scores("new", accuracy=np.full(9, np.nan))
     with pytest.raises(UsageError, match="nothing to decide"):
         gate(compare(scores("old", accuracy=np.ones(9)), gone), ["any"])
+
+
+def all_down(groups: int, criteria: int = 8, each: int = 4) -> Comparison:
+    """Every criterion falls by about 2 of 4 points in every case, `each` cases a group."""
+    rng = np.random.default_rng(0)
+    sources = tuple(f"p{row // each}" for row in range(groups * each))
+    names = [f"k{at}" for at in range(criteria)]
+    old = scores("old", **{name: np.full(len(sources), 4.5) for name in names})
+    new = scores("new", **{name: 2.5 - 0.1 * rng.random(len(sources)) for name in names})
+    return compare(replace(old, groups={"source": sources}), replace(new, groups={"source": sources}))
+
+
+def test_a_gate_that_could_not_close_for_many_columns_does_not_open() -> None:
+    found = all_down(7)
+    with pytest.raises(
+        UsageError, match=r"k0 fell by 2.05, and 7 groups of cases cannot .* among 8 columns: it takes 9 at least"
+    ):
+        gate(found, ["any"])
+    assert gate(found, ["k0"]).regressed == ("k0",)
+    assert len(gate(all_down(9), ["any"]).regressed) == 8
+    with pytest.raises(UsageError, match="8 groups"):
+        gate(all_down(8), ["any"])
+
+
+def test_the_verdict_never_says_that_nothing_changed_where_it_could_not_see() -> None:
+    said = verdict(all_down(7))
+    assert "othing changed" not in said
+    assert said.startswith("Not sure: k0 is worse by 2.05")
+    assert said.endswith(
+        "7 groups of cases cannot tell any change in one of 8 columns from chance: it takes 9 at least."
+    )
+    assert verdict(all_down(9)).startswith("new is worse on k0 by 2.05")
+
+
+def test_an_interval_is_no_regression_unless_the_test_agrees_and_that_is_said() -> None:
+    after = np.ones(100)
+    after[:4] = 0
+    found = compare(scores("old", passed=np.ones(100)), scores("new", passed=after))
+    assert found.changes[0].difference.high is not None
+    assert found.changes[0].difference.high < 0
+    decided = gate(found, ["passed"])
+    assert (decided.regressed, decided.failed) == ((), {})
+    said = decided.doubted["passed"]
+    assert "wholly beyond the margin of 0, but the permutation test does not agree (p = 0.125)" in said
+    assert decided.to_dict()["doubted"] == {"passed": said}
+    assert prose(said) in comparison_markdown(found, decided)
+    suite = Xml.fromstring(comparison_junit(found, decided)).find("testsuite")
+    assert suite is not None
+    assert suite.get("failures") == "0"
+    assert suite.findtext("testcase/system-out") == said
+    assert gate(found, ["passed"], FailOn.INCONCLUSIVE).failed == {"passed": said}
+    assert verdict(found).startswith("Not sure: passed is worse by 0.040")
+
+
+@pytest.mark.parametrize("groups", [6, 12])
+def test_a_gate_on_one_column_seldom_trips_by_chance(groups: int) -> None:
+    rng = np.random.default_rng(groups)
+    tripped = 0
+    for number in range(600):
+        old = rng.uniform(0.3, 0.7, groups)
+        new = old + rng.normal(0, 0.1, groups)
+        found = compare(scores("old", score=old), scores("new", score=new), Asked(draws=200, seed=number))
+        tripped += bool(gate(found).regressed)
+    assert tripped <= 15  # half of 5 % are drops; with 6 groups the interval alone would trip at 4 %
+
+
+def test_what_rounding_leaves_is_no_regression() -> None:
+    old, new = np.tile([0.9, 0.0], 12), np.tile([0.6, 0.3], 12)
+    assert (new - old).sum() != 0
+    sources = tuple(f"p{row // 2}" for row in range(24))
+    first, second = (
+        replace(scores(name, score=values), groups={"source": sources}) for name, values in (("old", old), ("new", new))
+    )
+    for before, after in ((first, second), (second, first)):
+        found = compare(before, after)
+        change = found.changes[0]
+        assert (change.difference.value, change.difference.low, change.difference.high, change.p) == (0, 0, 0, 1)
+        assert not change.shown
+        assert gate(found).regressed == gate(found).open == ()
+
+
+def test_a_fall_by_just_the_margin_is_within_it() -> None:
+    old = np.full(12, 0.8)
+    new = np.full(12, 0.7)
+    assert (new - old)[0] < -0.1  # by rounding
+    found = compare(scores("old", score=old), scores("new", score=new), Asked(margin=0.1))
+    assert found.changes[0].p_beyond == 1
+    assert gate(found).regressed == gate(found).open == ()
+
+
+@pytest.mark.parametrize("wrong", [-0.1, float("nan"), float("inf")])
+def test_a_margin_is_a_number_from_0_up(wrong: float) -> None:
+    with pytest.raises(UsageError, match="The margin is how far a mean may fall"):
+        Asked(margin=wrong)
+    with pytest.raises(UsageError, match="The margin of clarity is how far"):
+        Asked(margins={"clarity": wrong})
+    with pytest.raises(UsageError, match="The difference to detect is a number above 0"):
+        Asked(detect=wrong)

@@ -7,6 +7,7 @@ import pytest
 
 from beholder.cli.history import sparkline
 from beholder.errors import UsageError
+from beholder.statistics.comparison.comparing import compare
 from beholder.statistics.comparison.history import history
 from beholder.statistics.data import Column, Floats, Kind, Scores
 
@@ -47,6 +48,24 @@ def test_a_run_that_lost_a_case_says_so_and_the_trend_does_without() -> None:
     assert [point.without for point in line.points] == [0, 1, 0]
     assert line.common == 9
     assert line.slope.value == pytest.approx(0.1)
+
+
+def test_what_rounding_leaves_is_no_change_and_no_trend() -> None:
+    high, low = np.tile([0.9, 0.0], 12), np.tile([0.6, 0.3], 12)
+    assert (high - low).sum() != 0
+    [line] = history([scores(f"r{at}", values) for at, values in enumerate((low, high, low, high, high))])
+    for point in line.points[1:]:
+        assert point.change is not None
+        assert (point.change.value, point.change.low, point.change.high, point.p) == (0, 0, 0, 1)
+    assert not line.slope.excludes_zero
+
+
+def test_a_change_is_what_compare_says_of_it() -> None:
+    rng = np.random.default_rng(3)
+    runs = [scores(f"r{at}", rng.uniform(0.2, 0.8, 30) - 0.1 * at) for at in range(2)]
+    point = history(runs)[0].points[1]
+    told = compare(*runs).changes[0]
+    assert (point.change, point.p, point.common) == (told.difference, told.p, told.cases)
 
 
 def test_two_runs_have_no_trend() -> None:

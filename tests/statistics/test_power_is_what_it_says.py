@@ -6,48 +6,75 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import t
 
-from beholder.statistics.comparison.flipping import flip_p
+from beholder.statistics.comparison.flipping import RARE, deciding_level, flip_p, holm, least_groups, least_p
 from beholder.statistics.comparison.power import power
-from beholder.statistics.grouped import Sums, sums_of
+from beholder.statistics.grouped import sums_of
 from beholder.statistics.intervals import Draws
 
 SEEN = 0.8
 
 
-def seen(groups: int, true: float, spread: float, seed: int, times: int = 2000) -> float:
-    """How often the t-test and how often the flips find a difference, over groups of three alike cases."""
-    rng = np.random.default_rng(seed)
-    sums = 3 * rng.normal(true, spread, (groups, times))
-    found = Sums(sums, np.full_like(sums, 3.0))
-    beyond = np.abs(found.means / found.standard_errors()) > t.ppf(0.975, groups - 1)
-    return float(beyond.mean())
+def seen(groups: int, true: float, spread: float, seed: int, tests: int = 1, times: int = 800) -> float:
+    """How often the flips find a difference, as the first of so many tests, over groups of three alike cases."""
+    sums = 3 * np.random.default_rng(seed).normal(true, spread, (groups, times))
+    return float((flip_p(sums, 0) * tests <= RARE).mean())
 
 
-@pytest.mark.parametrize("groups", [8, 20, 100])
-def test_the_least_difference_is_found_eight_times_in_ten(groups: int) -> None:
-    least = power(0.3 / groups**0.5, groups, 3 * groups).least
+@pytest.mark.parametrize(
+    ("groups", "tests"), [(6, 1), (7, 1), (8, 1), (20, 1), (100, 1), (8, 6), (9, 8), (11, 8), (25, 8), (60, 12)]
+)
+def test_the_least_difference_is_found_eight_times_in_ten(groups: int, tests: int) -> None:
+    least = power(0.3 / groups**0.5, groups, 3 * groups, tests=tests).least
     assert least is not None
-    assert seen(groups, least, 0.3, seed=groups) == pytest.approx(SEEN, abs=0.04)
+    assert seen(groups, least, 0.3, groups, tests) == pytest.approx(SEEN, abs=0.07)
 
 
-def test_the_flips_find_it_as_often() -> None:
-    least = power(0.3 / 25**0.5, 25, 25).least
-    assert least is not None
-    sums = np.random.default_rng(4).normal(least, 0.3, (25, 600))
-    assert (flip_p(sums, 0) <= 0.05).mean() == pytest.approx(SEEN, abs=0.06)
+def test_what_is_one_of_many_tests_must_be_larger_to_be_seen() -> None:
+    found = [power(0.1, 30, 30, tests=tests) for tests in (1, 2, 8, 40)]
+    least = [one.least for one in found if one.least is not None]
+    assert len(least) == 4
+    assert least == sorted(set(least))
+    assert found[2].to_dict()["at_level"] == pytest.approx(RARE / 8, abs=1e-4)
+
+
+@given(st.integers(1, 300), st.integers(1, 40))
+def test_a_level_is_one_that_groups_can_reach_and_holm_accepts(tests: int, groups: int) -> None:
+    level = deciding_level(groups, tests)
+    best = holm(np.array([least_p(groups), *[1.0] * (tests - 1)]))[0]
+    assert (level > 0) == (best <= RARE) == (groups >= least_groups(tests))
+    assert level * tests <= RARE
+    if level:
+        assert (level + least_p(groups)) * tests > RARE
+
+
+def test_the_least_p_is_that_of_groups_which_all_agree() -> None:
+    for groups in (1, 5, 6, 12, 13):
+        assert flip_p(np.ones((groups, 1)), 0)[0] >= least_p(groups)
+    for groups in (1, 5, 6, 12):
+        assert flip_p(np.ones((groups, 1)), 0)[0] == pytest.approx(least_p(groups))
+    assert [least_groups(tests) for tests in (1, 2, 8)] == [6, 7, 9]
+
+
+def test_groups_that_can_show_nothing_have_no_least_difference() -> None:
+    found = power(0.1, 7, 28, detect=0.5, tests=8)
+    assert (found.least, found.blind) == (None, True)
+    assert found.why == "7 groups of cases cannot tell any change in one of 8 columns from chance: it takes 9 at least"
+    assert found.groups is not None
+    assert found.groups >= 9
+    assert power(0.1, 5, 5).blind
+    assert not power(0.1, 6, 6).blind
 
 
 def test_as_many_cases_as_it_asks_for_find_what_was_asked() -> None:
     first = power(0.3 / 20**0.5, 20, 60, detect=0.1)
     assert first.groups is not None
     assert (first.cases, first.more) == (3 * first.groups, 3 * first.groups - 60)
-    assert seen(first.groups, 0.1, 0.3, seed=1) == pytest.approx(SEEN, abs=0.04)
+    assert seen(first.groups, 0.1, 0.3, seed=1) == pytest.approx(SEEN, abs=0.07)
     assert seen(first.groups - 10, 0.1, 0.3, seed=1) < seen(first.groups + 30, 0.1, 0.3, seed=1)
 
 
-@given(st.floats(0.001, 1), st.integers(2, 500))
+@given(st.floats(0.001, 1), st.integers(6, 500))
 def test_what_is_seen_already_takes_no_more(error: float, groups: int) -> None:
     found = power(error, groups, 2 * groups, detect=power(error, groups, 2 * groups).least)
     assert found.groups is not None

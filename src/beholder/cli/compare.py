@@ -56,27 +56,15 @@ def compare(
     A regression: the 95 % interval of the difference lies wholly below the margin, and the permutation test agrees.
     Exit codes: 0; 1 the gate failed; 2 wrong use, or nothing to decide by.
     """
+    from beholder.statistics.comparison.comparing import Asked
     from beholder.statistics.comparison.comparing import compare as compared
     from beholder.statistics.comparison.gating import SCORE, FailOn, gate
 
     wanted = _fail_on(fail_on)
-    if detect is not None and not detect > 0:
-        raise UsageError(f"--detect is a difference above 0, and {detect:g} is not.")
     plain, named = _margins(margin or ())
+    asked = Asked(group, plain, named, detect, top, draws, seed)
     before, after, graded, warnings = _read(run_a, run_b, scores, cases, ledger)
-    comparison = compared(
-        before,
-        after,
-        group=group,
-        draws=draws,
-        seed=seed,
-        margin=plain,
-        margins=named,
-        detect=detect,
-        top=top,
-        graded=graded,
-        warnings=warnings,
-    )
+    comparison = compared(before, after, asked, graded=graded, warnings=warnings)
     decided = gate(comparison, on or (SCORE,), wanted or FailOn.REGRESSION) if wanted or junit else None
     _write(comparison, decided if wanted else None, markdown)
     if junit is not None and decided is not None:
@@ -105,20 +93,18 @@ def _fail_on(text: str) -> FailOn | None:
 
 def _margins(given: Sequence[str]) -> tuple[float, dict[str, float]]:
     """The margin for all, and those by name."""
-    plain, named = 0.0, {}
+    found: dict[str, float] = {}
     for text in given:
         name, _, number = text.rpartition("=")
         try:
             value = float(number)
         except ValueError:
             raise UsageError(f"--margin takes a number, or NAME=NUMBER, and {text!r} is neither.") from None
-        if not 0 <= value < float("inf"):
-            raise UsageError(f"--margin is how far a mean may fall: 0 or more, and {text!r} is not.")
-        if name:
-            named[name] = value
-        else:
-            plain = value
-    return plain, named
+        if name in found:
+            of = f"of {name!r}" if name else "for all"
+            raise UsageError(f"The margin {of} is given twice, as {found[name]:g} and as {value:g}; give it once.")
+        found[name] = value
+    return found.pop("", 0.0), found
 
 
 def _read(
@@ -194,5 +180,9 @@ def _show(comparison: Comparison, decided: Gate | None) -> None:
     say(f"{comparison.told} {TOLD}")
     say("")
     say(printable(verdict(comparison)))
-    for sentence in decided.failed.values() if decided else ():
-        say(f"beholder: {printable(sentence)}", error=True)
+    if decided is not None:
+        for name, sentence in decided.doubted.items():
+            if name not in decided.failed:
+                say(printable(sentence))
+        for sentence in decided.failed.values():
+            say(f"beholder: {printable(sentence)}", error=True)

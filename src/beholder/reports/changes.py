@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from beholder.reports.numbers import shown, with_interval
 from beholder.statistics.comparison.comparing import Change, Comparison
-from beholder.statistics.comparison.pairing import Unlike
+from beholder.statistics.comparison.pairing import Fate, listed
 from beholder.statistics.data import Kind
+from beholder.statistics.grouped import SAME
 
 HEADERS = ("", "cases", "before", "after", "difference", "p (Holm)", "better–same–worse", "least seen")
-LISTED = 10
-_NAMED = 4  # assertions in a sentence
+_NAMED = 4  # columns in a sentence
 
 TOLD = (
     "The difference is after less before, over cases with a number in both runs; its interval says where the true one "
     "lies. p is the chance of one at least as large if nothing had changed (sign flips of whole groups), corrected by "
     "Holm for the other rows of its kind. “Least seen” is the smallest true difference that such a comparison finds 8 "
-    "times in 10."
+    "times in 10, corrected as p is."
 )
 
 
@@ -50,15 +50,18 @@ def verdict(comparison: Comparison) -> str:
         ("more often passes", [one for one in comparison.of(Kind.ASSERTION) if one.up]),
     ):
         if chosen:
-            more = f" and {len(chosen) - _NAMED} more" if len(chosen) > _NAMED else ""
-            parts.append(f"{word} {', '.join(one.name for one in chosen[:_NAMED])}{more}")
+            parts.append(f"{word} {listed([one.name for one in chosen], _NAMED)}")
     cases = f"these {comparison.cases:,} cases" if comparison.cases != 1 else "this one case"
+    hinted = [one for one in main if one.hinted]
     if not parts:
         if all(one.better == one.worse == 0 for one in main):
             return f"{comparison.after} is the same as {comparison.before} on every one of {cases}."
+        if hinted:
+            return f"Not sure: {_hints(hinted)}; {_unseen(main)}."
         return f"Nothing changed that {cases} could show; {_unseen(main)}."
     found = f"{comparison.after} {_is(parts)}"
-    return f"{found}; nothing else changed that {cases} could show; {_unseen(main)}."
+    rest = f"not sure: {_hints(hinted)}" if hinted else f"nothing else changed that {cases} could show"
+    return f"{found}; {rest}; {_unseen(main)}."
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -66,14 +69,14 @@ def notes(comparison: Comparison) -> list[str]:
     said = [f"Not like with like: {warning}" for warning in comparison.warnings]
     for name, only in ((comparison.before, comparison.only_before), (comparison.after, comparison.only_after)):
         if only:
-            said.append(f"{_cases(len(only))} only in {name}: {_listed(only)}.")
+            said.append(f"{_cases(len(only))} only in {name}: {listed(only)}.")
     if comparison.unlike:
         said.append(
             f"{_cases(len(comparison.unlike))} not scored alike in both runs, and in no difference for which a number "
-            f"is missing: {_listed([_fate(one) for one in comparison.unlike])}."
+            f"is missing: {listed([_fate(one) for one in comparison.unlike])}."
         )
     if comparison.neither:
-        named = _listed([f"{one.case} ({one.before}; then {one.after})" for one in comparison.neither])
+        named = listed([f"{one.case} ({one.before}; then {one.after})" for one in comparison.neither])
         said.append(f"{_cases(len(comparison.neither))} without a score in both runs: {named}.")
     said += [sentence for one in comparison.changes if (sentence := _turned(one))]
     if comparison.group is None:
@@ -118,36 +121,49 @@ def _amount(one: Change, word: str) -> str:
     return f"{shown(abs(value))} ({shown(ends[0])} to {shown(ends[1])} {word})"
 
 
+def _hints(hinted: Sequence[Change]) -> str:
+    """Changes of which the interval is sure and the test is not."""
+    words = [
+        (one, "worse" if one.difference.value is not None and one.difference.value < 0 else "better") for one in hinted
+    ]
+    named = listed([f"{one.name} is {word} by {_amount(one, word)}" for one, word in words], _NAMED)
+    p = ", ".join(chance(one.p_holm) for one in hinted[:_NAMED])
+    return f"{named}, but the permutation test does not agree (p = {p})"
+
+
 def _unseen(main: Sequence[Change]) -> str:
     """How large a drop could have been without being noticed, of the first column in which nothing is shown: the
-    overall score, if there is one."""
+    overall score, if there is one; and why nothing could be, where groups are too few."""
     known = [one for one in main if one.power.least is not None]
     first = next((one for one in known if not one.shown), known[0] if known else None)
-    if first is None:
-        return "how small a change they would show is not known"
-    return f"a drop of {first.name} under {first.power.least:.2g} would probably have gone unnoticed"
+    blind = next((one for one in main if one.cases and one.power.blind), None)
+    said = [blind.power.why] if blind is not None else []
+    if first is not None:
+        said.insert(0, f"a drop of {first.name} under {first.power.least:.2g} would probably have gone unnoticed")
+    return "; ".join(said) or "how small a change they would show is not known"
 
 
 def _turned(one: Change) -> str:
     """Whether the cases that lost their score could turn the result."""
     if one.kind != Kind.OVERALL or one.worst is None or one.best is None:
         return ""
-    worse = one.worst.high is not None and one.worst.high < -one.margin
-    was = one.difference.high is not None and one.difference.high < -one.margin
-    better = one.best.high is not None and one.best.high < -one.margin
+    worse, was, better = (
+        estimate.high is not None and estimate.high < -one.margin - SAME
+        for estimate in (one.worst, one.difference, one.best)
+    )
     lost = (
         "1 case had a score and has none now" if one.lost == 1 else f"{one.lost:,} cases had a score and have none now"
     )
     if worse and not was:
         bound = with_interval(one.worst)
-        return f"{lost}: had each the lowest {one.name}, the difference would be {bound}, a regression."
+        return f"{lost}: had each the lowest {one.name}, the difference would be {bound}, wholly below the margin."
     if was and not better:
         bound = with_interval(one.best)
-        return f"{lost}: had each the highest {one.name}, the difference would be {bound}, no regression."
+        return f"{lost}: had each the highest {one.name}, the difference would be {bound}, not wholly below the margin."
     return f"{lost}: not even the lowest or highest {one.name} for each would turn the result."
 
 
-def _fate(one: Unlike) -> str:
+def _fate(one: Fate) -> str:
     if one.before == one.after:
         gone = [f"no {name} any more" for name in one.lost] + [f"{name} is new" for name in one.gained]
         return f"{one.case} ({', '.join(gone)})"
@@ -156,11 +172,6 @@ def _fate(one: Unlike) -> str:
 
 def _cases(count: int) -> str:
     return "1 case is" if count == 1 else f"{count:,} cases are"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
-    return ", ".join(name[:200] for name in names[:LISTED]) + more
 
 
 def _and(parts: Sequence[str]) -> str:

@@ -72,14 +72,14 @@ def _cell(mark: Mark | None) -> str:
 
 
 def _marks_table(marks: Sequence[Mark]) -> Table:
-    """A line for each mark; those that were not examined come last, together by their reason."""
+    """A line for each mark; those without a number come last, together by their reason."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     for name in ("", "examined", "mark"):
         table.add_column(name, no_wrap=True)
     table.add_column("sentence", ratio=1)
     reasons: dict[str, list[str]] = {}
     for mark in marks:
-        if mark.standing is Standing.NOT_EXAMINED:
+        if mark.estimate.value is None:
             reasons.setdefault(mark.estimate.why, []).append(mark.examined)
             continue
         sign = Text(f" {_SIGNS[mark.standing]}", _TONES.get(mark.standing, ""))

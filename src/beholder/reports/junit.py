@@ -13,7 +13,8 @@ from beholder.statistics.comparison.gating import Gate
 
 def comparison_junit(comparison: Comparison, gate: Gate) -> str:
     """What the gate looked at is a test each: failed where it regressed, or where the gate asks for more than it got;
-    everything else is told in `system-out`. Control characters in names become blanks: XML has no place for them."""
+    one that looks like a regression and is none says so in its own `system-out`, everything else is told in that of the
+    suite. Control characters in names become blanks: XML has no place for them."""
     looked = [one for one in comparison.changes if one.name in gate.on]
     suite = Xml.Element(
         "testsuite",
@@ -43,6 +44,8 @@ def _test(suite: Xml.Element, change: Change, comparison: Comparison, gate: Gate
         failure = Xml.SubElement(test, "failure", type=kind, message=said)
         fell = [_line(one) for one in comparison.moved if _fell(one, change.name)]
         failure.text = printable("\n".join([said, *(["Cases that fell most:", *fell] if fell else [])]), lines=True)
+    elif change.name in gate.doubted:
+        Xml.SubElement(test, "system-out").text = printable(gate.doubted[change.name])
 
 
 def _fell(one: Moved, name: str) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from beholder.reports.changes import HEADERS, LISTED, TOLD, needed, notes, rows, verdict
+from beholder.reports.changes import HEADERS, TOLD, needed, notes, rows, verdict
 from beholder.reports.numbers import shown
 from beholder.reports.terminal import printable
 from beholder.statistics.comparison.comparing import GRADE, Change, Comparison
 from beholder.statistics.comparison.gating import Gate
+from beholder.statistics.comparison.pairing import LISTED
 from beholder.statistics.data import Kind
 
 _LONGEST = 300
@@ -51,7 +52,7 @@ def _lines(comparison: Comparison, gate: Gate | None) -> Iterator[str]:
             "❌ **Regression**" if gate.regressed else "❌ **Not decided**" if gate.failed else "✅ **No regression**"
         )
         yield f"{word} on {', '.join(code(name) for name in gate.on)}."
-        yield from (f"- {prose(sentence)}" for sentence in gate.failed.values())
+        yield from (f"- {prose(sentence)}" for sentence in gate.said())
         yield ""
     yield prose(verdict(comparison))
     yield ""

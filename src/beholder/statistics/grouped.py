@@ -15,10 +15,11 @@ from beholder.statistics.data import Floats, Ints
 from beholder.statistics.intervals import Draws, Estimate, Method, estimate_from, ratio, undefined
 
 NOTHING = "no case has a value"
+SAME = 1e-9  # scores are sums of a few decimals: a difference that small is none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sums:
+class GroupSums:
     """Groups × columns: the sum of the values that are there, and how many they are."""
 
     sums: Floats
@@ -27,7 +28,7 @@ class Sums:
     @property
     def means(self) -> Floats:
         """By column; nan where no case has a value."""
-        return ratio(self.sums.sum(axis=0), self.counts.sum(axis=0))
+        return ratio(settled(self.sums.sum(axis=0)), self.counts.sum(axis=0))
 
     @property
     def groups(self) -> Ints:
@@ -45,8 +46,9 @@ class Sums:
         return np.asarray(errors, np.float64)
 
 
-def sums_of(draws: Draws, columns: Sequence[Floats]) -> Sums:
-    """The sums of columns (a value for each case, nan where there is none) by the groups of the draws."""
+def sums_of(draws: Draws, columns: Sequence[Floats]) -> GroupSums:
+    """The sums of columns (a value for each case, nan where there is none) by the groups of the draws. What rounding
+    leaves of differences that cancel is 0: ten groups of it would look like ten that agree."""
     sums = np.zeros((draws.groups, len(columns)))
     counts = np.zeros_like(sums)
     for at, values in enumerate(columns):
@@ -54,10 +56,15 @@ def sums_of(draws: Draws, columns: Sequence[Floats]) -> Sums:
         group = draws.group[there]
         sums[:, at] = np.bincount(group, values[there], draws.groups)
         counts[:, at] = np.bincount(group, minlength=draws.groups)
-    return Sums(sums, counts)
+    return GroupSums(settled(sums), counts)
 
 
-def mean_estimates(draws: Draws, sums: Sums) -> list[Estimate]:
+def settled(sums: Floats) -> Floats:
+    """Sums, 0 where they are no more than rounding leaves."""
+    return np.where(np.abs(sums) <= SAME, 0.0, sums)
+
+
+def mean_estimates(draws: Draws, sums: GroupSums) -> list[Estimate]:
     """The mean of each column with its interval, over the same draws."""
     points = sums.means
     if draws.groups < 2:
@@ -67,7 +74,7 @@ def mean_estimates(draws: Draws, sums: Sums) -> list[Estimate]:
     width = len(points)
     parts = [counts.astype(np.float64) @ both for counts in draws.counts()]
     total = np.concatenate(parts)
-    drawn = ratio(total[:, :width], total[:, width:])
+    drawn = ratio(settled(total[:, :width]), total[:, width:])
     left = _left_out(sums) if draws.method is Method.BCA else None
     groups = sums.groups
     found = []
@@ -75,10 +82,11 @@ def mean_estimates(draws: Draws, sums: Sums) -> list[Estimate]:
         if groups[at] == 1:
             found.append(Estimate(float(point), why="no interval: all values are of one group"))
         else:
-            found.append(estimate_from(float(point), drawn[:, at], None if left is None else left[:, at], NOTHING))
+            without = None if left is None else left[:, at]
+            found.append(estimate_from(float(point), drawn[:, at], without, NOTHING, groups=int(groups[at])))
     return found
 
 
-def _left_out(sums: Sums) -> Floats:
+def _left_out(sums: GroupSums) -> Floats:
     """The means without each group."""
-    return ratio(sums.sums.sum(axis=0) - sums.sums, sums.counts.sum(axis=0) - sums.counts)
+    return ratio(settled(sums.sums.sum(axis=0) - sums.sums), sums.counts.sum(axis=0) - sums.counts)

@@ -13,7 +13,7 @@ from beholder.reports.html import charts
 from beholder.reports.html.gathering import Gathered
 from beholder.reports.html.texts import plain
 from beholder.reports.numbers import shown
-from beholder.statistics.comparison.comparing import GRADE, Change, Comparison, compare
+from beholder.statistics.comparison.comparing import GRADE, Asked, Change, Comparison, compare
 from beholder.statistics.comparison.pedigree import differences, graded, read_run
 from beholder.statistics.data import Kind
 
@@ -56,7 +56,7 @@ def comparison_of(ledger: Ledger, record: RunRecord, other: RunRecord, group: st
     return compare(
         before.scores,
         after.scores,
-        group=group,
+        Asked(group=group),
         graded=graded(before, after),
         warnings=differences(before, after),
     )

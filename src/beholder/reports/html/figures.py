@@ -10,7 +10,8 @@ import numpy as np
 from beholder.reports.html.gathering import STYLE, Gathered
 from beholder.reports.html.texts import name_of, plain
 from beholder.statistics.data import SOURCE, Column, Floats, Kind, Scores
-from beholder.statistics.intervals import Draws, Estimate, Statistics, ratio, undefined
+from beholder.statistics.grouped import mean_estimates, sums_of
+from beholder.statistics.intervals import Draws, Estimate
 from beholder.statistics.reading import group_of
 
 BINS = 10  # of a scale whose numbers are not whole
@@ -115,21 +116,7 @@ def means_of(draws: Draws, columns: Mapping[str, Floats]) -> dict[str, Estimate]
     """The mean of each column with its interval, nan left out, all over the same draws."""
     if not columns or not draws.size:
         return {}
-    values = np.stack(list(columns.values()), axis=1)
-    there = (~np.isnan(values)).astype(np.float64)
-    known = np.nan_to_num(values)
-
-    def statistic(weights: Floats) -> Mapping[str, Floats]:
-        found = ratio(weights @ known, weights @ there)
-        return {name: found[:, at] for at, name in enumerate(columns)}
-
-    counts = there.sum(axis=0)
-    statistics: Statistics = statistic
-    estimates = draws.estimates(statistics, "no case has a score")
-    return {
-        name: undefined("no case has a score") if not count else estimates[name]
-        for name, count in zip(columns, counts, strict=True)
-    }
+    return dict(zip(columns, mean_estimates(draws, sums_of(draws, list(columns.values()))), strict=True))
 
 
 def _known(gathered: Gathered) -> dict[str, tuple[str, str, float | None]]:

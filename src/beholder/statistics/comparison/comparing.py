@@ -9,22 +9,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 
 from beholder.errors import UsageError
-from beholder.statistics.comparison.flipping import LEVEL, flip_p, holm
-from beholder.statistics.comparison.pairing import Paired, Pairs, Unlike, paired
+from beholder.statistics.comparison.differing import differences_of
+from beholder.statistics.comparison.flipping import RARE, holm
+from beholder.statistics.comparison.pairing import Fate, Paired, SharedCases, shared_cases
 from beholder.statistics.comparison.power import Power, power
 from beholder.statistics.data import Bools, Floats, Kind, Scores
-from beholder.statistics.grouped import Sums, mean_estimates, sums_of
+from beholder.statistics.grouped import SAME
 from beholder.statistics.intervals import DRAWS, SEED, Draws, Estimate, ratio
 
 GRADE = "grade"
 TOP = 10
-SAME = 1e-9  # scores are sums of a few decimals: a difference that small is none
 
 _BOUNDED = (Kind.OVERALL, Kind.PASSED, Kind.CRITERION)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How to compare. `group` is what belongs together; `margin` how far a mean may fall before it counts, in the unit
+    of each column, `margins` the same for columns by name; `detect` the difference for which the cases that it takes
+    are wanted; `top` how many of the cases that changed most are told. Raises `UsageError` for a margin that is below 0
+    or not finite, and for a `detect` that is not a number above 0."""
+
+    group: str | None = None
+    margin: float = 0.0
+    margins: Mapping[str, float] = field(default_factory=dict)
+    detect: float | None = None
+    top: int = TOP
+    draws: int = DRAWS
+    seed: int = SEED
+
+    def __post_init__(self) -> None:
+        for name, value in (("", self.margin), *self.margins.items()):
+            if not 0 <= value < inf:
+                of = f" of {name}" if name else ""
+                raise UsageError(
+                    f"The margin{of} is how far a mean may fall: a number, 0 or more, and {value:g} is not."
+                )
+        if self.detect is not None and not 0 < self.detect < inf:
+            raise UsageError(f"The difference to detect is a number above 0, and {self.detect:g} is not.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +99,12 @@ class Change:
     @property
     def shown(self) -> bool:
         """Whether a change is shown at all: the interval leaves 0 out, and so does the test after correction."""
-        return self.difference.excludes_zero and self.p_holm is not None and self.p_holm <= LEVEL
+        return self.difference.excludes_zero and self.p_holm is not None and self.p_holm <= RARE
+
+    @property
+    def hinted(self) -> bool:
+        """Whether the interval leaves 0 out, and the test does not agree or cannot, with so few groups."""
+        return self.difference.excludes_zero and not self.shown
 
     @property
     def down(self) -> bool:
@@ -139,8 +171,8 @@ class Comparison:
     moved: tuple[Moved, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
-    unlike: tuple[Unlike, ...]
-    neither: tuple[Unlike, ...]
+    unlike: tuple[Fate, ...]
+    neither: tuple[Fate, ...]
     warnings: tuple[str, ...]
     told: str
 
@@ -168,28 +200,19 @@ class Comparison:
 def compare(
     before: Scores,
     after: Scores,
+    asked: Asked | None = None,
     *,
-    group: str | None = None,
-    draws: int = DRAWS,
-    seed: int = SEED,
-    margin: float = 0.0,
-    margins: Mapping[str, float] | None = None,
-    detect: float | None = None,
-    top: int = TOP,
     graded: Sequence[Graded] = (),
     warnings: Sequence[str] = (),
 ) -> Comparison:
-    """Compares two sets of scores case by case.
-
-    `margin` is how much a mean may fall before it counts, in the unit of each column, `margins` the same for columns by
-    name; `detect` the difference for which the cases that it takes are wanted. Raises `UsageError` where the two have
-    no case in common, or a margin has no column.
-    """
-    pairs = paired(before, after, group)
+    """Compares two sets of scores case by case. `graded` are grades, `warnings` what makes the runs unlike. Raises
+    `UsageError` where the two have no case in common, or a margin has no column."""
+    asked = asked or Asked()
+    pairs = shared_cases(before, after, asked.group)
     columns = (*pairs.columns, *(_steps(one, pairs.cases) for one in graded))
-    allowed = _margins(columns, margin, margins or {})
-    drawn = Draws(pairs.groups, len(pairs.cases), count=draws, seed=seed)
-    changes = _changes(columns, drawn, allowed, detect)
+    allowed = _margins(columns, asked)
+    drawn = Draws(pairs.groups, len(pairs.cases), count=asked.draws, seed=asked.seed)
+    changes = _changes(columns, drawn, allowed, asked.detect)
     counts = {one.name: _grade_counts(one, pairs.cases) for one in graded}
     return Comparison(
         before=before.name,
@@ -198,7 +221,7 @@ def compare(
         groups=drawn.groups,
         group=pairs.group if pairs.groups is not None else None,
         changes=tuple(replace(one, grades=counts[one.name]) if one.kind == GRADE else one for one in changes),
-        moved=_moved(pairs, top),
+        moved=_moved(pairs, asked.top),
         only_before=pairs.only_before,
         only_after=pairs.only_after,
         unlike=pairs.unlike,
@@ -208,78 +231,61 @@ def compare(
     )
 
 
-def _margins(columns: Sequence[Paired], margin: float, margins: Mapping[str, float]) -> list[float]:
-    if not all(value >= 0 for value in (margin, *margins.values())):
-        raise UsageError("A margin is how much a mean may fall: 0 or more.")
-    unknown = margins.keys() - {one.name for one in columns}
+def _margins(columns: Sequence[Paired], asked: Asked) -> list[float]:
+    unknown = asked.margins.keys() - {one.name for one in columns}
     if unknown:
         there = ", ".join(one.name for one in columns) or "none"
         raise UsageError(f"There is no {sorted(unknown)[0]!r} to have a margin; there are: {there}.")
-    return [margins.get(one.name, margin) for one in columns]
+    return [asked.margins.get(one.name, asked.margin) for one in columns]
 
 
 def _changes(columns: Sequence[Paired], draws: Draws, margins: Sequence[float], detect: float | None) -> list[Change]:
     differences = [one.difference for one in columns]
     bounds = {at: ends for at, one in enumerate(columns) if (ends := _bounds(one)) is not None}
-    extra = [values for ends in bounds.values() for values in ends]
-    sums = sums_of(draws, [*differences, *extra])
-    estimates = mean_estimates(draws, sums)
-    bounded = {at: estimates[len(columns) + 2 * place :][:2] for place, at in enumerate(bounds)}
-    real = Sums(sums.sums[:, : len(columns)], sums.counts[:, : len(columns)])
-    tested = _tests(real, np.array(margins), draws.seed)
-    corrected = _corrected(columns, tested[0])
-    errors, groups = real.standard_errors(), real.groups
-    found = []
+    found = differences_of(draws, differences, margins, [values for ends in bounds.values() for values in ends])
+    bounded = {at: found.beside[2 * place :][:2] for place, at in enumerate(bounds)}
+    corrected, tests = _corrected(columns, found.p)
+    changes = []
     for at, column in enumerate(columns):
         values = differences[at]
         there: Bools = ~np.isnan(values)
-        count = int(there.sum())
+        cases, groups = int(found.cases[at]), int(found.groups[at])
         worst, best = bounded.get(at, (None, None))
-        found.append(
+        changes.append(
             Change(
                 name=column.name,
                 kind=column.kind,
-                cases=count,
-                groups=int(groups[at]),
+                cases=cases,
+                groups=groups,
                 before=_mean(column.before[there]),
                 after=_mean(column.after[there]),
-                difference=estimates[at],
-                p=_number(tested[0][at]),
+                difference=found.means[at],
+                p=_number(found.p[at]),
                 p_holm=_number(corrected[at]),
                 better=int((values[there] > SAME).sum()),
                 same=int((np.abs(values[there]) <= SAME).sum()),
                 worse=int((values[there] < -SAME).sum()),
-                power=power(float(errors[at]), int(groups[at]), count, detect),
+                power=power(float(found.errors[at]), groups, cases, detect, tests[at]),
                 margin=margins[at],
-                p_beyond=_number(tested[1][at]),
+                p_beyond=_number(found.p_beyond[at]),
                 lost=int((~np.isnan(column.before) & np.isnan(column.after)).sum()),
                 worst=worst,
                 best=best,
                 about=column.about,
             )
         )
-    return found
+    return changes
 
 
-def _tests(sums: Sums, margins: Floats, seed: int) -> tuple[Floats, Floats]:
-    """p of no difference, and of a drop by the margin, for each column; nan where no case has a value."""
-    empty = sums.groups == 0
-    exact = np.where(np.abs(sums.sums) <= SAME, 0.0, sums.sums)
-    wide = margins > 0
-    both = flip_p(np.hstack([exact, (exact + margins * sums.counts)[:, wide]]), seed)
-    plain = np.where(empty, np.nan, both[: len(margins)])
-    beyond = plain.copy()
-    beyond[wide] = np.where(empty[wide], np.nan, both[len(margins) :])
-    return plain, beyond
-
-
-def _corrected(columns: Sequence[Paired], p: Floats) -> Floats:
-    """Holm within each kind."""
-    corrected = np.full(len(columns), np.nan)
+def _corrected(columns: Sequence[Paired], p: Floats) -> tuple[Floats, list[int]]:
+    """Holm within each kind, and how many tests that is for each column."""
+    corrected, tests = np.full(len(columns), np.nan), [1] * len(columns)
     for kind in dict.fromkeys(one.kind for one in columns):
         family = [at for at, one in enumerate(columns) if one.kind == kind]
         corrected[family] = holm(p[family])
-    return corrected
+        for at in family:
+            tests[at] = int((~np.isnan(p[family])).sum())
+    return corrected, tests
 
 
 def _bounds(column: Paired) -> tuple[Floats, Floats] | None:
@@ -308,7 +314,7 @@ def _grade_counts(one: Graded, cases: Sequence[str]) -> dict[str, tuple[int, int
     return {name: (olds.count(name), news.count(name)) for name in names}
 
 
-def _moved(pairs: Pairs, top: int) -> tuple[Moved, ...]:
+def _moved(pairs: SharedCases, top: int) -> tuple[Moved, ...]:
     """The cases that changed most: by the mean of their overall scores, else of their criteria as shares of a scale."""
     overall = [one for one in pairs.columns if one.kind == Kind.OVERALL]
     ranked = overall or [one for one in pairs.columns if one.kind == Kind.CRITERION]

@@ -8,6 +8,7 @@ would give. Cases of one group are flipped together, since they are not independ
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil, floor, log2
 
 import numpy as np
 
@@ -15,8 +16,7 @@ from beholder.statistics.data import Bools, Floats
 
 EXACT_GROUPS = 12  # up to 2^12 ways to flip: all of them are gone through
 FLIPS = 10_000
-LEVEL = 0.05
-LEAST_GROUPS = 6  # with fewer no p can be 5 % or less: all groups down is one of 2^5 ways, all up another
+RARE = 0.05  # a p that is no larger is not put down to chance
 
 _BLOCK = 1 << 19  # signs at a time: as many as a cache holds
 _CLOSE = 1e-9  # of the largest sum there could be: two sums as near as that are a tie
@@ -54,6 +54,23 @@ def holm(p: Floats) -> Floats:
     steps = p[order] * np.arange(len(order), 0, -1)
     corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return corrected
+
+
+def least_p(groups: int) -> float:
+    """The smallest p that so many groups can have: all down is one way to flip them, all up another."""
+    return 2.0 ** (1 - groups) if groups <= EXACT_GROUPS else 1 / (FLIPS + 1)
+
+
+def deciding_level(groups: int, tests: int = 1) -> float:
+    """The largest p that so many groups can have and that is still rare as the least of so many tests (Holm); 0 where
+    no p is: whatever changed, the test could not show it."""
+    step = least_p(groups)
+    return floor(RARE / max(1, tests) / step * (1 + _CLOSE)) * step
+
+
+def least_groups(tests: int = 1) -> int:
+    """How many groups it takes at least to have a p that is rare as the least of so many tests: 6 for one."""
+    return min(ceil(log2(2 * max(1, tests) / RARE)), EXACT_GROUPS + 1)
 
 
 def _as_far(flipped: Floats, sums: Floats) -> Bools:

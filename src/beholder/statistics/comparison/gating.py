@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
 
 from beholder.errors import UsageError
 from beholder.statistics.comparison.comparing import Change, Comparison
-from beholder.statistics.comparison.flipping import LEAST_GROUPS, LEVEL, holm
-from beholder.statistics.data import Kind
-from beholder.statistics.intervals import Estimate
+from beholder.statistics.comparison.flipping import RARE, holm, least_groups, least_p
+from beholder.statistics.data import Floats, Kind
+from beholder.statistics.grouped import SAME
 
 SCORE, ANY = "score", "any"
 
@@ -27,12 +27,19 @@ class FailOn(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Gate:
     """`on` are the columns that were looked at, `regressed` those with a regression, `open` those in which one cannot
-    be ruled out. `failed` has those for which the build is held back, each with a sentence that says why."""
+    be ruled out. `failed` has those for which the build is held back, each with a sentence that says why. `doubted` are
+    those that look like a regression and are none, since the test does not agree with the interval; a sentence each.
+    """
 
     on: tuple[str, ...]
     regressed: tuple[str, ...]
     open: tuple[str, ...]
     failed: Mapping[str, str]
+    doubted: Mapping[str, str] = field(default_factory=dict)
+
+    def said(self) -> tuple[str, ...]:
+        """Why the build is held back, and what looks as if it should be and is not: each sentence once."""
+        return tuple(dict.fromkeys((*self.failed.values(), *self.doubted.values())))
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -40,37 +47,37 @@ class Gate:
             "regressed": list(self.regressed),
             "open": list(self.open),
             "failed": dict(self.failed),
+            "doubted": dict(self.doubted),
         }
 
 
 def gate(comparison: Comparison, on: Sequence[str] = (SCORE,), fail_on: FailOn = FailOn.REGRESSION) -> Gate:
-    """Looks for a regression: the interval of the difference lies wholly below the margin. Where several columns are
-    looked at, the permutation test of a drop by that margin must agree too (p at most 5 % after Holm's correction):
-    among many intervals one is below by chance.
+    """Looks for a regression: the interval of the difference lies wholly below the margin, and the permutation test of
+    a drop by that margin agrees (p at most 5 %, after Holm's correction where several columns are looked at). Neither
+    is enough alone: intervals of few groups are narrow, and among many one is below by chance.
 
     `on` names columns; `score` is every overall score, `any` those with all pass rates and criteria. Raises
     `UsageError` where there is nothing to decide by: no such column, no number in both runs, or a drop in so few groups
-    that no test could tell it from chance.
+    that no test of so many columns could tell it from chance.
     """
     looked = _looked_at(comparison, on)
-    p = holm(np.array([np.nan if one.p_beyond is None else one.p_beyond for one in looked]))
+    p = np.array([np.nan if one.p_beyond is None else one.p_beyond for one in looked])
     regressed: dict[str, str] = {}
     unsure: dict[str, str] = {}
-    for change, chance in zip(looked, p, strict=True):
+    doubted: dict[str, str] = {}
+    for change, chance in zip(looked, holm(p), strict=True):
         if change.difference.value is None:
             unsure[change.name] = f"{change.name}: no case has a number in both runs."
-        elif _below(change.difference, change.margin) and _beyond_chance(change, chance, len(looked)):
+        elif _below(change) and chance <= RARE:
             regressed[change.name] = f"{change.name} is worse by {_fall(change)}; the margin is {change.margin:g}."
+        elif _below(change):
+            unsure[change.name] = doubted[change.name] = _doubt(change, chance, len(looked))
         elif _may_be_below(change):
             unsure[change.name] = _unsure(change)
     failed = regressed | (unsure if fail_on is FailOn.INCONCLUSIVE else {})
     if not failed:
-        _decidable(looked)
-    return Gate(tuple(one.name for one in looked), tuple(regressed), tuple(unsure), failed)
-
-
-def _beyond_chance(change: Change, chance: float, looked: int) -> bool:
-    return change.groups >= LEAST_GROUPS and (looked == 1 or chance <= LEVEL)
+        _decidable(looked, p)
+    return Gate(tuple(one.name for one in looked), tuple(regressed), tuple(unsure), failed, doubted)
 
 
 def _looked_at(comparison: Comparison, on: Sequence[str]) -> list[Change]:
@@ -86,22 +93,40 @@ def _looked_at(comparison: Comparison, on: Sequence[str]) -> list[Change]:
     return list(found.values())
 
 
-def _decidable(looked: Sequence[Change]) -> None:
+def _decidable(looked: Sequence[Change], p: Floats) -> None:
     """A gate that could not have closed must not look open."""
     if all(one.difference.value is None for one in looked):
         raise UsageError(f"Nothing has a score in both runs, so that there is nothing to decide {looked[0].name!r} by.")
-    for one in looked:
+    tests = int((~np.isnan(p)).sum())
+    for at, one in enumerate(looked):
         value = one.difference.value
-        if value is not None and value < -one.margin and one.groups < LEAST_GROUPS:
+        if value is not None and value < -one.margin - SAME and _blind(at, p, one.groups):
             few = "1 group" if one.groups == 1 else f"{one.groups} groups"
+            among = f" among {tests} columns" if tests > 1 else ""
+            fewer = " (--on names fewer columns)" if tests > 1 else ""
             raise UsageError(
-                f"{one.name} fell by {-value:.3g}, and {few} of cases cannot tell that from chance: "
-                f"it takes {LEAST_GROUPS} at least, and more for small changes."
+                f"{one.name} fell by {-value:.3g}, and {few} of cases cannot tell that from chance{among}: "
+                f"it takes {least_groups(tests)} at least, and more for small changes{fewer}."
             )
 
 
-def _below(difference: Estimate, margin: float) -> bool:
-    return difference.high is not None and difference.high < -margin
+def _blind(at: int, p: Floats, groups: int) -> bool:
+    """Whether the least p that so many groups can have would be no proof among the p of the other columns."""
+    best = p.copy()
+    best[at] = least_p(groups)
+    return bool(holm(best)[at] > RARE)
+
+
+def _below(change: Change) -> bool:
+    return change.difference.high is not None and change.difference.high < -change.margin - SAME
+
+
+def _doubt(change: Change, chance: float, looked: int) -> str:
+    after = " after Holm" if looked > 1 else ""
+    return (
+        f"{change.name} is lower by {_fall(change)}, wholly beyond the margin of {change.margin:g}, but the "
+        f"permutation test does not agree (p = {chance:.3f}{after}), so that no regression is shown."
+    )
 
 
 def _may_be_below(change: Change) -> bool:
@@ -109,7 +134,7 @@ def _may_be_below(change: Change) -> bool:
     ends = [change.difference.low if change.difference.low is not None else change.difference.value]
     if change.worst is not None:
         ends.append(change.worst.low if change.worst.low is not None else change.worst.value)
-    return any(end is not None and end < -change.margin for end in ends)
+    return any(end is not None and end < -change.margin - SAME for end in ends)
 
 
 def _unsure(change: Change) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from beholder.errors import UsageError
-from beholder.statistics.comparison.flipping import flip_p
-from beholder.statistics.comparison.pairing import paired
+from beholder.statistics.comparison.differing import differences_of
+from beholder.statistics.comparison.pairing import shared_cases
 from beholder.statistics.data import SOURCE, Floats, Kind, Scores
 from beholder.statistics.grouped import mean_estimates, sums_of
 from beholder.statistics.intervals import DRAWS, SEED, Draws, Estimate, undefined
@@ -108,14 +108,14 @@ def _change(
 ) -> tuple[Estimate, float | None, int]:
     if not set(before.cases) & set(after.cases):
         return undefined("no case is in both runs"), None, 0
-    pairs = paired(before, after, group if _has(before, after, group) else None)
+    pairs = shared_cases(before, after, group if _has(before, after, group) else None)
     column = next((one for one in pairs.columns if one.name == name), None)
     if column is None:
         return undefined("the runs do not both have it on one scale"), None, 0
     draws = Draws(pairs.groups, len(pairs.cases), count=count, seed=seed)
-    sums = sums_of(draws, [column.difference])
-    common = int(sums.counts.sum())
-    return mean_estimates(draws, sums)[0], float(flip_p(sums.sums, seed)[0]) if common else None, common
+    found = differences_of(draws, [column.difference])
+    common = int(found.cases[0])
+    return found.means[0], float(found.p[0]) if common else None, common
 
 
 def _has(before: Scores, after: Scores, group: str | None) -> bool:

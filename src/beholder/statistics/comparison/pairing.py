@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +13,12 @@ from beholder.statistics.data import SOURCE, Column, Floats, Ints, Kind, Scores
 COMPARED = (Kind.OVERALL, Kind.PASSED, Kind.CRITERION, Kind.ASSERTION)
 """What has a better and a worse end; in the order in which it is told."""
 SCORED = "scored"
+LISTED = 10  # names in a sentence
+_LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Unlike:
+class Fate:
     """A case that is in both runs and has no numbers in one of them, or lacks some: what became of it in each, and what
     only one of them has a number for."""
 
@@ -54,7 +56,7 @@ class Paired:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class SharedCases:
     """The cases of both runs, in the order of the first. `groups` is what belongs together, None where nothing does."""
 
     cases: tuple[str, ...]
@@ -63,12 +65,18 @@ class Pairs:
     group: str
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
-    unlike: tuple[Unlike, ...]
-    neither: tuple[Unlike, ...]
+    unlike: tuple[Fate, ...]
+    neither: tuple[Fate, ...]
     warnings: tuple[str, ...]
 
 
-def paired(before: Scores, after: Scores, group: str | None = None) -> Pairs:
+def listed(names: Sequence[str], most: int = LISTED) -> str:
+    """`a, b and 3 more`; a long name is cut."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(name[:_LONGEST] for name in names[:most]) + more
+
+
+def shared_cases(before: Scores, after: Scores, group: str | None = None) -> SharedCases:
     """Pairs two sets of scores by case id. Raises `UsageError` where they have no case in common, or none is in the
     named group."""
     there = {case: row for row, case in enumerate(after.cases)}
@@ -86,7 +94,7 @@ def paired(before: Scores, after: Scores, group: str | None = None) -> Pairs:
     groups, said = _groups(before, after, old, new, group)
     unlike = tuple(_unlike(before, after, cases, columns))
     told = {one.case for one in unlike}
-    return Pairs(
+    return SharedCases(
         cases=cases,
         columns=columns,
         groups=groups,
@@ -95,7 +103,7 @@ def paired(before: Scores, after: Scores, group: str | None = None) -> Pairs:
         only_after=tuple(case for case in after.cases if case not in known),
         unlike=unlike,
         neither=tuple(
-            Unlike(case, before.lacks[case], after.lacks[case])
+            Fate(case, before.lacks[case], after.lacks[case])
             for case in cases
             if case in before.lacks and case in after.lacks and case not in told
         ),
@@ -116,7 +124,8 @@ def _columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[tuple
         if other is None:
             continue
         if column.scale is not None and other.scale is not None and column.scale != other.scale:
-            scales = f"{_ends(column.scale)} in {before.name}, {_ends(other.scale)} in {after.name}"
+            (low, high), (bottom, top) = column.scale, other.scale
+            scales = f"{low:g} to {high:g} in {before.name}, {bottom:g} to {top:g} in {after.name}"
             apart.append(f"{name} has two scales ({scales}) and is not compared.")
             continue
         scale = column.scale or other.scale
@@ -127,22 +136,13 @@ def _columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[tuple
     for scores, mine, others in ((before, first, second), (after, second, first)):
         only = [name for name in mine if name not in others]
         if only:
-            apart.append(f"Only {scores.name} has {_listed(only)}, which cannot be compared.")
+            apart.append(f"Only {scores.name} has {listed(only)}, which cannot be compared.")
     found.sort(key=lambda one: [str(kind) for kind in COMPARED].index(one.kind))
     return tuple(found), apart
 
 
 def _compared(scores: Scores) -> dict[str, Column]:
     return {name: one for name, one in scores.columns.items() if one.kind in COMPARED}
-
-
-def _ends(scale: tuple[float, float]) -> str:
-    return f"{scale[0]:g} to {scale[1]:g}"
-
-
-def _listed(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _groups(
@@ -163,7 +163,7 @@ def _groups(
     return tuple(one or other for one, other in zip(mine, others, strict=True)), said
 
 
-def _unlike(before: Scores, after: Scores, cases: tuple[str, ...], columns: tuple[Paired, ...]) -> Iterator[Unlike]:
+def _unlike(before: Scores, after: Scores, cases: tuple[str, ...], columns: tuple[Paired, ...]) -> Iterator[Fate]:
     """The cases whose overall or criteria have a number in one run only, or that were scored in one only."""
     numbers = [one for one in columns if one.kind in (Kind.OVERALL, Kind.CRITERION)]
     shape = (len(cases), len(numbers))
@@ -174,4 +174,4 @@ def _unlike(before: Scores, after: Scores, cases: tuple[str, ...], columns: tupl
         if odd[row] or (case in before.lacks) != (case in after.lacks):
             lost = tuple(one.name for one, gone in zip(numbers, old[row] & ~new[row], strict=True) if gone)
             gained = tuple(one.name for one, came in zip(numbers, new[row] & ~old[row], strict=True) if came)
-            yield Unlike(case, before.lacks.get(case, SCORED), after.lacks.get(case, SCORED), lost, gained)
+            yield Fate(case, before.lacks.get(case, SCORED), after.lacks.get(case, SCORED), lost, gained)
