@@ -115,7 +115,7 @@ def test_a_half_line_at_the_end_is_a_problem_with_its_number(read: Read) -> None
         (GOOD.replace('"p1"', '""'), "id is empty"),
         (GOOD.replace('"p1"', '"  "'), "id is empty"),
         (GOOD.replace('"p1"', "true"), "id should be a text"),
-        (GOOD.replace('"p1"', "null"), "has no 'id'"),
+        (GOOD.replace('"p1"', "null"), "has no 'id' (or 'case')"),
         (GOOD.replace('"p1"', '["p1"]'), "id should be a text"),
         (GOOD.replace("p1", "p" * 201), "201 characters"),
         (GOOD.replace("p1", "p\\u001b[2J"), "cannot be printed"),
@@ -137,7 +137,7 @@ def test_what_is_wrong_with_a_line_is_one_sentence(read: Read, line: str, said: 
 def test_everything_that_a_row_lacks_is_told_at_once(read: Read) -> None:
     (row,) = read("c.jsonl", '{"model": "v3"}')
     assert row.problems == (
-        "has no 'id'",
+        "has no 'id' (or 'case')",
         "lacks the image 'original'",
         "lacks the image 'restyled'",
         "lacks the field 'style'",
@@ -181,7 +181,7 @@ def test_a_quote_that_is_never_closed_is_told_where_it_opens(read: Read) -> None
     [
         ("id;original;restyled;style", ["seems to be separated by semicolons, and a file of this name by commas"]),
         ("id,original,style", ["the header has no column 'restyled', the image"]),
-        ("original,restyled", ["the header has no column 'id'", "the header has no column 'style'"]),
+        ("original,restyled", ["the header has no column 'id' (or 'case')", "the header has no column 'style'"]),
         ("id,id,original,restyled,style", ["the header names the column 'id' twice"]),
     ],
 )
@@ -244,7 +244,7 @@ def test_parquet_is_read_with_its_types(tmp_path: Path) -> None:
     assert rows[0].case.groups == {"model": "v1", "share": "0.5"}
     assert rows[1].case.fields == {"output": "y"}
     assert rows[1].case.groups == {}
-    assert rows[2].problems == ("has no 'id'", "lacks the field 'output'")
+    assert rows[2].problems == ("has no 'id' (or 'case')", "lacks the field 'output'")
 
 
 def test_nested_parquet_columns_are_problems(tmp_path: Path) -> None:

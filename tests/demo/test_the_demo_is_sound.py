@@ -38,7 +38,7 @@ def test_the_suites_run_as_they_are_and_name_no_judge(folder: Path, made: tuple[
         assert check(suite.rows()).problem_count == 0
         for row, sample in zip(rows, chapter.samples, strict=True):
             assert row.case is not None
-            assert row.case.groups["photo"] == sample.photo
+            assert row.case.groups["source"] == sample.photo
             assert row.case.groups["expected"] == ("bad" if sample.flaw else "good")
             assert row.case.groups["flaw"] == (sample.flaw or "none")
 

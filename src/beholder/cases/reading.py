@@ -189,7 +189,7 @@ def _header_problems(columns: Sequence[str], shape: Shape, delimiter: str) -> li
     named = [name for name in columns if name]
     wrong = [f"names the column {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
     if not {"id", "case"} & set(named):
-        wrong.append("has no column 'id'")
+        wrong.append("has no column 'id' (or 'case')")
     wrong += [f"has no column {role!r}, the image" for role in shape.chosen(named)[1]]
     wrong += [f"has no column {name!r}, a field that every case needs" for name in shape.required if name not in named]
     others = [mark for mark in _SEPARATORS if mark != delimiter and mark in "".join(columns)]
@@ -284,7 +284,7 @@ def id_problem(id_: str) -> str:
 def _id(record: Mapping[str, object], problems: list[str]) -> str:
     value = record.get("id", record.get("case"))
     if value is None:
-        problems.append("has no 'id'")
+        problems.append("has no 'id' (or 'case')")
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         problems.append("its id should be a text or a number")
@@ -407,11 +407,11 @@ class _TextLines:
 def _opened(path: Path) -> IO[bytes]:
     try:
         if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
-            raise CaseError(f"{str(path)!r} is not a file; name a case file.")
+            raise CaseError(f"{str(path)!r} is not a file.")
         return path.open("rb")
     except (OSError, ValueError) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-        raise CaseError(f"The case file {str(path)!r} cannot be read: {reason}.") from None
+        raise CaseError(f"The file {str(path)!r} cannot be read: {reason}.") from None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -126,6 +126,7 @@ class Summary:
         self.sums: dict[tuple[str, str], tuple[float, int]] = {}
         self.first_unscored: list[str] = []
         self.unscored = 0
+        self.uncalibrated: Counter[str] = Counter()
 
     def add(self, verdict: Verdict) -> None:
         self.outcomes[verdict.rubric, str(verdict.outcome)] += 1
@@ -136,6 +137,7 @@ class Summary:
             if len(self.first_unscored) < LISTED:
                 self.first_unscored.append(f"{verdict.case} ({verdict.rubric}): {verdict.lack[:300]}")
         values = {key: result.score for key, result in verdict.criteria.items()} | {"score": verdict.score}
+        self.uncalibrated.update(one.why for one in verdict.calibrated.values() if one.value is None)
         values |= {f"{key}, calibrated": people.value for key, people in verdict.calibrated.items()}
         for key, value in values.items():
             if value is not None:
@@ -155,6 +157,8 @@ class Summary:
         say(_line("outcomes", {f"{rubric} {outcome}": n for (rubric, outcome), n in self.outcomes.items()}))
         say(_line("verdicts with a flag", self.flags))
         say(_line("verdicts with a correction", self.corrected))
+        for why, count in self.uncalibrated.most_common(LISTED):
+            console.print(printable(f"not calibrated, {count}: {why}"), style="yellow", markup=False)
         for line in self.first_unscored:
             console.print(f"  {printable(line)}", style="yellow", markup=False)
 

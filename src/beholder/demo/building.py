@@ -91,7 +91,7 @@ def _row(chapter: Chapter, sample: Sample) -> dict[str, object]:
         "id": sample.id,
         **dict(zip(chapter.roles, places, strict=False)),
         **sample.fields,
-        "photo": sample.photo,
+        "source": sample.photo,
         "expected": sample.expected,
         "flaw": sample.flaw or "none",
     }
