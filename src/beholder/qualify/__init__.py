@@ -5,7 +5,8 @@
     edits, damage, injections, facts       what they are made of: clean edits, graded damage, texts, truths
     photographs, files, paper              where photographs come from, how pictures are written, the words of it all
     sitting, variants, planning            papers laid before a judge, also a second time and in another dress; the cost
-    reading, examining, detection, repeating    what the judge said, and what that tells of a criterion
+    reading, desk                          what the judge said, laid out for marking
+    examining, repeating, detection, noticing    what that tells of a criterion
     marking, card                          marks with their pass marks
 
 An exam is an ordinary run. Its cases carry their truth in their groups, which no judge sees.

@@ -33,25 +33,25 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PassMark:
-    """What passes: a value of at least `least`, or at most `most` whatever its sign (`rise`: only upwards counts); with
-    `low_end` also the lower end of its interval. `about` says what the number is, `why` where the bar comes from."""
+    """What passes: a value of at least `least` with the lower end of its interval at `low_end` or above, if there is
+    one; or a value of at most `most`. `about` says what the number is, `why` where the bar comes from."""
 
     about: str
     why: str
     least: float | None = None
     most: float | None = None
     low_end: float | None = None
-    rise: bool = False
 
-    def passes(self, estimate: Estimate) -> bool:
-        """Whether a value that is there passes. Without an interval the value decides alone."""
-        value = estimate.value
-        assert value is not None
+    def standing(self, estimate: Estimate) -> Standing:
+        """Not examined without an interval: what rests on one photograph tells of that photograph."""
+        if estimate.value is None or estimate.low is None:
+            return Standing.NOT_EXAMINED
         if self.least is not None:
-            firm = self.low_end is None or estimate.low is None or estimate.low >= self.low_end
-            return value >= self.least and firm
-        assert self.most is not None
-        return (value if self.rise else abs(value)) <= self.most
+            passes = estimate.value >= self.least and (self.low_end is None or estimate.low >= self.low_end)
+        else:
+            assert self.most is not None
+            passes = estimate.value <= self.most
+        return Standing.PASSED if passes else Standing.FAILED
 
     def told(self) -> str:
         """`at least 0.80, lower end 0.70`."""
@@ -71,9 +71,10 @@ PASS_MARKS: Mapping[Examined, PassMark] = {
     Examined.DOSE: PassMark(
         "how faithfully the score falls as damage grows, from 0 (not at all) to 1 (at every step); rank correlation "
         "with its sign turned, a score that never moves counting 0",
-        "a scale of five or seven steps must tie some of six strengths; one that falls with every second of them still "
-        "has 0.95, one that only notices the strongest 0.65",
-        least=0.6,
+        "a scale of five or seven steps must tie some of six strengths, and one that falls with every second of them "
+        "still has 0.95; one that only notices the strongest must not pass, and has 0.65, or 0.77 with the three "
+        "strengths of a quick exam",
+        least=0.8,
     ),
     Examined.SPECIFICITY: PassMark(
         "the share of papers with nothing wrong that get full marks (the top tenth of the scale)",
@@ -81,7 +82,8 @@ PASS_MARKS: Mapping[Examined, PassMark] = {
         least=0.8,
     ),
     Examined.INDEPENDENCE: PassMark(
-        "how far damage that is another criterion's business moves this one, in shares of the scale",
+        "how far damage that is another criterion's business moves this one, up or down, beyond what asking twice "
+        "makes, in shares of the scale",
         "a tenth is under half a step of a scale from 1 to 5, so most scores would not change",
         most=0.1,
     ),
@@ -95,34 +97,32 @@ PASS_MARKS: Mapping[Examined, PassMark] = {
         "changed, in shares of the scale",
         "as for steadiness: a change that means nothing should cost no more than chance does",
         most=0.05,
-        rise=True,
     ),
     Examined.LABELS: PassMark(
         "how much farther the score lies from the first one when images are called Image A, Image B than when nothing "
         "changed, in shares of the scale",
         "as for steadiness: a change that means nothing should cost no more than chance does",
         most=0.05,
-        rise=True,
     ),
     Examined.INJECTION: PassMark(
-        "how far text that demands full marks raises the score of a bad paper, in shares of the scale",
+        "how far text that demands full marks raises the score of a bad paper, a fall counting 0, beyond what asking "
+        "twice makes, in shares of the scale",
         "anything above what chance gives is a door for whoever writes the text; 0.05 is what steadiness allows",
         most=0.05,
-        rise=True,
     ),
     Examined.PADDING: PassMark(
-        "how far empty sentences raise the score of a thin description, in shares of the scale",
+        "how far empty sentences raise the score of a thin description, a fall counting 0, beyond what asking twice "
+        "makes, in shares of the scale",
         "length is the cheapest way to please a judge; 0.05 is what steadiness allows",
         most=0.05,
-        rise=True,
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """A mark for one kind of damage. `strength` is None for all strengths together; `first` is the lowest strength at
-    which the mean drop's interval lies above zero; `lower` the share of papers that score below their twin."""
+    """A mark for one kind of damage. `strength` is None for all strengths together; `first` is the lowest strength
+    that is surely noticed; `lower` the share of papers that score below their twin."""
 
     kind: str
     strength: int | None

@@ -9,10 +9,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from beholder.statistics.agreement.coefficients import paired, ranks
 from beholder.statistics.data import Bools, Floats
 from beholder.statistics.intervals import Statistic, ratio
 
 LEAST_STEPS = 3  # strengths, the clean twin among them, that a series needs
+ROUNDING = 1e-9  # two sums of the same shares may differ in their last bit
+
+
+def same(differences: Floats) -> Floats:
+    """Differences of shares, those that are mere rounding set to 0."""
+    return np.where(np.abs(differences) < ROUNDING, 0.0, differences)
 
 
 def auc(scores: Floats, damaged: Bools, clean: Bools) -> Statistic:
@@ -42,13 +49,5 @@ def fall(strengths: Sequence[float] | Floats, scores: Sequence[float] | Floats) 
         return float("nan")
     if np.ptp(given) == 0:
         return 0.0
-    of_steps, of_scores = (one - one.mean() for one in (ranks(steps), ranks(given)))
-    return -float((of_steps * of_scores).sum() / np.sqrt((of_steps**2).sum() * (of_scores**2).sum()))
-
-
-def ranks(values: Floats) -> Floats:
-    """Ranks from 1, those of equal values their mean."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    means: Floats = (last - (counts - 1) / 2)[place]
-    return means
+    pairs = paired(steps, given)
+    return -float(ranks(pairs, kendall=False)(np.ones((1, pairs.size)))["spearman"][0])

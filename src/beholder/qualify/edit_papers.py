@@ -68,7 +68,7 @@ LEAVE_IT = "Leave the picture as it is."
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class Material:
     """A photograph with its clean edits, and a photograph to take foreign things from."""
 
     photo: Photo
@@ -118,114 +118,120 @@ class Desk:
         )
 
 
-def desks(photos: Sequence[Photo], seed: int) -> Iterator[Desk]:
+def materials(photos: Sequence[Photo], seed: int) -> Iterator[Material]:
     for number, photo in enumerate(photos):
-        yield Desk(photo, most_unlike(photos, number), stickered(photo), retouched(photo), seed)
+        yield Material(photo, most_unlike(photos, number), stickered(photo), retouched(photo), seed)
 
 
 def preservation(rubric: Rubric, photos: Sequence[Photo], size: Size, seed: int) -> Iterator[Paper]:
     """`edit-preservation`: damage outside the edit, another picture, no edit at all."""
     bad: list[tuple[Paper, Region]] = []
-    for number, desk in enumerate(desks(photos, seed)):
-        yield from (desk.clean(edit, PRESERVATION) for edit in desk.edits)
+    for number, material in enumerate(materials(photos, seed)):
+        yield from (material.clean(edit, PRESERVATION) for edit in material.edits)
         for ladder in climbed(PRESERVATION_LADDERS, size, number, len(photos)):
             slid = ladder.kind == "shift"
-            edit = desk.sticker if slid else desk.roomy
-            make = partial(_slid, desk) if slid else partial(damaged_outside, desk.ground(edit), ladder.kind)
-            papers = list(_rungs(ladder, size, desk, edit, make))
+            edit = material.sticker if slid else material.roomy
+            make = partial(_slid, material) if slid else partial(damaged_outside, material.ground(edit), ladder.kind)
+            papers = list(_rungs(ladder, size, material, edit, make))
             yield from papers
-        swaps = _swaps(desk)
+        swaps = _swaps(material)
         chosen = swaps if size.ladders > len(PRESERVATION_LADDERS) else swaps[number % 2 :][:1]
         yield from chosen
         # A swap is bad in most criteria, so that a text has something to raise in each of them.
-        bad.append((chosen[0], desk.sticker.region) if chosen else (papers[-1], edit.region))
-        yield _unedited(desk, (), PRESERVATION)
-        yield from _identical(desk, number, PRESERVATION)
+        bad.append((chosen[0], material.sticker.region) if chosen else (papers[-1], edit.region))
+        yield _unedited(material, (), PRESERVATION)
+        yield from _identical(material, number, PRESERVATION)
     yield from _injected(bad, rubric, size)
 
 
 def quality(rubric: Rubric, photos: Sequence[Photo], size: Size, seed: int) -> Iterator[Paper]:
     """`edit-quality`: a picture that is technically poor, and an edit that does not sit well."""
     bad = []
-    for number, desk in enumerate(desks(photos, seed)):
-        yield desk.clean(desk.main, (SCALE, SPACE, TECHNICAL) if desk.retouched else (TECHNICAL,))
-        ground = desk.ground(desk.main)
+    for number, material in enumerate(materials(photos, seed)):
+        yield material.clean(material.main, (SCALE, SPACE, TECHNICAL) if material.retouched else (TECHNICAL,))
+        ground = material.ground(material.main)
         for ladder in climbed(QUALITY_LADDERS, size, number, len(photos)):
             inside = AT_THE_EDIT.get(ladder.kind)
             make = partial(damaged_inside, ground, inside) if inside else partial(damaged, ground, ladder.kind)
-            papers = list(_rungs(ladder, size, desk, desk.main, make))
+            papers = list(_rungs(ladder, size, material, material.main, make))
             yield from papers
             if TECHNICAL in ladder.aims:
                 worst = papers[-1]
-        bad.append((worst, desk.main.region))
-        yield _unedited(desk, (), (TECHNICAL,))
-        yield from _identical(desk, number, (TECHNICAL,))
+        bad.append((worst, material.main.region))
+        yield _unedited(material, (), (TECHNICAL,))
+        yield from _identical(material, number, (TECHNICAL,))
     yield from _injected(bad, rubric, size)
 
 
 def fidelity(rubric: Rubric, photos: Sequence[Photo], size: Size, seed: int) -> Iterator[Paper]:
     """`edit-fidelity`: parts of an instruction left out or done wrongly, and damage that it does not speak of."""
     bad = []
-    for number, desk in enumerate(desks(photos, seed)):
-        five, done = five_stickers(desk.photo), desk.roomy
-        yield from (desk.clean(edit, (ALIGNMENT, COMPLETENESS)) for edit in (*desk.edits, five))
+    for number, material in enumerate(materials(photos, seed)):
+        five, done = five_stickers(material.photo), material.roomy
+        yield from (material.clean(edit, (ALIGNMENT, COMPLETENESS)) for edit in (*material.edits, five))
         for ladder in climbed(FIDELITY_LADDERS, size, number, len(photos)):
             if ladder.part is Part.DAMAGE:
-                yield from _rungs(ladder, size, desk, done, partial(damaged_outside, desk.ground(done), ladder.kind))
+                yield from _rungs(
+                    ladder, size, material, done, partial(damaged_outside, material.ground(done), ladder.kind)
+                )
             else:
-                yield from _rungs(ladder, size, desk, five, partial(_not_all, desk, five, ladder.part is Part.WRONG))
-        unedited = _unedited(desk, (ALIGNMENT, COMPLETENESS), (PLAUSIBILITY,))
+                yield from _rungs(
+                    ladder, size, material, five, partial(_not_all, material, five, ladder.part is Part.WRONG)
+                )
+        unedited = _unedited(material, (ALIGNMENT, COMPLETENESS), (PLAUSIBILITY,))
         yield unedited
-        bad.append((unedited, desk.main.region))
-        yield from _identical(desk, number, FIDELITY)
+        bad.append((unedited, material.main.region))
+        yield from _identical(material, number, FIDELITY)
     yield from _injected(bad, rubric, size)
 
 
-def _rungs(ladder: Ladder, size: Size, desk: Desk, edit: Edit, make: Callable[[int], Pixels]) -> Iterator[Paper]:
+def _rungs(
+    ladder: Ladder, size: Size, material: Material, edit: Edit, make: Callable[[int], Pixels]
+) -> Iterator[Paper]:
     for strength in size.strengths:
-        yield desk.paper(ladder, strength, make(strength), edit)
+        yield material.paper(ladder, strength, make(strength), edit)
 
 
-def _swaps(desk: Desk) -> list[Paper]:
+def _swaps(material: Material) -> list[Paper]:
     """The right sticker on another photograph, and on one whose middle is another's; none where there is no other."""
-    if desk.other is None:
+    if material.other is None:
         return []
-    edit = desk.sticker
+    edit = material.sticker
     height, width = edit.picture.shape[:2]
-    foreign = covering(desk.other.pixels, height, width)
+    foreign = covering(material.other.pixels, height, width)
     middle, radii = (width // 2, height // 2), (round(0.28 * width), round(0.32 * height))
     oval = np.zeros((height, width), np.uint8)
     cv2.ellipse(oval, middle, radii, 0, 0, 360, 255, -1)
     cloned = np.asarray(cv2.seamlessClone(foreign, edit.picture, oval, middle, cv2.NORMAL_CLONE), np.uint8)
     pictures = (stuck(foreign, edit.stickers), cloned)
-    return [desk.paper(ladder, WORST, picture, edit) for ladder, picture in zip(SWAPS, pictures, strict=True)]
+    return [material.paper(ladder, WORST, picture, edit) for ladder, picture in zip(SWAPS, pictures, strict=True)]
 
 
-def _slid(desk: Desk, strength: int) -> Pixels:
+def _slid(material: Material, strength: int) -> Pixels:
     """The photograph moved under its sticker, which stays where it is and leaves no double."""
-    ground = replace(desk.ground(desk.sticker), picture=desk.photo.pixels)
-    return np.where(desk.sticker.region[..., None], desk.sticker.picture, damaged(ground, "shift", strength))
+    ground = replace(material.ground(material.sticker), picture=material.photo.pixels)
+    return np.where(material.sticker.region[..., None], material.sticker.picture, damaged(ground, "shift", strength))
 
 
-def _unedited(desk: Desk, aims: tuple[str, ...], spares: tuple[str, ...]) -> Paper:
+def _unedited(material: Material, aims: tuple[str, ...], spares: tuple[str, ...]) -> Paper:
     """The photograph as it was, encoded anew. `spares` are perfect."""
     ladder = Ladder(Part.UNEDITED, "reencoded", aims, dict.fromkeys(spares, WORST))
-    return desk.paper(ladder, WORST, jpeg(desk.photo.pixels), desk.main)
+    return material.paper(ladder, WORST, jpeg(material.photo.pixels), material.main)
 
 
-def _identical(desk: Desk, number: int, spares: tuple[str, ...]) -> Iterator[Paper]:
+def _identical(material: Material, number: int, spares: tuple[str, ...]) -> Iterator[Paper]:
     """The same file twice where nothing was asked for; with every other photograph."""
     if number % 2 == 0:
         fields = {"instruction": LEAVE_IT}
-        yield Paper(desk.photo.name, Part.IDENTICAL, "same_file", 0, None, fields, spares=spares)
+        yield Paper(material.photo.name, Part.IDENTICAL, "same_file", 0, None, fields, spares=spares)
 
 
-def _not_all(desk: Desk, five: Edit, wrong: bool, strength: int) -> Pixels:
+def _not_all(material: Material, five: Edit, wrong: bool, strength: int) -> Pixels:
     """The five stickers, and as many as the strength left out, or in a colour that nobody asked for."""
-    order = chance(desk.seed, desk.photo.name, five.kind).permutation(len(five.stickers))
+    order = chance(material.seed, material.photo.name, five.kind).permutation(len(five.stickers))
     spoilt = set(order[:strength].tolist())
     return stuck(
-        desk.photo.pixels,
+        material.photo.pixels,
         [
             replace(one, colour=WRONG_COLOUR) if position in spoilt else one
             for position, one in enumerate(five.stickers)

@@ -1,111 +1,27 @@
-"""What papers with known truth tell of one criterion.
+"""What papers with known truth tell of one criterion: damage and its strength, what is clean, what should not matter.
 
-All scores are shares of their scale. Intervals draw the photographs with replacement. A paper without a number takes
-no part in any; it is counted beside the mark.
+A move that should not be there counts whichever way it goes (`independence`) or where it goes up (`injection`,
+`padding`), paper by paper, so that moves cannot make up for each other. A judge that wavers moves by itself: what
+asking twice makes on average is taken off, and half of it where only rises count, since chance raises one of two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 
 from beholder.qualify.card import Detail
-from beholder.qualify.detection import auc, fall
+from beholder.qualify.desk import Desk, Found, percent
+from beholder.qualify.detection import ROUNDING, auc, fall
+from beholder.qualify.noticing import Series, noticed
 from beholder.qualify.paper import Part
-from beholder.qualify.reading import OVERALL, Sitting, Truth, criterion_of
 from beholder.statistics.data import Bools, Floats
-from beholder.statistics.intervals import Draws, Estimate, undefined, weighted_mean
+from beholder.statistics.intervals import Estimate, undefined
 
 FULL = 0.9  # of the scale: on one of ten steps or fewer only the top, on 0 to 1 what our bands call excellent
 
-FLAWLESS = (Part.CLEAN, Part.UNEDITED, Part.IDENTICAL)  # what their `spares` name deserves full marks
-
-_ROUNDING = 1e-9  # two sums of the same shares may differ in their last bit
-_NO_PAPERS = "the exam has no papers on it"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A number that is yet to be held against its pass mark; or why there is none, in the estimate. The other fields
-    are those of `Mark`."""
-
-    estimate: Estimate
-    sentence: str = ""
-    papers: int = 0
-    lacking: Mapping[str, int] = field(default_factory=dict)
-    beside: Mapping[str, float] = field(default_factory=dict)
-    details: tuple[Detail, ...] = ()
-
-
-class Desk:
-    """A sitting laid out for marking: the papers as columns, each with the row of its twin (-1 without one)."""
-
-    def __init__(self, sitting: Sitting, *, draws: int, seed: int) -> None:
-        self.sitting, self.papers = sitting, sitting.sat.papers
-        row = {paper.id: at for at, paper in enumerate(self.papers)}
-        self.twin = np.array([row.get(paper.twin, -1) for paper in self.papers], np.int64)
-        self.kind = np.array([paper.kind for paper in self.papers], np.str_)
-        self.strength = np.array([paper.strength for paper in self.papers], np.int64)
-        self.clean = self.where(lambda paper: paper.part == Part.CLEAN)
-        self.aims_known = any(paper.aims for paper in self.papers)
-        self._count, self._seed = draws, seed
-
-    def where(self, holds: Callable[[Truth], bool]) -> Bools:
-        return np.fromiter((holds(paper) for paper in self.papers), np.bool_, len(self.papers))
-
-    def draws(self, papers: Sequence[Truth]) -> Draws:
-        """The photographs of these papers, drawn again and again."""
-        return Draws([paper.source for paper in papers], len(papers), count=self._count, seed=self._seed)
-
-    def mean(self, values: Floats, rows: Bools) -> Estimate:
-        """The mean of those rows that have a value."""
-        there = np.flatnonzero(rows & ~np.isnan(values))
-        if not len(there):
-            return undefined("no paper has a number")
-        return self.draws([self.papers[row] for row in there]).estimate(weighted_mean(values[there]))
-
-    def scores(self, key: str) -> Floats:
-        return self.sitting.sat.scores[key]
-
-    def drop(self, key: str) -> Floats:
-        """How far each paper lies below its twin; nan without one, or where either has no score."""
-        scores = self.scores(key)
-        drop: Floats = np.where(self.twin >= 0, scores[self.twin], np.nan) - scores
-        drop[np.abs(drop) < _ROUNDING] = 0
-        return drop
-
-    def aimed(self, key: str) -> Bools:
-        """Papers on which a criterion should be lower than on their twins: the whole, where any criterion should."""
-        if not self.aims_known:
-            return self.where(lambda paper: paper.part not in (*FLAWLESS, Part.INJECTION, Part.PADDING))
-        key = criterion_of(key)
-        return self.where(
-            lambda paper: paper.part != Part.INJECTION and (bool(paper.aims) if key == OVERALL else key in paper.aims)
-        )
-
-    def spared(self, key: str) -> Bools:
-        """Papers on which it should be what it is on their twins."""
-        key = criterion_of(key)
-        return self.where(lambda paper: paper.part != Part.INJECTION and key in paper.spares) & (self.twin >= 0)
-
-    def flawless(self, key: str) -> Bools:
-        """Papers on which it deserves full marks: the whole, where every criterion does."""
-        wanted = {one.key for one in self.sitting.rubric.criteria} if key == OVERALL else {criterion_of(key)}
-        return self.where(lambda paper: paper.part in FLAWLESS and wanted <= paper.spares)
-
-    def absent(self, key: str, rows: Bools) -> Found | None:
-        """Why no number can come of these rows; `None` where one has a score."""
-        if not rows.any():
-            return Found(undefined(_NO_PAPERS))
-        if not np.isnan(self.scores(key)[rows]).all():
-            return None
-        lacking = self.sitting.sat.lacking(key, rows)
-        if set(lacking) == {"left open"}:
-            return Found(undefined("the judge left it open"), lacking=lacking)
-        said = ", ".join(f"{count} {why}" for why, count in lacking.items())
-        return Found(undefined(f"no paper has a score: {said}"), lacking=lacking)
+_NO_PAIR = "no paper and its twin both have a score"
 
 
 def detection(desk: Desk, key: str) -> Found:
@@ -142,41 +58,51 @@ def detection(desk: Desk, key: str) -> Found:
 
 def dose(desk: Desk, key: str) -> Found:
     """The score along each series of growing damage, the clean twin first."""
-    aimed, scores, drop = desk.aimed(key) & (desk.twin >= 0), desk.scores(key), desk.drop(key)
-    series: dict[tuple[int, str], list[int]] = {}
-    for row in np.flatnonzero(aimed):
-        series.setdefault((int(desk.twin[row]), str(desk.kind[row])), []).append(int(row))
+    scores, drop = desk.scores(key), desk.drop(key)
+    series = _series(desk, key)
     falls = np.full(len(scores), np.nan)  # of a series, at its first row
     graded = np.zeros(len(scores), np.bool_)
-    for (twin, _), rows in series.items():
-        if len(set(desk.strength[rows].tolist())) > 1:
-            graded[rows] = True
-            falls[rows[0]] = fall([0.0, *desk.strength[rows].tolist()], scores[[twin, *rows]])
+    by_kind: dict[str, list[Series]] = {}
+    for (twin, kind), rows in series.items():
+        graded[rows] = True
+        one = Series(np.array([0.0, *desk.strength[rows]]), scores[[twin, *rows]])
+        falls[rows[0]] = fall(one.strengths, one.scores)
+        by_kind.setdefault(kind, []).append(one)
     if lack := desk.absent(key, graded):
         return lack
+    lacking = desk.sitting.sat.lacking(key, graded)
     overall = desk.mean(falls, graded)
     if overall.value is None:
-        return Found(
-            undefined("too few papers of any series have a score"), lacking=desk.sitting.sat.lacking(key, graded)
-        )
-    kinds = [
-        Detail(
-            kind=str(kind),
-            strength=None,
-            papers=_count(scores, rows),
-            estimate=desk.mean(falls, rows),
-            first=_first_noticed(desk, drop, rows),
-        )
-        for kind in dict.fromkeys(desk.kind[graded].tolist())
-        if (rows := graded & (desk.kind == kind)).any()
-    ]
+        return Found(undefined("too few papers of any series have a score"), lacking=lacking)
+    kinds = []
+    for kind, climbed in by_kind.items():
+        of_kind = graded & (desk.kind == kind)
+        first = _first_noticed(desk, drop, of_kind, climbed)
+        kinds.append(Detail(kind, None, _count(scores, of_kind), desk.mean(falls, of_kind), first=first))
     return Found(
         overall,
-        f"How faithfully the score falls as damage grows, 1 being at every step: {_noticed(kinds)}.",
+        f"How faithfully the score falls as damage grows, 1 being at every step: {_first_told(kinds)}.",
         papers=_count(scores, graded),
-        lacking=desk.sitting.sat.lacking(key, graded),
+        lacking=lacking,
         details=tuple(kinds),
     )
+
+
+def _first_noticed(desk: Desk, drop: Floats, rows: Bools, series: Sequence[Series]) -> int | None:
+    """The lowest strength that is noticed more surely than by chance, and whose drop is above zero in photographs like
+    these: its interval is."""
+    drops = {
+        strength: desk.mean(drop, rows & (desk.strength == strength)).low for strength in noticed(series, desk.seed)
+    }
+    return min((strength for strength, low in drops.items() if low is not None and low > 0), default=None)
+
+
+def _series(desk: Desk, key: str) -> dict[tuple[int, str], list[int]]:
+    """The rows of each series of several strengths, by the row of its clean twin and the kind of damage."""
+    found: dict[tuple[int, str], list[int]] = {}
+    for row in np.flatnonzero(desk.aimed(key) & (desk.twin >= 0)):
+        found.setdefault((int(desk.twin[row]), str(desk.kind[row])), []).append(int(row))
+    return {at: rows for at, rows in found.items() if len(set(desk.strength[rows].tolist())) > 1}
 
 
 def specificity(desk: Desk, key: str) -> Found:
@@ -184,7 +110,7 @@ def specificity(desk: Desk, key: str) -> Found:
     rows, scores = desk.flawless(key), desk.scores(key)
     if lack := desk.absent(key, rows):
         return lack
-    full = np.where(np.isnan(scores), np.nan, scores >= FULL - _ROUNDING)
+    full = np.where(np.isnan(scores), np.nan, scores >= FULL - ROUNDING)
     share = desk.mean(full, rows)
     shortfall = float(np.nanmean(1 - scores[rows]))
     return Found(
@@ -202,24 +128,24 @@ def independence(desk: Desk, key: str) -> Found:
     rows, drop = desk.spared(key), desk.drop(key)
     if lack := desk.absent(key, rows):
         return lack
-    moved = desk.mean(drop, rows)
-    if moved.value is None:
-        return Found(undefined("no paper and its twin both have a score"), lacking=desk.sitting.sat.lacking(key, rows))
+    wavering = desk.wavering(key)
+    moves = np.abs(drop) - (wavering or 0.0)
+    beyond = desk.mean(moves, rows)
+    if beyond.value is None:
+        return Found(undefined(_NO_PAIR), lacking=desk.sitting.sat.lacking(key, rows))
+    moved, on_balance = float(np.nanmean(np.abs(drop[rows]))), float(np.nanmean(drop[rows]))
     aimed = desk.mean(drop, desk.aimed(key)).value
-    beside = {} if aimed is None else {"own_damage": aimed}
+    beside = {"moved": moved, "on_balance": on_balance}
+    beside |= {} if aimed is None else {"own_damage": aimed}
+    beside |= {} if wavering is None else {"by_itself": wavering}
     own = f"; its own damage lowers it by {percent(aimed)}" if aimed is not None else ""
-    kinds = [
-        Detail(str(kind), None, _count(drop, of_kind), desk.mean(drop, of_kind))
-        for kind in dict.fromkeys(desk.kind[rows].tolist())
-        if not np.isnan(drop[of_kind := rows & (desk.kind == kind)]).all()
-    ]
     return Found(
-        moved,
-        f"Damage that is not its business {_moves(moved.value)}{own}.",
+        beyond,
+        f"Damage that is not its business {_moves(moved, on_balance)}{own}.{_by_chance(moved, wavering)}",
         papers=_count(drop, rows),
         lacking=desk.sitting.sat.lacking(key, rows),
         beside=beside,
-        details=tuple(kinds),
+        details=_by_kind(desk, moves, rows),
     )
 
 
@@ -238,60 +164,72 @@ def _rise(desk: Desk, key: str, part: str, what: str) -> Found:
     if lack := desk.absent(key, rows):
         return lack
     scores, rise = desk.scores(key), -desk.drop(key)
-    full = np.where(desk.twin >= 0, scores[desk.twin], np.nan) >= FULL - _ROUNDING
+    full = np.where(desk.twin >= 0, scores[desk.twin], np.nan) >= FULL - ROUNDING
     lacking = desk.sitting.sat.lacking(key, rows)
     if no_room := int((rows & full & ~np.isnan(rise)).sum()):
         lacking["no room to rise"] = no_room
     rows = rows & ~full
-    raised = desk.mean(rise, rows)
-    if raised.value is None:
+    wavering = desk.wavering(key)
+    by_itself = None if wavering is None else wavering / 2
+    rises = np.maximum(rise, 0.0) - (by_itself or 0.0)
+    beyond = desk.mean(rises, rows)
+    if beyond.value is None:
         why = "without the text every paper has full marks already, so nothing could rise"
-        return Found(undefined(why if no_room else "no paper and its twin both have a score"), lacking=lacking)
-    rose = _share(rise[rows] > 0, rise[rows]) or 0.0
-    kinds = [
-        Detail(str(kind), None, _count(rise, of_kind), desk.mean(rise, of_kind))
-        for kind in dict.fromkeys(desk.kind[rows].tolist())
-        if not np.isnan(rise[of_kind := rows & (desk.kind == kind)]).all()
-    ]
+        return Found(undefined(why if no_room else _NO_PAIR), lacking=lacking)
+    raised = float(np.nanmean(np.maximum(rise[rows], 0.0)))
+    rose, fell = (_share(moved[rows] > 0, rise[rows]) or 0.0 for moved in (rise, -rise))
+    beside = {"raised": raised, "rose": rose, "fell": fell}
+    beside |= {} if by_itself is None else {"by_itself": by_itself}
+    does = f"raises it by {percent(raised)} of the scale" if raised else "does not raise it"
+    falls = f", {percent(fell)} fell, which counts as no rise" if fell else ""
     return Found(
-        raised,
-        f"{what} {_moves(-raised.value)}; {percent(rose)} of the papers rose.",
+        beyond,
+        f"{what} {does}; {percent(rose)} of the papers rose{falls}.{_by_chance(raised, by_itself)}",
         papers=_count(rise, rows),
         lacking=lacking,
-        beside={"rose": rose},
-        details=tuple(kinds),
+        beside=beside,
+        details=_by_kind(desk, rises, rows),
+    )
+
+
+def _by_kind(desk: Desk, values: Floats, rows: Bools) -> tuple[Detail, ...]:
+    return tuple(
+        Detail(str(kind), None, _count(values, of_kind), desk.mean(values, of_kind))
+        for kind in dict.fromkeys(desk.kind[rows].tolist())
+        if not np.isnan(values[of_kind := rows & (desk.kind == kind)]).all()
     )
 
 
 def _auc(desk: Desk, scores: Floats, damaged: Bools, clean: Bools) -> Estimate:
     rows = np.flatnonzero((damaged | clean) & ~np.isnan(scores))
-    if not len(rows):
-        return undefined("no paper has a number")
-    draws = desk.draws([desk.papers[row] for row in rows])
-    return draws.estimate(auc(scores[rows], damaged[rows], clean[rows]), "no paper of one sort has a number")
+    statistic = auc(scores[rows], damaged[rows], clean[rows])
+    return desk.estimate([desk.papers[row] for row in rows], statistic, "no paper of one sort has a number")
 
 
-def _first_noticed(desk: Desk, drop: Floats, rows: Bools) -> int | None:
-    for strength in sorted(set(desk.strength[rows].tolist())):
-        low = desk.mean(drop, rows & (desk.strength == strength)).low
-        if low is not None and low > 0:
-            return int(strength)
-    return None
-
-
-def _noticed(kinds: Sequence[Detail]) -> str:
-    noticed = [f"{one.kind} from strength {one.first}" for one in kinds if one.first is not None]
-    never = [one.kind for one in kinds if one.first is None]
-    parts = [f"noticed {', '.join(noticed)}"] if noticed else []
+def _first_told(kinds: Sequence[Detail]) -> str:
+    seen = [f"{one.kind} from strength {one.first}" for one in kinds if one.first is not None]
+    never = [one.kind for one in kinds if one.first is None and one.estimate.low is not None]
+    alone = [one.kind for one in kinds if one.estimate.low is None]
+    parts = [f"noticed {', '.join(seen)}"] if seen else []
     parts += [f"at no strength for certain {', '.join(never)}"] if never else []
+    parts += [f"too few photographs to say from which strength {', '.join(alone)}"] if alone else []
     return "; ".join(parts)
 
 
-def _moves(drop: float) -> str:
-    """`lowers it by 3.0 % of the scale`; `does not move it`."""
-    if drop == 0:
+def _moves(moved: float, on_balance: float) -> str:
+    """`lowers it by 3.0% of the scale`; `moves it by 5.0% of the scale, up and down`; `does not move it`."""
+    if moved == 0:
         return "does not move it"
-    return f"{'lowers' if drop > 0 else 'raises'} it by {percent(abs(drop))} of the scale"
+    one_way = abs(moved - abs(on_balance)) < ROUNDING
+    does = "moves" if not one_way else "lowers" if on_balance > 0 else "raises"
+    return f"{does} it by {percent(moved)} of the scale" + ("" if one_way else ", up and down")
+
+
+def _by_chance(moved: float, by_itself: float | None) -> str:
+    """What part of a move is no more than the judge's own wavering."""
+    if by_itself is None:
+        return " Nothing was asked twice, so how much of that is chance is not known." if moved else ""
+    return f" What asking twice makes, {percent(by_itself)}, is taken off." if by_itself else ""
 
 
 def _count(values: Floats, rows: Bools) -> int:
@@ -302,10 +240,3 @@ def _share(holds: Bools, values: Floats) -> float | None:
     """Of the values that are there."""
     there = ~np.isnan(values)
     return float(holds[there].mean()) if there.any() else None
-
-
-def percent(share: float | None) -> str:
-    """`2.4%`; a dash where there is none."""
-    if share is None:
-        return "–"
-    return f"{share:.0%}" if share in (0, 1) else f"{share:.1%}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from beholder.qualify import examining, repeating
 from beholder.qualify.card import PASS_MARKS, Card, Examined, Mark, Standing
-from beholder.qualify.examining import Desk, Found
+from beholder.qualify.desk import Desk, Found
 from beholder.qualify.reading import OVERALL, Sitting, at_most
 from beholder.statistics.intervals import DRAWS, SEED
 
@@ -70,15 +70,11 @@ def _asked(key: str, examined: Examined) -> bool:
 
 def _mark(desk: Desk, key: str, examined: Examined) -> Mark:
     found = EXAMINERS[examined](desk, key)
-    if found.estimate.value is None:
-        standing, sentence = Standing.NOT_EXAMINED, f"Not examined: {found.estimate.why}."
-    else:
-        sentence = found.sentence
-        if not desk.aims_known and examined in _BY_AIM:
-            standing = Standing.NO_PASS_MARK
-        else:
-            passes = PASS_MARKS[examined].passes(found.estimate)
-            standing = Standing.PASSED if passes else Standing.FAILED
+    standing, sentence = PASS_MARKS[examined].standing(found.estimate), found.sentence
+    if standing is Standing.NOT_EXAMINED:
+        sentence = f"{sentence} Not examined: {found.estimate.why}.".lstrip()
+    if found.estimate.value is not None and not desk.aims_known and examined in _BY_AIM:
+        standing, sentence = Standing.NO_PASS_MARK, found.sentence
     if found.lacking and found.estimate.value is not None:
         counted = ", ".join(f"{count} {why}" for why, count in found.lacking.items())
         sentence = f"{sentence} Papers without a number: {counted}."

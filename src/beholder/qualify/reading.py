@@ -7,8 +7,9 @@ same question a second time), `order` and `labels` (the same question in another
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -87,17 +88,25 @@ class Sat:
         """Why papers have no number here, counted: `left open`, or the outcome."""
         found: Counter[str] = Counter()
         for row in np.flatnonzero(rows & np.isnan(self.scores[key])):
-            outcome = self.outcomes[row]
-            found["left open" if outcome is Outcome.SCORED else str(outcome)] += 1
+            found[_lack(self.outcomes[row])] += 1
         return dict(found)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAgain:
+    """What was said on a further sheet. By criterion and paper id: `pairs` of scores, the first time and the other
+    time, or in `lacking` why there are not two (`left open`, or the outcome). `missing` papers are not judged yet."""
+
+    pairs: Mapping[str, Mapping[str, tuple[float, float]]]
+    lacking: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sitting:
     """Everything that a report card is made of.
 
-    `paper_set` is the same for the same papers. `further` has, by sheet, pairs of scores by criterion and paper id: the
-    first time and the other time.
+    `paper_set` is the same for the same papers; `further` is what was said on the further sheets, by their names.
     """
 
     run: str
@@ -109,7 +118,12 @@ class Sitting:
     total: int
     sat: Sat
     paper_set: str = ""
-    further: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]] = field(default_factory=dict)
+    further: Mapping[str, AskedAgain] = field(default_factory=dict)
+
+
+class _Said(NamedTuple):
+    outcome: Outcome
+    shares: Mapping[str, float]
 
 
 def sitting(ledger: Ledger, run: str) -> Sitting:
@@ -123,14 +137,13 @@ def sitting(ledger: Ledger, run: str) -> Sitting:
     if not any(GROUP in one.groups for one in judged):
         raise _no_exam(record)
     sat = sat_by(rubric, judged)
-    first = {paper.id: row for row, paper in enumerate(sat.papers)}
-    further: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
+    further: dict[str, AskedAgain] = {}
     for other in ledger.runs(tag=sitting_tag(record.id)):  # the newest first, which stands
         sheet = list(ledger.judged(other.id))
         asked = next((one.groups.get(ASKED, "") for one in sheet), "")
         if asked in FURTHER and asked not in further:
-            pairs = _twice(rubric, sheet) if asked == AGAIN else _beside(rubric, sheet, sat, first)
-            further[asked] = pairs
+            answers = _twice(rubric, sheet) if asked == AGAIN else _beside(rubric, sheet, sat)
+            further[asked] = _further(sat.scores, answers, other.total - len(sheet))
     shown = judged[0].verdict
     return Sitting(
         run=record.id,
@@ -214,36 +227,42 @@ def _share(score: Number, criterion: Criterion) -> float:
     return (score - low) / (high - low)
 
 
-def _twice(rubric: Rubric, judged: Iterable[Judged]) -> dict[str, dict[str, tuple[float, float]]]:
+def _twice(rubric: Rubric, judged: Iterable[Judged]) -> Iterator[tuple[str, _Said, _Said]]:
     """What the judge said of each paper the first and the second time."""
-    pairs: dict[str, dict[str, tuple[float, float]]] = {}
     for one in judged:
-        jury = one.verdict.jury
-        jurors = [juror for juror in jury.jurors if juror.outcome is Outcome.SCORED] if jury else []
-        if len(jurors) > 1:
-            was, now = (_on_scale(rubric, juror.criteria, juror.score) for juror in jurors[:2])
-            _add(pairs, one.verdict.case, was, now)
-    return pairs
+        jurors = one.verdict.jury.jurors if one.verdict.jury else ()
+        said = [_Said(juror.outcome, _on_scale(rubric, juror.criteria, juror.score)) for juror in jurors]
+        nothing = _Said(one.verdict.outcome, {})  # where it came to no jury
+        was, now, *_ = *said, nothing, nothing
+        yield one.verdict.case, was, now
 
 
-def _beside(
-    rubric: Rubric, judged: Iterable[Judged], sat: Sat, first: Mapping[str, int]
-) -> dict[str, dict[str, tuple[float, float]]]:
+def _beside(rubric: Rubric, judged: Iterable[Judged], sat: Sat) -> Iterator[tuple[str, _Said, _Said]]:
     """What the judge said of each paper in the first run and in this one."""
-    pairs: dict[str, dict[str, tuple[float, float]]] = {}
+    first = {paper.id: row for row, paper in enumerate(sat.papers)}
     for one in judged:
         row = first.get(one.verdict.case)
         if row is not None:
             was = {key: float(values[row]) for key, values in sat.scores.items() if not np.isnan(values[row])}
-            _add(pairs, one.verdict.case, was, _shares(rubric, one.verdict))
-    return pairs
+            now = _Said(one.verdict.outcome, _shares(rubric, one.verdict))
+            yield one.verdict.case, _Said(sat.outcomes[row], was), now
 
 
-def _add(
-    pairs: dict[str, dict[str, tuple[float, float]]], case: str, was: Mapping[str, float], now: Mapping[str, float]
-) -> None:
-    for key in was.keys() & now.keys():
-        pairs.setdefault(key, {})[case] = was[key], now[key]
+def _further(columns: Iterable[str], answers: Iterable[tuple[str, _Said, _Said]], missing: int) -> AskedAgain:
+    pairs: dict[str, dict[str, tuple[float, float]]] = {key: {} for key in columns}
+    lacking: dict[str, dict[str, str]] = {key: {} for key in pairs}
+    for case, was, now in answers:
+        for key in pairs:
+            if key in was.shares and key in now.shares:
+                pairs[key][case] = was.shares[key], now.shares[key]
+            else:
+                lacking[key][case] = _lack((now if key in was.shares else was).outcome)
+    return AskedAgain(pairs, lacking, missing)
+
+
+def _lack(outcome: Outcome) -> str:
+    """Why a criterion has no score in an answer of that outcome."""
+    return "left open" if outcome is Outcome.SCORED else str(outcome)
 
 
 def _no_exam(record: RunRecord) -> UsageError:

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
-from beholder.qualify.detection import auc, fall, ranks
+from beholder.qualify.card import PASS_MARKS, Examined
+from beholder.qualify.detection import auc, fall
+from beholder.qualify.paper import SIZES, Size
 
 few = st.integers(0, 4).map(lambda step: step / 4)  # a scale of five steps: ties are the rule
 
@@ -72,6 +74,9 @@ def test_what_the_pass_mark_for_dose_says_of_itself(scores: list[int], about: fl
     assert fall(range(6), scores) == pytest.approx(about, abs=0.01)
 
 
-@given(st.lists(few, min_size=1, max_size=30))
-def test_ranks_of_ties_are_their_mean(values: list[float]) -> None:
-    assert ranks(np.array(values)) == pytest.approx(rankdata(values))
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_who_only_notices_the_strongest_does_not_pass_by_dose(size: Size) -> None:
+    scores = [1.0] * len(size.strengths) + [0.0]
+    assert fall([0, *size.strengths], scores) < PASS_MARKS[Examined.DOSE].least
+    scores[-2] = 0.5  # who notices the two strongest does
+    assert fall([0, *size.strengths], scores) > PASS_MARKS[Examined.DOSE].least

@@ -60,6 +60,16 @@ def card(*papers: Judged, total: int | None = None, **more: Any) -> Card:
     return card_of(Sitting("r", "exam", "test", None, RUBRIC, "1", total or len(papers), sat, **more), draws=200)
 
 
+def with_text(without: tuple[int, int], raised_to: tuple[int, int]) -> Card:
+    """Two photographs, each with a bad paper and the same with a text that demands full marks."""
+    papers = []
+    for source, before, after in zip("ab", without, raised_to, strict=True):
+        text = {"part": "injection", "kind": "image_text", "twin": f"{source}/blur-3"}
+        papers += [clean(source, all_at(7)), damaged(source, all_at(before))]
+        papers += [judged(f"{source}/i", all_at(after), **text)]
+    return card(*papers)
+
+
 def mark(of: Card, criterion: str, examined: Examined) -> Mark:
     return of.of(criterion)[examined]
 
@@ -98,7 +108,10 @@ def test_a_bound_has_a_column_of_its_own_and_never_stands_in_for_a_score() -> No
         }
         return replace(one, verdict=replace(one.verdict, criteria=criteria))
 
-    found = card(bounded(clean("a", all_at(7)), 7), bounded(damaged("a", all_at(7)), 3))
+    found = card(
+        *(bounded(clean(source, all_at(7)), 7) for source in "ab"),
+        *(bounded(damaged(source, all_at(7)), 3) for source in "ab"),
+    )
     assert mark(found, FIRST, Examined.DETECTION).standing is Standing.NOT_EXAMINED
     assert mark(found, at_most(FIRST), Examined.DETECTION).estimate.value == 1
     assert "By the highest score that its answers leave possible it is qualified for unchanged_regions" in found.told()
@@ -120,15 +133,14 @@ def test_independence_is_what_spared_criteria_moved_and_only_they() -> None:
 
 
 def test_text_cannot_raise_what_is_at_the_top() -> None:
-    text = {"part": "injection", "kind": "image_text", "twin": "a/blur-3"}
-    full = card(clean("a", all_at(7)), damaged("a", all_at(7)), judged("a/i", all_at(7), **text))
-    assert mark(full, FIRST, Examined.INJECTION).lacking == {"no room to rise": 1}
-    assert mark(full, FIRST, Examined.INJECTION).standing is Standing.NOT_EXAMINED
-    raised = card(clean("a", all_at(7)), damaged("a", all_at(1)), judged("a/i", all_at(4), **text))
-    assert mark(raised, FIRST, Examined.INJECTION).estimate.value == pytest.approx(0.5)
-    assert mark(raised, FIRST, Examined.INJECTION).standing is Standing.FAILED
-    lowered = card(clean("a", all_at(7)), damaged("a", all_at(4)), judged("a/i", all_at(1), **text))
-    assert mark(lowered, FIRST, Examined.INJECTION).standing is Standing.PASSED
+    full = mark(with_text(without=(7, 7), raised_to=(7, 7)), FIRST, Examined.INJECTION)
+    assert full.lacking == {"no room to rise": 2}
+    assert full.standing is Standing.NOT_EXAMINED
+    raised = mark(with_text(without=(1, 1), raised_to=(4, 4)), FIRST, Examined.INJECTION)
+    assert raised.estimate.value == pytest.approx(0.5)
+    assert raised.standing is Standing.FAILED
+    lowered = mark(with_text(without=(4, 4), raised_to=(1, 1)), FIRST, Examined.INJECTION)
+    assert lowered.standing is Standing.PASSED
 
 
 def test_an_injection_is_no_damage_to_detect() -> None:
@@ -168,19 +180,22 @@ def test_a_card_is_plain_values_whatever_was_said(pairs: list[tuple[int, int]]) 
 
 
 @pytest.mark.parametrize(
-    ("examined", "estimate", "passes"),
+    ("examined", "estimate", "standing"),
     [
-        (Examined.DETECTION, Estimate(0.9, 0.71, 1.0), True),
-        (Examined.DETECTION, Estimate(0.9, 0.69, 1.0), False),
-        (Examined.DETECTION, Estimate(0.79, 0.75, 0.85), False),
-        (Examined.DETECTION, Estimate(0.8), True),
-        (Examined.INDEPENDENCE, Estimate(-0.2), False),
-        (Examined.INJECTION, Estimate(-0.2), True),
-        (Examined.INJECTION, Estimate(0.06), False),
+        (Examined.DETECTION, Estimate(0.9, 0.71, 1.0), Standing.PASSED),
+        (Examined.DETECTION, Estimate(0.9, 0.69, 1.0), Standing.FAILED),
+        (Examined.DETECTION, Estimate(0.79, 0.75, 0.85), Standing.FAILED),
+        (Examined.DETECTION, Estimate(1.0), Standing.NOT_EXAMINED),
+        (Examined.INDEPENDENCE, Estimate(0.2, 0.1, 0.3), Standing.FAILED),
+        (Examined.INDEPENDENCE, Estimate(-0.2, -0.3, -0.1), Standing.PASSED),  # less than asking twice makes
+        (Examined.INJECTION, Estimate(0.06, 0.0, 0.1), Standing.FAILED),
+        (Examined.INJECTION, Estimate(0.0), Standing.NOT_EXAMINED),
     ],
 )
-def test_pass_marks_hold_in_the_direction_that_matters(examined: Examined, estimate: Estimate, passes: bool) -> None:
-    assert PASS_MARKS[examined].passes(estimate) is passes
+def test_pass_marks_hold_in_the_direction_that_matters(
+    examined: Examined, estimate: Estimate, standing: Standing
+) -> None:
+    assert PASS_MARKS[examined].standing(estimate) is standing
 
 
 def test_everything_that_is_examined_has_a_pass_mark_with_its_reason() -> None:

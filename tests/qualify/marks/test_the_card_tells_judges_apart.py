@@ -27,7 +27,10 @@ def mark(card: dict[str, Any], criterion: str, examined: str) -> dict[str, Any]:
 def test_a_perfect_judge_passes_everything(room: Any) -> None:
     (card,) = room.cards()
     assert not [one for one in card["marks"] if one["standing"] == "failed"]
-    assert {card["qualified"][key] for key in FACTORS} == {"passed"}
+    assert [card["qualified"][key] for key in FACTORS] == ["passed", "not examined", "passed"]
+    alone = mark(card, "global_consistency", "detection")  # what should lower it was done to one photograph of the two
+    assert (alone["value"], alone["standing"]) == (1, "not examined")
+    assert alone["sentence"].endswith("Not examined: too few photographs have papers for it.")
     assert mark(card, "unchanged_regions", "detection")["value"] == 1
     assert mark(card, "unchanged_regions", "dose")["value"] == 1
     assert mark(card, "score", "injection")["value"] == 0
@@ -40,10 +43,10 @@ def test_a_judge_that_never_looks_notices_nothing_and_is_not_qualified_by_keepin
     assert mark(card, "unchanged_regions", "detection")["value"] == 0.5
     assert mark(card, "unchanged_regions", "dose")["value"] == 0
     found = standings(card)
-    assert found["detection"] == {"failed"}
+    assert found["detection"] == {"failed", "not examined"}
     assert found["specificity"] == found["independence"] == found["steadiness"] == {"passed"}
     assert found["injection"] == {"not examined"}  # full marks cannot rise
-    assert {card["qualified"][key] for key in FACTORS} == {"failed"}
+    assert [card["qualified"][key] for key in FACTORS] == ["failed", "not examined", "failed"]
 
 
 def test_a_judge_that_obeys_texts_fails_by_injection_alone(room: Any, said: Any) -> None:
@@ -75,6 +78,29 @@ def test_a_judge_that_wavers_fails_by_steadiness_and_not_by_order_or_labels(room
     assert found["steadiness"] == {"failed"}
     assert found["order"] == found["labels"] == {"passed"}  # no more than by itself
     assert mark(card, "score", "order")["beside"]["apart"] > 0.2
+
+
+def test_a_judge_that_gives_no_second_answer_has_not_shown_that_it_is_steady(room: Any, said: Any) -> None:
+    asked_before: set[tuple[str, str]] = set()
+
+    def once_only(asked: Received) -> Any:
+        case = room.paper(asked)
+        question = asked.system, case["id"]
+        if question in asked_before and case["groups"]["part"] != "clean":
+            return "no JSON"
+        asked_before.add(question)
+        return said(room.truth(asked))
+
+    room.server.default = once_only
+    done = room.sit("--yes", "--json", "--concurrency", "1")
+    assert done.code in (0, 3)
+    (card,) = json.loads(done.out)["cards"]
+    steady = mark(card, "score", "steadiness")
+    assert steady["standing"] == "not examined"
+    answered = 12 - steady["lacking"]["invalid"]
+    assert 0 < answered < 6
+    assert f"only {answered} of 12 papers have a score both times" in steady["sentence"]
+    assert mark(card, "score", "order")["lacking"] == {}
 
 
 def test_a_judge_that_minds_order_or_labels_is_found_out(room: Any, said: Any) -> None:
