@@ -76,7 +76,8 @@ def qualify(
         with Ledger.open(flags.get("ledger"), read_only=True) as ledger:
             cards = [_card(ledger, run) for run in runs]
         _show(cards, beside=len(cards) > 1, details=details, as_json=json_)
-        raise typer.Exit(MISSED if strict and any(card.failed for card in cards) else 0)
+        unfinished = any(card.missing for card in cards)
+        raise typer.Exit(MISSED if strict and any(card.failed for card in cards) else UNSCORED if unfinished else 0)
     judge = judge or INSTRUMENTS
     flags["judges"] = (judge,)
     chosen = _rubrics(rubric, judge)

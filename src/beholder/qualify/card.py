@@ -201,7 +201,10 @@ class Card:
         return tuple(mark for mark in self.marks if mark.standing is Standing.FAILED)
 
     def qualified(self, criterion: str) -> Standing:
-        """Passed where detection was and nothing failed: who notices nothing has not qualified by keeping calm."""
+        """Passed where detection was and nothing failed: who notices nothing has not qualified by keeping calm. Before
+        every paper is judged nothing is decided."""
+        if self.missing:
+            return Standing.NOT_EXAMINED
         marks = self.of(criterion)
         standings = {mark.standing for mark in marks.values()}
         if Standing.FAILED in standings:
@@ -211,6 +214,12 @@ class Card:
 
     def told(self) -> str:
         """The card in a sentence: what the judge qualified for, what not and why, and what nobody knows."""
+        if self.missing:
+            whole = self.papers + self.missing
+            return (
+                f"The exam of {self.judge} in {self.rubric} is not finished: {self.missing} of {whole} papers are not "
+                "judged yet, and nothing is decided. The command that began it goes on."
+            )
         criteria = [one for one in self.criteria if one != OVERALL and criterion_of(one) == one]
         bounded = [one for one in self.criteria if criterion_of(one) != one]
         sentence = f"In {self.rubric}, {self.judge} is {self._standings(criteria)}."

@@ -45,9 +45,6 @@ def card_of(sitting: Sitting, *, draws: int = DRAWS, seed: int = SEED) -> Card:
     notes = [desk.draws(papers).told()]
     if not desk.aims_known:
         notes.append(_AIMS_UNKNOWN)
-    missing = sitting.total - len(papers)
-    if missing:
-        notes.append(f"The sitting is not finished: {missing} of {sitting.total} papers are not judged yet.")
     return Card(
         judge=sitting.judge,
         model=sitting.model,
@@ -56,7 +53,7 @@ def card_of(sitting: Sitting, *, draws: int = DRAWS, seed: int = SEED) -> Card:
         exam=sitting.exam,
         paper_set=sitting.paper_set,
         papers=len(papers),
-        missing=missing,
+        missing=sitting.total - len(papers),
         photographs=len({paper.source for paper in papers}),
         marks=tuple(marks),
         notes=tuple(notes),

@@ -158,10 +158,13 @@ def test_the_first_strength_noticed_is_the_lowest_whose_drop_is_surely_above_zer
     assert (found.kind, found.first) == ("blur", 3)
 
 
-def test_an_unfinished_sitting_says_so() -> None:
-    found = card(clean("a", all_at(7)), damaged("a", all_at(2)), total=10)
+def test_an_unfinished_sitting_decides_nothing_and_says_so() -> None:
+    papers = [paper for source in "abcdef" for paper in (clean(source, all_at(7)), damaged(source, all_at(2)))]
+    assert card(*papers).qualified(FIRST) is Standing.PASSED
+    found = card(*papers, total=20)
     assert found.missing == 8
-    assert any("8 of 10 papers are not judged yet" in note for note in found.notes)
+    assert "8 of 20 papers are not judged yet, and nothing is decided" in found.told()
+    assert {found.qualified(one) for one in found.criteria} == {Standing.NOT_EXAMINED}
 
 
 @given(st.lists(st.tuples(st.integers(1, 7), st.integers(1, 7)), min_size=1, max_size=6))
