@@ -180,6 +180,84 @@ def test_why_a_gate_is_open_is_said_where_interval_and_test_disagree(run: Any, b
     assert (said in held.err, said in held.out) == (True, False)
 
 
+def _build(ledger: Ledger, id_: str, scores: list[float | None], name: str = "") -> None:
+    """A finished run without sources; None is a case that was refused."""
+    ledger.start(run_record(id_, name=name or id_, total=len(scores), state="finished"))
+    said = [
+        unscored(at, Outcome.REFUSED, case=f"p{at}", detail="I cannot")
+        if score is None
+        else replace(verdict(at, case=f"p{at}"), score=score)
+        for at, score in enumerate(scores)
+    ]
+    ledger.write(id_, [entry(at, one, case=replace(case(one), groups={})) for at, one in enumerate(said)])
+
+
+@pytest.fixture
+def sparse(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Builds that lost scores: `half`, and `none` all of them; `few` of three cases, each lower in
+    `fewer`; and four that are the same, `nightly`."""
+    monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
+    scores = [0.7 + 0.01 * (at % 5) for at in range(12)]
+    with Ledger.open(folder / "beholder.db") as ledger:
+        for night in range(4):
+            _build(ledger, f"r{night}", [*scores], "nightly")
+        _build(ledger, "whole", [*scores])
+        _build(ledger, "half", [*scores[:6], *[None] * 6])
+        _build(ledger, "none", [None] * 12)
+        _build(ledger, "few", [0.8, 0.7, 0.9])
+        _build(ledger, "fewer", [0.65, 0.55, 0.75])
+    return folder
+
+
+def test_an_open_gate_and_its_headline_speak_of_the_cases_that_were_lost(run: Any, sparse: Path) -> None:
+    done = run("compare whole half --fail-on regression --markdown pr.md")
+    assert (done.code, done.err) == (0, "")
+    assert "6 of 12 cases lost their score; had each the lowest, score would be worse by 0.359" in done.out
+    assert "Of the others only: half (half) is the same as whole (whole) on every one of these 6 cases." in done.out
+    assert done.out.rstrip().endswith("and beholder run --max-unscored one that has too many without a score.")
+    assert "⚠️ **No regression shown, and cases lost**" in (sparse / "pr.md").read_text("utf-8")
+    assert run("compare whole half --fail-on inconclusive").code == 1
+
+
+@pytest.mark.parametrize(
+    ("runs", "flags", "code", "said"),
+    [
+        ("whole none", "", 3, ""),
+        ("whole none", "--fail-on regression", 2, "nothing to decide 'score' by"),
+        ("whole none", "--fail-on regression --margin score=0.1", 2, "nothing to decide 'score' by"),
+        ("whole none", "--fail-on inconclusive", 1, "score: no case has a number in both runs"),
+        ("none none", "--fail-on regression --margin score=0.1", 2, "nothing to decide 'score' by"),
+        ("few fewer", "", 0, ""),
+        ("few fewer", "--fail-on regression", 2, "score fell by 0.15, and 3 groups of cases cannot tell"),
+    ],
+)
+def test_what_cannot_be_decided_is_shown_and_written_all_the_same(
+    run: Any, sparse: Path, runs: str, flags: str, code: int, said: str
+) -> None:
+    done = run(f"compare {runs} {flags} --markdown pr.md --junit junit.xml")
+    assert done.code == code
+    assert said in done.err
+    if runs != "none none":
+        assert re.search(r"^score +[03] ", done.out, re.MULTILINE)
+        assert "| <code>score</code> |" in (sparse / "pr.md").read_text("utf-8")
+    if "none" in runs:
+        for text in (done.out, (sparse / "pr.md").read_text("utf-8")):
+            assert "p0 (" in text
+            assert "refused" in text
+    suite = Xml.parse(sparse / "junit.xml").getroot().find("testsuite")
+    assert suite is not None
+    assert (suite.get("failures"), suite.get("errors")) == (("1", "0") if code == 1 else ("0", "1"))
+    assert json.loads(run(f"compare {runs} {flags} --json").out)["before"].startswith(runs.split()[0])
+
+
+def test_runs_that_are_the_same_have_no_trend_and_no_source_is_named(run: Any, sparse: Path) -> None:
+    done = run("history nightly")
+    stays = "trend: 0.0000 (0.0000 to 0.0000) a run over the 12 cases that all runs have; it stays where it is."
+    assert stays in done.out
+    assert "each case independent of the others" in done.out
+    assert "source" not in done.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -281,7 +359,7 @@ def test_runs_without_a_case_in_common_are_wrong_use(run: Any, restyles: Path) -
     assert "have no case in common" in done.err
     assert "\x1b" not in done.err
     done = run("compare odd odd")
-    assert done.code == 0
+    assert done.code == 3
     assert "cannot be compared" in done.out
     assert "odd (odd) is running: it has 2 of 5 verdicts." in done.out
     assert "\x1b" not in done.out

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from beholder.reports.changes import notes, verdict
+from beholder.reports.junit import comparison_junit
+from beholder.reports.markdown import comparison_markdown, prose
 from beholder.statistics.comparison.comparing import Asked, Comparison, compare
 from beholder.statistics.comparison.gating import FailOn, gate
 from beholder.statistics.data import Column, Kind, Scores
@@ -53,9 +56,76 @@ def test_what_refusals_could_turn_is_said_and_leaves_the_gate_open() -> None:
     assert "10 cases have no number any more" in gate(found, fail_on=FailOn.INCONCLUSIVE).failed["score"]
 
 
+def test_the_first_thing_said_is_how_many_cases_the_result_does_not_speak_of() -> None:
+    old = [0.6 + 0.01 * (row % 9) for row in range(60)]
+    half = compare(scores("old", old), scores("half", old[:30] + [NAN] * 30))
+    said = verdict(half)
+    assert re.match(r"30 of 60 cases lost their score; had each the lowest, score would be worse by 0\.3\d\d \(", said)
+    assert said.endswith(
+        "it could be a regression. Of the others only: half is the same as old on every one of these 30 cases."
+    )
+    assert verdict(lost(10)).count("these 30 cases") == 1
+    one = compare(scores("old", old), scores("new", [*old[:59], NAN], c59="refused"), Asked(margin=0.5))
+    assert verdict(one) == (
+        "1 of 60 cases lost its score. Of the others only: new is the same as old on every one of these 59 cases."
+    )
+
+
+def test_cases_without_a_number_before_are_not_counted_as_the_same() -> None:
+    old = [0.6 + 0.01 * (row % 9) for row in range(60)]
+    assert verdict(compare(scores("old", [*old[:40], *[NAN] * 20]), scores("new", old))) == (
+        "new is the same as old on every one of these 40 cases."
+    )
+
+
+def test_a_gate_that_is_open_in_spite_of_lost_cases_says_so_and_what_would_close_it() -> None:
+    found = lost(10)
+    decided = gate(found)
+    assert (decided.failed, decided.undecided) == ({}, {})
+    assert decided.unweighed.startswith(
+        "10 of 40 cases lost their score, which the gate does not look at: --fail-on inc"
+    )
+    assert "beholder run --max-unscored" in decided.unweighed
+    assert decided.to_dict()["unweighed"] == decided.unweighed
+    text = comparison_markdown(found, decided)
+    assert "⚠️ **No regression shown, and cases lost** on <code>score</code>." in text
+    assert prose(decided.unweighed) in text
+    assert decided.unweighed in comparison_junit(found, decided)
+    assert gate(found, fail_on=FailOn.INCONCLUSIVE).unweighed == ""
+    assert gate(compare(scores("old", [0.5] * 9), scores("new", [0.5] * 9))).unweighed == ""
+
+
+def test_a_run_that_was_refused_throughout_still_has_its_columns() -> None:
+    old = scores("old", [0.8] * 12)
+    refused = Scores("new", old.cases, {}, old.groups, dict.fromkeys(old.cases, "refused, no"))
+    found = compare(old, refused, Asked(margins={"score": 0.02}))
+    assert [(one.name, one.cases, one.lost) for one in found.changes] == [("score", 0, 12)]
+    assert found.empty
+    assert verdict(found).startswith(
+        "12 of 12 cases lost their score; had each the lowest, score would be worse by 0.800"
+    )
+    assert verdict(found).endswith("Nothing has a number in both old and new: they cannot be compared.")
+    assert not any("cannot be compared" in warning for warning in found.warnings)
+    back = compare(refused, old)
+    assert [(one.name, one.cases, one.lost) for one in back.changes] == [("score", 0, 0)]
+
+
+def test_a_rubric_that_was_refused_throughout_is_lost_and_one_that_was_left_out_is_not() -> None:
+    first = Column("a.score", Kind.OVERALL, np.full(12, 0.8), (0.0, 1.0))
+    cases = tuple(f"c{row}" for row in range(12))
+    old = Scores("old", cases, {"a.score": first, "b.score": replace(first, name="b.score")})
+    new = Scores("new", cases, {"a.score": first})
+    refused = replace(new, lacks=dict.fromkeys(cases, "refused, no"))
+    assert {one.name: one.lost for one in compare(old, refused).changes} == {"a.score": 0, "b.score": 12}
+    left_out = compare(old, new)
+    assert [one.name for one in left_out.changes] == ["a.score"]
+    assert "Only old has b.score, which cannot be compared." in left_out.warnings
+
+
 def test_refusals_that_turn_nothing_are_said_to_turn_nothing() -> None:
     worse = compare(scores("old", [0.8] * 40), scores("new", [0.3 + 0.01 * (row % 3) for row in range(39)] + [NAN]))
     assert any("not even the lowest or highest score" in note for note in notes(worse))
+    assert verdict(worse).startswith("1 of 40 cases lost its score. Of the others only: new is worse on score by 0.49")
 
 
 def test_a_regression_that_the_lost_cases_could_undo_is_said_to_be_so() -> None:

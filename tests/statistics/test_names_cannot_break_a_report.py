@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from beholder.reports.junit import comparison_junit
 from beholder.reports.markdown import code, comparison_markdown, prose
-from beholder.statistics.comparison.comparing import Comparison, compare
+from beholder.statistics.comparison.comparing import Asked, Comparison, compare
 from beholder.statistics.comparison.gating import gate
 from beholder.statistics.data import Column, Kind, Scores
 
@@ -31,7 +31,7 @@ def hostile(case: str, criterion: str, run: str) -> Comparison:
         return Scores(f"{run}{which}", cases, {"score": overall, criterion: column}, {"source": cases}, lacks)
 
     old, new = scores([0.9] * 8, "A"), scores([0.1 + 0.01 * row for row in range(7)] + [float("nan")], "B")
-    return compare(old, new, draws=100, warnings=[case])
+    return compare(old, new, Asked(draws=100), warnings=[case])
 
 
 @given(names, names.filter(lambda name: name != "score"), names)

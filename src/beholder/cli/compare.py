@@ -54,7 +54,7 @@ def compare(
     """Compare two runs case by case, the old one first: what changed, how sure that is, what would go unnoticed.
 
     A regression: the 95 % interval of the difference lies wholly below the margin, and the permutation test agrees.
-    Exit codes: 0; 1 the gate failed; 2 wrong use, or nothing to decide by.
+    Exit codes: 0; 1 the gate failed; 2 wrong use, or nothing to decide by; 3 no case has a score in both runs.
     """
     from beholder.statistics.comparison.comparing import Asked
     from beholder.statistics.comparison.comparing import compare as compared
@@ -76,10 +76,19 @@ def compare(
         say(json.dumps(found | ({"gate": decided.to_dict()} if decided and wanted else {})))
     elif markdown is None or str(markdown) != "-":
         _show(comparison, decided if wanted else None)
-    if wanted and decided is not None and decided.failed:
-        from beholder.cli import MISSED
+    _end(comparison, decided if wanted else None)
 
+
+def _end(comparison: Comparison, decided: Gate | None) -> None:
+    """Last of all, so that whoever has to find out why finds the tables and files written."""
+    from beholder.cli import MISSED, UNSCORED
+
+    if decided is not None and decided.failed:
         raise typer.Exit(MISSED)
+    if decided is not None and decided.undecided:
+        raise UsageError(next(iter(decided.undecided.values())))
+    if comparison.empty:
+        raise typer.Exit(UNSCORED)
 
 
 def _fail_on(text: str) -> FailOn | None:
@@ -159,8 +168,10 @@ def _show(comparison: Comparison, decided: Gate | None) -> None:
     from beholder.statistics.comparison.comparing import GRADE
     from beholder.statistics.data import Kind
 
-    groups = f" of {comparison.groups:,} groups by {comparison.group}" if comparison.group else ""
-    say(printable(f"{comparison.before} → {comparison.after}, {comparison.cases:,} cases in both{groups}"))
+    cases = "1 case" if comparison.cases == 1 else f"{comparison.cases:,} cases"
+    many = "1 group" if comparison.groups == 1 else f"{comparison.groups:,} groups"
+    groups = f" of {many} by {comparison.group}" if comparison.group else ""
+    say(printable(f"{comparison.before} → {comparison.after}, {cases} in both{groups}"))
     show_table(numbers_table(HEADERS, rows(comparison.of(Kind.OVERALL, Kind.PASSED, GRADE, Kind.CRITERION))))
     moving = [one for one in comparison.of(Kind.ASSERTION) if one.better or one.worse]
     if moving:
@@ -182,7 +193,9 @@ def _show(comparison: Comparison, decided: Gate | None) -> None:
     say(printable(verdict(comparison)))
     if decided is not None:
         for name, sentence in decided.doubted.items():
-            if name not in decided.failed:
+            if name not in decided.failed and name not in decided.undecided:
                 say(printable(sentence))
-        for sentence in decided.failed.values():
+        if decided.unweighed:
+            say(printable(decided.unweighed))
+        for sentence in (*decided.failed.values(), *(decided.undecided.values() if decided.failed else ())):
             say(f"beholder: {printable(sentence)}", error=True)

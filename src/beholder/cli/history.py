@@ -38,6 +38,7 @@ def history(
     from beholder.ledger import Ledger
     from beholder.statistics.comparison.history import history as followed
     from beholder.statistics.comparison.pedigree import differences, read_run
+    from beholder.statistics.data import SOURCE
     from beholder.statistics.intervals import LEVEL
 
     with Ledger.open(ledger, read_only=True) as book:
@@ -57,10 +58,12 @@ def history(
         _show(line, records)
     for sentence in dict.fromkeys(warnings):
         say(printable(f"Not like with like: {sentence}"))
+    kept = group or SOURCE
+    grouped = any(kept in one.scores.groups for one in told)
+    together = f"cases of one {kept} together" if grouped else "each case independent of the others"
     say(
-        f"Intervals are {LEVEL:.0%} bootstrap, {draws:,} draws (seed {seed}), cases of one {group or 'source'} "
-        "together. A change is to the run before, over the cases of both; p is the chance of one as large if nothing "
-        "had changed."
+        f"Intervals are {LEVEL:.0%} bootstrap, {draws:,} draws (seed {seed}), {together}. A change is to the run "
+        "before, over the cases of both; p is the chance of one as large if nothing had changed."
     )
 
 
@@ -121,6 +124,10 @@ def _trend(line: Line) -> str:
 
     if line.slope.value is None:
         return f"trend: not defined; {line.slope.why}."
-    way = "down" if line.slope.value < 0 else "up"
-    sure = f"it goes {way}" if line.slope.excludes_zero else "no trend that these cases could show"
+    if line.slope.excludes_zero:
+        sure = f"it goes {'down' if line.slope.value < 0 else 'up'}"
+    elif line.slope.value == line.slope.low == line.slope.high == 0:
+        sure = "it stays where it is"
+    else:
+        sure = "no trend that these cases could show"
     return f"trend: {with_interval(line.slope, 4)} a run over the {line.common:,} cases that all runs have; {sure}."

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from beholder.reports.numbers import shown, with_interval
-from beholder.statistics.comparison.comparing import Change, Comparison
+from beholder.statistics.comparison.comparing import Change, Comparison, most_lost
 from beholder.statistics.comparison.pairing import Fate, listed
 from beholder.statistics.data import Kind
 from beholder.statistics.grouped import SAME
+from beholder.statistics.intervals import Estimate
 
 HEADERS = ("", "cases", "before", "after", "difference", "p (Holm)", "better–same–worse", "least seen")
 _NAMED = 4  # columns in a sentence
@@ -37,31 +38,55 @@ def rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
 
 
 def verdict(comparison: Comparison) -> str:
-    """One sentence for a reader who is no statistician."""
+    """One sentence for a reader who is no statistician; before it, one on the cases that lost their number, if any."""
     main = comparison.of(Kind.OVERALL, Kind.PASSED, Kind.CRITERION)
+    lost = _lost(comparison, main)
     if not any(one.cases for one in main):
-        return f"Nothing has a number in both {comparison.before} and {comparison.after}: they cannot be compared."
+        said = f"Nothing has a number in both {comparison.before} and {comparison.after}: they cannot be compared."
+        return f"{lost} {said}" if lost else said
+    said = _changed(comparison, main)
+    return f"{lost} Of the others only: {said}" if lost else said
+
+
+def _lost(comparison: Comparison, main: Sequence[Change]) -> str:
+    one = most_lost(main)
+    if one is None:
+        return ""
+    lost = f"{one.lost:,} of {comparison.cases:,} cases lost {'its' if one.lost == 1 else 'their'} {one.name}"
+    if one.worst is None or not one.may_have_fallen or _fallen(one.difference, one.margin):
+        return f"{lost}."
+    had = "had it" if one.lost == 1 else "had each"
+    fallen = f"{one.name} would be worse by {_amount(one.worst, 'worse')}"
+    return f"{lost}; {had} the lowest, {fallen}: it could be a regression."
+
+
+def _changed(comparison: Comparison, main: Sequence[Change]) -> str:
+    """Over the cases with a number in both runs."""
     parts = []
     for word, chosen in (("worse", [one for one in main if one.down]), ("better", [one for one in main if one.up])):
         if chosen:
-            parts.append(f"{word} on {_and([f'{one.name} by {_amount(one, word)}' for one in chosen])}")
+            parts.append(f"{word} on {_and([f'{one.name} by {_amount(one.difference, word)}' for one in chosen])}")
     for word, chosen in (
         ("more often fails", [one for one in comparison.of(Kind.ASSERTION) if one.down]),
         ("more often passes", [one for one in comparison.of(Kind.ASSERTION) if one.up]),
     ):
         if chosen:
             parts.append(f"{word} {listed([one.name for one in chosen], _NAMED)}")
-    cases = f"these {comparison.cases:,} cases" if comparison.cases != 1 else "this one case"
+    count = max(one.cases for one in main)
+    cases = f"these {count:,} cases" if count != 1 else "this one case"
     hinted = [one for one in main if one.hinted]
     if not parts:
         if all(one.better == one.worse == 0 for one in main):
             return f"{comparison.after} is the same as {comparison.before} on every one of {cases}."
         if hinted:
-            return f"Not sure: {_hints(hinted)}; {_unseen(main)}."
-        return f"Nothing changed that {cases} could show; {_unseen(main)}."
+            return f"Not sure: {_hints(hinted)}{_unseen(main)}."
+        return f"Nothing changed that {cases} could show{_unseen(main)}."
     found = f"{comparison.after} {_is(parts)}"
-    rest = f"not sure: {_hints(hinted)}" if hinted else f"nothing else changed that {cases} could show"
-    return f"{found}; {rest}; {_unseen(main)}."
+    if hinted:
+        return f"{found}; not sure: {_hints(hinted)}{_unseen(main)}."
+    if all(one.shown for one in main):
+        return f"{found}."
+    return f"{found}; nothing else changed that {cases} could show{_unseen(main)}."
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -112,11 +137,11 @@ def chance(p: float | None) -> str:
     return "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _amount(one: Change, word: str) -> str:
-    value, low, high = one.difference.value, one.difference.low, one.difference.high
+def _amount(difference: Estimate, word: str) -> str:
+    value, low, high = difference.value, difference.low, difference.high
     assert value is not None
-    assert low is not None
-    assert high is not None
+    if low is None or high is None:
+        return shown(abs(value))
     ends = (low, high) if word == "better" else (-high, -low)
     return f"{shown(abs(value))} ({shown(ends[0])} to {shown(ends[1])} {word})"
 
@@ -126,41 +151,42 @@ def _hints(hinted: Sequence[Change]) -> str:
     words = [
         (one, "worse" if one.difference.value is not None and one.difference.value < 0 else "better") for one in hinted
     ]
-    named = listed([f"{one.name} is {word} by {_amount(one, word)}" for one, word in words], _NAMED)
+    named = listed([f"{one.name} is {word} by {_amount(one.difference, word)}" for one, word in words], _NAMED)
     p = ", ".join(chance(one.p_holm) for one in hinted[:_NAMED])
     return f"{named}, but the permutation test does not agree (p = {p})"
 
 
 def _unseen(main: Sequence[Change]) -> str:
     """How large a drop could have been without being noticed, of the first column in which nothing is shown: the
-    overall score, if there is one; and why nothing could be, where groups are too few."""
-    known = [one for one in main if one.power.least is not None]
-    first = next((one for one in known if not one.shown), known[0] if known else None)
+    overall score, if there is one; and why nothing could be, where groups are too few. Of what is shown to have moved
+    nothing: a fall that was noticed could not have gone unnoticed."""
+    first = next((one for one in main if one.power.least is not None and not one.shown), None)
     blind = next((one for one in main if one.cases and one.power.blind), None)
     said = [blind.power.why] if blind is not None else []
     if first is not None:
         said.insert(0, f"a drop of {first.name} under {first.power.least:.2g} would probably have gone unnoticed")
-    return "; ".join(said) or "how small a change they would show is not known"
+    return "; " + ("; ".join(said) or "how small a change they would show is not known")
 
 
 def _turned(one: Change) -> str:
     """Whether the cases that lost their score could turn the result."""
     if one.kind != Kind.OVERALL or one.worst is None or one.best is None:
         return ""
-    worse, was, better = (
-        estimate.high is not None and estimate.high < -one.margin - SAME
-        for estimate in (one.worst, one.difference, one.best)
-    )
+    was, better = _fallen(one.difference, one.margin), _fallen(one.best, one.margin)
     lost = (
         "1 case had a score and has none now" if one.lost == 1 else f"{one.lost:,} cases had a score and have none now"
     )
-    if worse and not was:
+    if one.may_have_fallen and not was:
         bound = with_interval(one.worst)
         return f"{lost}: had each the lowest {one.name}, the difference would be {bound}, wholly below the margin."
     if was and not better:
         bound = with_interval(one.best)
         return f"{lost}: had each the highest {one.name}, the difference would be {bound}, not wholly below the margin."
     return f"{lost}: not even the lowest or highest {one.name} for each would turn the result."
+
+
+def _fallen(difference: Estimate, margin: float) -> bool:
+    return difference.high is not None and difference.high < -margin - SAME
 
 
 def _fate(one: Fate) -> str:

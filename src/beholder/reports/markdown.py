@@ -48,10 +48,7 @@ def _lines(comparison: Comparison, gate: Gate | None) -> Iterator[str]:
     yield f"### {code(comparison.after)} against {code(comparison.before)}"
     yield ""
     if gate is not None:
-        word = (
-            "❌ **Regression**" if gate.regressed else "❌ **Not decided**" if gate.failed else "✅ **No regression**"
-        )
-        yield f"{word} on {', '.join(code(name) for name in gate.on)}."
+        yield f"{_decision(gate)} on {', '.join(code(name) for name in gate.on or gate.undecided)}."
         yield from (f"- {prose(sentence)}" for sentence in gate.said())
         yield ""
     yield prose(verdict(comparison))
@@ -70,6 +67,14 @@ def _lines(comparison: Comparison, gate: Gate | None) -> Iterator[str]:
         yield from (f"- {prose(sentence)}" for sentence in said)
     yield ""
     yield f"<sub>{prose(comparison.told)} {prose(TOLD)}</sub>"
+
+
+def _decision(gate: Gate) -> str:
+    if gate.regressed:
+        return "❌ **Regression**"
+    if gate.failed or gate.undecided:
+        return "❌ **Not decided**"
+    return "⚠️ **No regression shown, and cases lost**" if gate.unweighed else "✅ **No regression**"
 
 
 def _named(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:

@@ -114,6 +114,14 @@ class Change:
     def up(self) -> bool:
         return self.shown and not self.down
 
+    @property
+    def may_have_fallen(self) -> bool:
+        """Whether the difference lies wholly below the margin if all cases that lost their number had the lowest."""
+        if self.worst is None:
+            return False
+        end = self.worst.value if self.worst.high is None else self.worst.high
+        return end is not None and end < -self.margin - SAME
+
     def to_dict(self) -> dict[str, object]:
         found: dict[str, object] = {
             "name": self.name,
@@ -176,6 +184,11 @@ class Comparison:
     warnings: tuple[str, ...]
     told: str
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has a number in both runs."""
+        return not any(one.cases for one in self.changes)
+
     def of(self, *kinds: str) -> tuple[Change, ...]:
         return tuple(one for one in self.changes if one.kind in kinds)
 
@@ -195,6 +208,13 @@ class Comparison:
             "warnings": list(self.warnings),
             "told": self.told,
         }
+
+
+def most_lost(changes: Sequence[Change]) -> Change | None:
+    """The column of which most cases lost their number: an overall score, if any did; None where no case did."""
+    lost = [one for one in changes if one.lost]
+    overall = [one for one in lost if one.kind == Kind.OVERALL]
+    return max(overall or lost, key=lambda one: one.lost, default=None)
 
 
 def compare(
@@ -233,8 +253,8 @@ def compare(
 
 def _margins(columns: Sequence[Paired], asked: Asked) -> list[float]:
     unknown = asked.margins.keys() - {one.name for one in columns}
-    if unknown:
-        there = ", ".join(one.name for one in columns) or "none"
+    if unknown and columns:
+        there = ", ".join(one.name for one in columns)
         raise UsageError(f"There is no {sorted(unknown)[0]!r} to have a margin; there are: {there}.")
     return [asked.margins.get(one.name, asked.margin) for one in columns]
 

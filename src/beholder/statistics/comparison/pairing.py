@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -116,9 +116,11 @@ def _sample(scores: Scores) -> str:
 
 
 def _columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[tuple[Paired, ...], list[str]]:
-    """The columns that both have on one scale, and what is said of the others."""
+    """The columns that both have on one scale, and what is said of the others. A column is in both runs, too, where
+    one of them has no number for it because none of its cases was scored."""
     found, apart = [], []
     first, second = _compared(before), _compared(after)
+    first, second = first | _emptied(second, after, before), second | _emptied(first, before, after)
     for name, column in first.items():
         other = second.get(name)
         if other is None:
@@ -143,6 +145,19 @@ def _columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[tuple
 
 def _compared(scores: Scores) -> dict[str, Column]:
     return {name: one for name, one in scores.columns.items() if one.kind in COMPARED}
+
+
+def _emptied(columns: Mapping[str, Column], scores: Scores, other: Scores) -> dict[str, Column]:
+    """The columns of `scores` that `other` has not, since whatever of its cases has a number here was not scored there:
+    as columns of `other`, without a number."""
+    nothing = not _compared(other)
+    shared = set(other.cases)
+    found = {}
+    for name, column in columns.items():
+        cases = {scores.cases[row] for row in np.flatnonzero(~np.isnan(column.values))} & shared
+        if name not in other.columns and (nothing or (cases and cases <= other.lacks.keys())):
+            found[name] = replace(column, values=np.full(len(other), np.nan))
+    return found
 
 
 def _groups(
