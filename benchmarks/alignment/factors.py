@@ -28,8 +28,10 @@ from claims import Claim, Table
 
 from beholder.judges.recorded import Rescorer, read_recorded
 from beholder.rubrics.library import load_all
-from beholder.statistics.calibration import RECIPES, Lesson, Recipe, Task, fitted, out_of_fold, task_of
-from beholder.statistics.calibration.scoring import absolute_error, averaged, one_against_the_others
+from beholder.statistics.calibration import RECIPES, Task, Terms, task_of
+from beholder.statistics.calibration.lesson import Lesson, Recipe
+from beholder.statistics.calibration.scoring import absolute_error, averaged, one_rater
+from beholder.statistics.calibration.task import fitted, out_of_fold
 from beholder.statistics.data import Floats
 from beholder.statistics.intervals import Draws, Estimate, Statistic
 from beholder.statistics.mapping import matched
@@ -50,8 +52,9 @@ def mean(lesson: Lesson) -> Constant:
     return Constant(float(lesson.ratings.mean()))
 
 
-def tasks_of(folder: Path, judge: str) -> list[Task] | None:
-    """A task for each factor that people rated; None where the judge's answers or the ratings are not there."""
+def tasks_of(folder: Path, judge: str) -> dict[str, Task] | None:
+    """By factor what there is to learn of it, where people rated it; None where the judge's answers or the ratings are
+    not there."""
     place = folder / SET
     answers, ratings = place / f"answers_{judge}.jsonl", place / "ratings.csv"
     if not answers.is_file() or not ratings.is_file():
@@ -61,7 +64,7 @@ def tasks_of(folder: Path, judge: str) -> list[Task] | None:
     verdicts = (one.verdict(recorded)[0] for recorded in read_recorded(answers) for one in rescorers)
     scores = scores_of_verdicts(judge, ((verdict, {}) for verdict in verdicts))
     columns = matched(people, scores)
-    return [task_of(scores, people[aspect], column, scale=SCALE) for aspect, column in columns.items()]
+    return {aspect: task_of(scores, people[aspect], column, Terms(scale=SCALE)) for aspect, column in columns.items()}
 
 
 def predicted(known: Task, tested: Task, recipe: Recipe, same: bool) -> Floats:
@@ -73,29 +76,31 @@ def predicted(known: Task, tested: Task, recipe: Recipe, same: bool) -> Floats:
 
 
 class Errors:
-    """Errors of all factors as statistics of the same cases."""
+    """Errors of all factors as statistics of the same cases; those that only one of the two has are left out."""
 
-    def __init__(self, known: Sequence[Task], tested: Sequence[Task], same: bool) -> None:
-        self.cases = tuple(dict.fromkeys(case for task in tested for case in task.cases))
-        pairs = list(zip(known, tested, strict=True))
+    def __init__(self, known: Mapping[str, Task], tested: Mapping[str, Task], same: bool) -> None:
+        tested = {aspect: task for aspect, task in tested.items() if aspect in known}
+        if not tested:
+            raise SystemExit("No factor of --data was rated in --fit too: there is nothing to test.")
+        self.cases = tuple(dict.fromkeys(case for task in tested.values() for case in task.cases))
         constants = {
-            which: [predicted(one, other, recipe, same) for one, other in pairs]
+            which: {aspect: predicted(known[aspect], task, recipe, same) for aspect, task in tested.items()}
             for which, recipe in {"median": RECIPES["constant"], "mean": Recipe(mean)}.items()
         }
         self.constant = min(constants, key=lambda which: self._total(tested, constants[which]))
         self.factors = {
-            other.aspect: {
-                MAP: self._over(other, absolute_error(predicted(one, other, RECIPE, same), other.mean)),
-                RAW: self._over(other, absolute_error(other.judge, other.mean)),
-                CONSTANT: self._over(other, absolute_error(constants[self.constant][at], other.mean)),
-                RATER: self._over(other, one_against_the_others(other.ratings.values)[1]),
+            aspect: {
+                MAP: self._over(task, absolute_error(predicted(known[aspect], task, RECIPE, same), task.mean)),
+                RAW: self._over(task, absolute_error(task.judge, task.mean)),
+                CONSTANT: self._over(task, absolute_error(constants[self.constant][aspect], task.mean)),
+                RATER: self._over(task, one_rater(task.ratings.values)[1]),
             }
-            for at, (one, other) in enumerate(pairs)
+            for aspect, task in tested.items()
         }
 
     @staticmethod
-    def _total(tested: Sequence[Task], said: Sequence[Floats]) -> float:
-        return sum(float(np.abs(one - task.mean).mean()) for task, one in zip(tested, said, strict=True))
+    def _total(tested: Mapping[str, Task], said: Mapping[str, Floats]) -> float:
+        return sum(float(np.abs(said[aspect] - task.mean).mean()) for aspect, task in tested.items())
 
     def _over(self, task: Task, statistic: Statistic) -> Statistic:
         place = {case: at for at, case in enumerate(self.cases)}
@@ -125,8 +130,7 @@ def tables(fit: Path, data: Path) -> list[Table] | None:
             if judge == JUDGE:
                 return None
             continue
-        aspects = {task.aspect for task in tested}
-        errors = Errors([task for task in known if task.aspect in aspects], tested, same)
+        errors = Errors(known, tested, same)
         draws = Draws(None, len(errors.cases))
         whole = errors.estimated(draws, errors.together())
         others[judge] = whole

@@ -16,7 +16,7 @@ from ledger_making import case, entry, run_record, unscored, verdict
 
 from beholder.ledger import Ledger
 from beholder.testing import JudgeServer
-from beholder.verdicts.model import CriterionResult
+from beholder.verdicts.model import AssertionResult, CriterionResult
 
 CASES = 60
 KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -75,7 +75,13 @@ def test_a_run_is_calibrated_shown_and_exported(run: Any, book: Path) -> None:
     assert saved["made"]["rubrics"] == {"edit-preservation": "1.0"}
     assert saved["made"]["from"] == "run aaa111 (kind)"
     assert saved["aspects"]["Unchanged regions"]["scale"] == [1.0, 7.0]
-    assert saved["aspects"]["Unchanged regions"]["scores"]["cases"] == CASES
+    told = saved["aspects"]["Unchanged regions"]["scores"]
+    assert told["cases"] == CASES
+    for name in ("maker unseen", "neither maker nor photograph seen"):
+        assert name in done.out
+        assert told[name.replace(" ", "_")][told["chosen"]]["error"]["value"] > 0
+    assert f"of {told['chosen']} is" in done.out
+    assert "where it has seen neither the maker nor the photograph" in done.out
 
     shown = json.loads(run("show aaa111 --calibration c.json --json").out)
     people = shown["rubrics"]["edit-preservation"]["calibrated"]["Unchanged regions"]
@@ -108,6 +114,34 @@ def test_the_pixels_are_learned_from_and_measured_again(run: Any, book: Path) ->
     said = [one["calibrated"]["Unchanged regions"] for one in verdicts if one["outcome"] == "scored"]
     assert [one["value"] is None for one in said].count(True) == 1
     assert "is missing here, which the map needs" in said[7]["why"]
+
+
+def test_an_assertion_is_learned_as_that_of_its_style(run: Any, book: Path) -> None:
+    rng = np.random.default_rng(3)
+    with Ledger.open(book / "beholder.db") as ledger:
+        for run_id, style in (("ccc333", "Anime"), ("ddd444", "Oil")):
+            ledger.start(run_record(run_id, name=style, total=CASES))
+            entries = []
+            for number in range(CASES):
+                asked = AssertionResult("A1", "Is it?", "yes" if worth(number) + rng.normal(0, 0.1) > 0.5 else "no")
+                score = float(np.clip(round(3 + 5 * worth(number) + rng.normal(0, 1)), 1, 7))
+                criteria = {"unchanged_regions": CriterionResult(score, score, (1, 7), 1, assertions=(asked,))}
+                made = replace(verdict(number, criteria=criteria), style=style)
+                entries.append(entry(number, made, case=case(made, groups={"source": f"photo {number // 2}"})))
+            ledger.write(run_id, entries)
+    assert run("calibrate ccc333 --ratings ratings.csv --try linear -o c.json --draws 200").code == 0
+    saved = json.loads((book / "c.json").read_text("utf-8"))
+    assert saved["made"]["styles"] == ["Anime"]
+    names = [one["name"] for one in saved["aspects"]["Unchanged regions"]["inputs"]]
+    assert "Anime/A1" in names
+    assert "A1" not in names
+    for words, why in (("", "it was fitted for the style Anime, and this is Oil"), ("--anyway", "Anime/A1 is missing")):
+        said = [
+            json.loads(line) for line in run(f"export ddd444 --to jsonl --calibration c.json {words}").out.splitlines()
+        ]
+        assert all(one["calibrated"]["Unchanged regions"]["why"].startswith(why) for one in said)
+    said = [json.loads(line) for line in run("export ccc333 --to jsonl --calibration c.json").out.splitlines()]
+    assert all(one["calibrated"]["Unchanged regions"]["value"] is not None for one in said)
 
 
 def test_what_does_not_help_is_not_written(run: Any, book: Path) -> None:
@@ -177,6 +211,8 @@ def test_a_run_a_judge_and_a_score_apply_it(run: Any, book: Path, server: JudgeS
     said = json.loads(done.out)["calibrated"]["Unchanged regions"]
     assert said["raw"] == 6
     assert "is missing here, which the map needs" in said["why"]
+    said = run("score answers.jsonl --rubric edit-preservation --calibration c.json").out
+    assert "not calibrated, 1: " in said
     assert run(f"calibrate aaa111 --ratings ratings.csv -o plain.json {FEW}").code == 0
     done = run("score answers.jsonl --rubric edit-preservation --calibration plain.json")
     assert "Unchanged regions, calibrated" in done.out

@@ -6,16 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from beholder.statistics.calibration import Task, calibrate, constant, isotonic, linear, offset, task_of
-from beholder.statistics.calibration.lesson import Recipe
+from beholder.statistics.calibration import Task, Terms, calibrate, task_of
+from beholder.statistics.calibration.recipes import RECIPES
 from beholder.statistics.data import Column, Floats, Kind, Ratings, Scores
 
-PLAIN = {
-    "constant": Recipe(constant, raw_only=True),
-    "offset": Recipe(offset, raw_only=True),
-    "isotonic": Recipe(isotonic, raw_only=True),
-    "linear": Recipe(linear),
-}
+PLAIN = {name: RECIPES[name] for name in ("constant", "offset", "isotonic", "linear")}
 
 
 def ratings(truth: Floats, rng: np.random.Generator, raters: int = 3, noise: float = 0.1) -> Ratings:
@@ -41,7 +36,7 @@ def scores(
 
 
 def task(judged: Scores, rated: Ratings, raw: str = "quality") -> Task:
-    return task_of(judged, rated, judged.columns[raw], scale=(0.0, 1.0))
+    return task_of(judged, rated, judged.columns[raw], Terms(scale=(0.0, 1.0)))
 
 
 __all__ = ["PLAIN", "calibrate", "ratings", "scores", "task"]

@@ -5,26 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from calibration_making import PLAIN, ratings, scores, task
+from scipy.stats import spearmanr
 
 from beholder.errors import UsageError
-from beholder.statistics.calibration import (
-    CHOSEN,
-    CONSTANT,
-    JUDGE,
-    PEOPLE,
-    Features,
-    Measure,
-    Recipe,
-    calibrate,
-    document,
-    features_of,
-    fitted,
-    linear,
-    out_of_fold,
-    task_of,
-    usable,
-)
+from beholder.statistics.agreement.agreeing import agree
+from beholder.statistics.calibration import Besides, Measure, Terms, calibrate, document, task_of
+from beholder.statistics.calibration.features import Features, features_of, usable
 from beholder.statistics.calibration.folding import folds_of
+from beholder.statistics.calibration.ground import CHOSEN, CONSTANT, RATER, RAW
+from beholder.statistics.calibration.lesson import Recipe
+from beholder.statistics.calibration.recipes import linear
+from beholder.statistics.calibration.task import fitted, out_of_fold
 from beholder.statistics.data import Column, Kind, Ratings
 
 CASES = 240
@@ -81,9 +72,58 @@ def test_of_a_judge_that_is_too_kind_the_offset_is_found() -> None:
     assert gain.low is not None
     assert gain.low > 0.1
     # A map that only moves the judge's number leaves its order alone.
-    assert found.rows["offset"].rho == found.rows[JUDGE].rho
+    assert found.rows["offset"].rho == found.rows[RAW].rho
     assert found.rows[CONSTANT].rho.value is None
-    assert found.rows[PEOPLE].rho.value is not None
+    assert found.rows[RATER].rho.value is not None
+
+
+def test_a_constant_has_no_order() -> None:
+    random = rng(9)
+    said = random.uniform(0, 10, 60)
+    truth = 0.5 + 0.002 * (said - 5) + random.normal(0, 0.1, 60)  # the judge has some order, and is far off
+    few = {name: PLAIN[name] for name in ("constant", "offset")}
+    found = calibrate(task(scores({"quality": said}), ratings(truth, random)), recipes=few, draws=200)
+    assert found.chosen == CONSTANT
+    assert found.rows[RAW].rho.value is not None
+    assert (found.rows[CHOSEN].rho.value, found.rows[CHOSEN].rho_gain) == (None, None)
+    assert (found.rows[CONSTANT].rho.value, found.rows[CONSTANT].rho_gain) == (None, None)
+
+
+def test_the_order_of_steps_is_measured() -> None:
+    random = rng(10)
+    truth = random.uniform(0, 1, CASES)
+    few = {name: PLAIN[name] for name in ("constant", "isotonic")}
+    right = task(scores({"quality": np.clip(truth * 10 + random.normal(0, 3, CASES), 0, 10)}), ratings(truth, random))
+    found = calibrate(right, recipes=few, draws=200)
+    said = out_of_fold(right, PLAIN["isotonic"], folds_of(right.numbers, 10))
+    assert found.rows["isotonic"].rho.value == pytest.approx(spearmanr(said, right.mean).statistic)
+    # Of a judge that says the opposite, steps that never fall are one step.
+    wrong = task(scores({"quality": 10 - truth * 10}), ratings(truth, random))
+    found = calibrate(wrong, recipes=few, draws=200)
+    assert found.rows["isotonic"].rho.value is None
+    assert found.rows[RAW].rho.value == pytest.approx(-1, abs=0.1)
+
+
+def test_one_rater_is_the_rater_of_agree() -> None:
+    random = rng(11)
+    truth = random.uniform(0, 1, 60)
+    rated = ratings(truth, random, raters=5, noise=0.3)
+    values = np.where(random.uniform(size=rated.values.shape) < 0.4, np.nan, np.round(rated.values / 3, 2))
+    values[3:, 4] = np.nan  # too few for a ranking of his own
+    sparse = Ratings("quality", rated.cases, rated.raters, values)
+    judged = scores({"quality": truth * 10})
+    found = calibrate(task(judged, sparse), recipes=PLAIN, draws=100).rows[RATER]
+    people = agree(judged, {"quality": sparse}).criteria[0].people
+    assert found.rho.value == pytest.approx(people["rater_spearman"].value)
+    assert found.error.value == pytest.approx(people["rater_mae"].value)
+
+
+def test_ratings_in_another_order_have_the_same_mean() -> None:
+    values = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.3, 0.1, 0.2], [0.7, np.nan, np.nan], [np.nan] * 3])
+    mean = Ratings("quality", tuple("abcde"), ("x", "y", "z"), values).mean()
+    assert len(set(mean[:3].tolist())) == 1
+    assert mean[3] == 0.7
+    assert np.isnan(mean[4])
 
 
 def test_several_criteria_together_are_better_than_the_judges_own_number() -> None:
@@ -156,7 +196,7 @@ def test_a_feature_that_most_cases_lack_or_all_share_is_left_out_by_name() -> No
 def test_min_of_two_criteria_brings_their_mean_along() -> None:
     judged = scores({"a": np.array([1.0, 5.0]), "b": np.array([3.0, 4.0])})
     least = Column("min(a, b)", Kind.CRITERION, np.array([1.0, 4.0]), (0.0, 10.0))
-    found = features_of(judged, least, {"case 1": {"pixels.x": 2.0}})
+    found = features_of(judged, least, Besides({"case 1": {"pixels.x": 2.0}}))
     assert found.names == ("a", "b", "min(a, b)", "mean(a, b)", "pixels.x")
     assert found.values[1].tolist() == [5.0, 4.0, 4.0, 4.5, 2.0]
     assert np.isnan(found.values[0, 4])
@@ -171,7 +211,7 @@ def test_too_little_to_learn_from_is_said() -> None:
         calibrate(task(judged, ratings(np.linspace(0, 1, 20), rng())), recipes=PLAIN)
     beyond = Ratings("quality", tuple(f"case {row}" for row in range(20)), ("r",), np.linspace(0, 7, 20)[:, None])
     with pytest.raises(UsageError, match="do not fit a scale"):
-        task_of(judged, beyond, judged.columns["quality"], scale=(0.0, 1.0))
+        task_of(judged, beyond, judged.columns["quality"], Terms(scale=(0.0, 1.0)))
 
 
 def test_features_are_found_by_name_wherever_they_stand() -> None:

@@ -11,10 +11,10 @@ from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import Ridge
 
-from beholder.statistics.calibration import Lesson, boosted, curved, ends, forest, isotonic, linear
 from beholder.statistics.calibration.folding import folds_of
-from beholder.statistics.calibration.recipes import pooled, ridge
-from beholder.statistics.calibration.trees import BOOSTED, DRAWN, FOREST, exported
+from beholder.statistics.calibration.lesson import Lesson
+from beholder.statistics.calibration.recipes import curved, ends, isotonic, linear, pooled, ridge
+from beholder.statistics.calibration.trees import BOOSTED, DRAWN, FOREST, boosted, exported, forest
 from beholder.verdicts.maps import Trees
 
 NUMBERS = st.floats(-100, 100, width=32)

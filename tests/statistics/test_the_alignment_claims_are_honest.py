@@ -143,10 +143,15 @@ def test_a_short_answer_is_left_out_and_counted(edits: Path) -> None:
 
 
 def test_no_map_has_seen_the_ratings_that_it_is_held_against(edits: Path) -> None:
-    """What is said of a photograph (or a model) stays the same whatever people say of it."""
+    """What is said of a photograph (or a model, or either) stays the same whatever people say of it."""
     task = calibration.tasks_of(edits)["PQ"]
     said = calibration.predicted(task, task, RECIPES["linear"], same=True)
-    for which, names in ((calibration.SEEN, task.groups), (calibration.UNSEEN, task.makers)):
+    for which, names in (
+        (calibration.SEEN, task.groups),
+        (calibration.UNSEEN, task.makers),
+        (calibration.NEITHER, task.groups),
+        (calibration.NEITHER, task.makers),
+    ):
         here = np.array(names) == names[0]
         other = replace(task, ratings=replace(task.ratings, values=np.where(here[:, None], 0.0, task.ratings.values)))
         again = calibration.predicted(other, other, RECIPES["linear"], same=True)
@@ -162,6 +167,38 @@ def test_two_folders_are_fitted_and_tested_without_what_both_hold(edits: Path, t
     copy = shutil.copytree(edits, tmp_path / "copy")
     with pytest.raises(SystemExit, match="nothing is left to fit on"):
         calibration.main(["--fit", str(copy), "--data", str(edits)])
+
+
+def test_photographs_that_both_folders_hold_are_left_out_of_what_has_seen_neither(edits: Path) -> None:
+    task = calibration.tasks_of(edits)["PQ"]
+    shared = np.array(task.groups) == task.groups[0]
+    half = replace(
+        task,
+        cases=tuple(np.array(task.cases)[shared]),
+        features=task.features.at(shared),
+        ratings=task.ratings.at(np.array(task.cases)[shared].tolist()),
+        raw=replace(task.raw, values=task.raw.values[shared]),
+        groups=tuple(np.array(task.groups)[shared]),
+        makers=tuple(np.array(task.makers)[shared]),
+    )
+    other = replace(task, ratings=replace(task.ratings, values=np.where(shared[:, None], 0.0, task.ratings.values)))
+    one, two = (calibration.predicted(known, half, RECIPES["linear"], same=False) for known in (task, other))
+    assert one[calibration.NEITHER] == pytest.approx(two[calibration.NEITHER])
+    assert one[calibration.UNSEEN] != pytest.approx(two[calibration.UNSEEN])
+
+
+def test_factors_are_paired_by_name(tmp_path: Path) -> None:
+    first, second = (factors.tasks_of(factors_folder(tmp_path / name), factors.JUDGE) for name in ("one", "three"))
+    turned = dict(reversed(first.items()))
+    plain, other = (factors.Errors(known, second, same=False) for known in (first, turned))
+    weights = np.ones((1, len(plain.cases)))
+    for aspect in plain.factors:
+        found = [one.factors[aspect][factors.MAP](weights)[0] for one in (plain, other)]
+        assert found[0] == found[1]
+    few = {aspect: task for aspect, task in first.items() if aspect != "alignment"}
+    assert "alignment" not in factors.Errors(few, second, same=False).factors
+    with pytest.raises(SystemExit, match="nothing to test"):
+        factors.Errors({}, second, same=False)
 
 
 def test_a_judge_that_tells_is_nearer_than_a_constant_and_one_that_does_not_is_not(tmp_path: Path, show: Show) -> None:

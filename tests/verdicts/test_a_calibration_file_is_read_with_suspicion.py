@@ -118,6 +118,22 @@ def test_what_is_wrong_is_said(changes: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "made",
+    [
+        {"judges": "openai:gpt-5-mini"},  # a text holds "openai:gpt-5" too
+        {"judges": {"openai:gpt-5": 1}},
+        {"judges": [1]},
+        {"styles": "Anime"},
+        {"rubrics": ["mine"]},
+        {"rubrics": {"mine": 1.0}},
+    ],
+)
+def test_what_it_was_made_for_is_lists_of_names(made: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="What it was made for is wrong"):
+        calibration_from(file_values() | {"made": made})
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -46,10 +46,12 @@ def test_it_says_what_people_would_and_changes_nothing_else() -> None:
 
 
 def test_it_stays_on_the_human_scale() -> None:
+    """The interval is that of a rating at the end, however far beyond it the map says: its errors were those of ratings
+    on the scale."""
     people = applied(verdict(1000)).calibrated["looks"]
-    assert (people.value, people.high) == (1.0, 1.0)
+    assert (people.low, people.value, people.high) == (0.8, 1.0, 1.0)
     people = applied(verdict(-1000)).calibrated["looks"]
-    assert (people.value, people.low) == (0.0, 0.0)
+    assert (people.low, people.value, people.high) == (0.0, 0.0, 0.1)
 
 
 def test_what_was_sometimes_missing_may_be_missing_and_is_named() -> None:
@@ -73,14 +75,27 @@ def test_what_was_never_missing_may_not_be() -> None:
     [
         ({"rubric": "theirs"}, "it was fitted for the rubric mine, and this is theirs"),
         ({"rubric_version": "2.0"}, "it was fitted for mine 1.0, and this is version 2.0"),
+        ({"style": "Ink"}, "it was fitted for the style Anime, Oil, and this is Ink"),
         ({"judge": "google:gemini"}, "it was fitted for the judge openai:gpt-5-mini, and this is google:gemini"),
     ],
 )
 def test_another_rubric_or_judge_is_refused_unless_stated(changes: dict[str, Any], says: str) -> None:
     given = verdict(**changes)
-    people = applied(given).calibrated["looks"]
+    values = file_values()
+    values["made"]["styles"] = ["Anime", "Oil"]
+    people = applied(given, values).calibrated["looks"]
     assert (people.value, people.why) == (None, says)
-    assert applied(given, anyway=True).calibrated["looks"].value is not None
+    assert applied(given, values, anyway=True).calibrated["looks"].value is not None
+    for style in (None, "Oil"):
+        assert applied(verdict(style=style), values).calibrated["looks"].value is not None
+
+
+def test_an_assertion_is_that_of_its_style() -> None:
+    inputs = [{"name": "quality", "median": 5.0}, {"name": "Anime/A1", "median": 1.0}]
+    values = file_values(inputs=inputs)
+    assert applied(verdict(style="Anime"), values).calibrated["looks"].value is not None
+    other = applied(verdict(style="Ink"), values, anyway=True).calibrated["looks"]
+    assert (other.value, other.why) == (None, "Anime/A1 is missing here, which the map needs")
 
 
 def test_a_verdict_without_scores_is_left_as_it_is() -> None:
@@ -107,7 +122,8 @@ def test_numbers_go_by_the_names_that_statistics_give_them() -> None:
     assert found == {
         "quality": 8,
         "other": 3,
-        "A1": 1,
+        "mine.quality": 8,
+        "mine.other": 3,
         "Anime/A1": 1,
         "score": 0.55,
         "mine.score": 0.55,
@@ -118,6 +134,8 @@ def test_numbers_go_by_the_names_that_statistics_give_them() -> None:
     assert number_named("min(quality, other)", found) == 3
     assert number_named("mean(quality,other)", found) == 5.5
     assert number_named("max(quality, gone)", found) is None
+    assert number_named("sum(quality, other)", found) is None
+    assert numbers_of([verdict()])["A1"] == 1
 
 
 def test_cards_columns_and_means_show_both() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,16 +20,19 @@ from beholder.cli.statistics_options import (
     GroupBy,
     Mapped,
     MaybeRun,
-    RatingsAt,
+    RatingsOrReviews,
     ScoresAt,
     Seed,
     gathered,
+    reviewed_by_people,
 )
 from beholder.errors import UsageError
 from beholder.reports.terminal import printable, say
 
 if TYPE_CHECKING:
-    from beholder.statistics.calibration import Recipe, Result, Row, Task
+    from beholder.statistics.calibration import Result, Task, Terms
+    from beholder.statistics.calibration.ground import Row
+    from beholder.statistics.calibration.lesson import Recipe
     from beholder.statistics.calibration.pedigree import Pedigree
     from beholder.statistics.data import Ratings, Scores
 
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 def calibrate(
     run: MaybeRun = None,
     *,
-    ratings: RatingsAt,
+    ratings: RatingsOrReviews = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the maps that help.", show_default=False)
     ] = None,
@@ -86,22 +89,36 @@ def calibrate(
     """
     from beholder.cli import MISSED
     from beholder.cli.output import waiting
-    from beholder.statistics.calibration import Measure, calibrate, document, scores_of, text_of
+    from beholder.statistics.calibration import Measure, Terms, calibrate, document
+    from beholder.statistics.calibration.saving import scores_of, text_of
+    from beholder.statistics.scales import scales_given
 
     by = _measure(for_)
     recipes, notes = _recipes(try_ or ())
-    people, pedigree, judged = _gathered(run, ratings, scores, judge, cases, ledger, aspect)
-    rated = {case for one in people.values() for case in one.cases} & set(judged.cases)
-    extra = _extra(pedigree, features, rated, measure=measure)
-    tasks = _tasks(
-        judged, people, pedigree, extra, map_ or (), scale, rating_scale, group, under_test, seed, notes.append
+    known = _gathered(_Files(run, ratings, scores, cases, ledger), judge, aspect)
+    known = replace(known, extra=_extra(known, features, measure=measure))
+    rated_on = scales_given(rating_scale or ())
+    if ratings is None and not rated_on:  # who reviewed the run rated on the rubric's own scales
+        columns = known.judged.columns.items()
+        rated_on = {name: one.scale for name, one in columns if one.scale is not None and name in known.people}
+    wanted = _Wanted(
+        map_ or (),
+        scales_given(scale or ()),
+        rated_on,
+        Terms(group=group, under_test=under_test, seed=seed),
     )
+    tasks = _tasks(known, wanted, notes.append)
     with waiting("fitting maps, and testing them on what they have not seen"):
         sets = [tasks] if together else [[task] for task in tasks]
         results = [
             calibrate(*each, recipes=recipes, by=Measure(by), folds=folds, seed=seed, draws=draws) for each in sets
         ]
-    made = {**pedigree.to_dict(), "seed": seed, "folds": folds, "ratings": ratings.name}
+    made = {
+        **known.pedigree.to_dict(),
+        "seed": seed,
+        "folds": folds,
+        "ratings": "reviews" if ratings is None else ratings.name,
+    }
     saved = document(results, made)
     written = output is not None and bool(saved["aspects"])
     if output is not None and written:
@@ -127,7 +144,8 @@ def _recipes(wanted: Sequence[str]) -> tuple[dict[str, Recipe], list[str]]:
     """The kinds of map to try, a constant always among them, and what is to be said of them."""
     from importlib.util import find_spec
 
-    from beholder.statistics.calibration import CONSTANT, RECIPES, TREES
+    from beholder.statistics.calibration.ground import CONSTANT
+    from beholder.statistics.calibration.recipes import RECIPES, TREES
 
     if unknown := [name for name in wanted if name not in RECIPES]:
         raise UsageError(f"--try takes {', '.join(RECIPES)}, not {unknown[0]!r}.")
@@ -140,93 +158,115 @@ def _recipes(wanted: Sequence[str]) -> tuple[dict[str, Recipe], list[str]]:
     return {name: one for name, one in chosen.items() if name not in TREES}, [note]
 
 
-def _gathered(
-    run: str | None,
-    ratings: Path,
-    scores: Sequence[Path] | None,
-    judge: str | None,
-    cases: Path | None,
-    ledger: str | None,
-    aspects: Sequence[str] | None,
-) -> tuple[dict[str, Ratings], Pedigree, Scores]:
-    """What people said, what the judge is, and what it said."""
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Where things are: a run in a ledger or files of scores, and what people said."""
+
+    run: str | None
+    ratings: Path | None
+    scores: Sequence[Path] | None
+    cases: Path | None
+    ledger: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """What people said by aspect, what the judge said, what it is, and by case what is known besides."""
+
+    people: Mapping[str, Ratings]
+    judged: Scores
+    pedigree: Pedigree
+    extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def rated(self) -> set[str]:
+        """The cases that have both ratings and scores."""
+        return {case for one in self.people.values() for case in one.cases} & set(self.judged.cases)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """Which number answers which aspect (`--map`), on which scales, and on what terms the rest is learned."""
+
+    pairs: Sequence[str]
+    scales: Mapping[str, tuple[float, float]]
+    rating_scales: Mapping[str, tuple[float, float]]
+    terms: Terms
+
+
+def _gathered(files: _Files, judge: str | None, aspects: Collection[str] | None) -> _Known:
+    """What one judge and people said of these aspects, or all."""
     from beholder.statistics.calibration.pedigree import pedigree_of_files, pedigree_of_run
     from beholder.statistics.reading import read_ratings
 
-    people = read_ratings(ratings)
+    if files.ratings is not None:
+        people = read_ratings(files.ratings)
+    else:
+        people = {} if files.scores else reviewed_by_people(files.run, files.ledger, assertions=bool(aspects))
+    if not people:
+        raise UsageError(
+            "Say what people said: --ratings FILE with case, rater, aspect, score; or let people review the run in "
+            "`beholder view`."
+        )
     for name in aspects or ():
         if name not in people:
             raise UsageError(f"Nobody rated the aspect {name!r}; rated are {', '.join(people)}.")
     people = {name: one for name, one in people.items() if not aspects or name in aspects}
-    found = gathered(run, scores, cases, ledger)
+    found = gathered(files.run, files.scores, files.cases, files.ledger)
     named = [one for one in found if judge is None or one.name == judge]
     if len(named) != 1:
         there = ", ".join(one.name for one in found)
         raise UsageError(f"A calibration is for one judge; say which with --judge: {there}.")
-    if scores:
-        return people, pedigree_of_files(named[0], scores, cases), named[0]
+    if files.scores:
+        return _Known(people, named[0], pedigree_of_files(named[0], files.scores, files.cases))
     from beholder.ledger import Ledger
 
-    with Ledger.open(ledger, read_only=True) as book:
-        return people, pedigree_of_run(book, run or "latest"), named[0]
+    with Ledger.open(files.ledger, read_only=True) as book:
+        return _Known(people, named[0], pedigree_of_run(book, files.run or "latest"))
 
 
-def _extra(
-    pedigree: Pedigree, features: Path | None, rated: Collection[str], *, measure: bool
-) -> dict[str, dict[str, float]]:
+def _extra(known: _Known, features: Path | None, *, measure: bool) -> dict[str, dict[str, float]]:
     """What is known of the rated cases beside what the judge said."""
     from beholder.statistics.calibration import read_features
 
     extra = read_features(features) if features is not None else {}
     if not measure:
         return extra
-    if not pedigree.cases:
+    if not known.pedigree.cases:
         raise UsageError("--measure needs the images of the cases: a run, or plain files with --cases FILE.")
-    for case, values in measured(one for one in pedigree.cases if one.id in rated).items():
+    for case, values in measured(one for one in known.pedigree.cases if one.id in known.rated).items():
         extra[case] = {**extra.get(case, {}), **values}
     return extra
 
 
-def _tasks(
-    judged: Scores,
-    people: Mapping[str, Ratings],
-    pedigree: Pedigree,
-    extra: Mapping[str, Mapping[str, float]],
-    pairs: Sequence[str],
-    scale: Sequence[str] | None,
-    rating_scale: Sequence[str] | None,
-    group: str | None,
-    under_test: str | None,
-    seed: int,
-    note: Callable[[str], None],
-) -> list[Task]:
-    from beholder.statistics.calibration import task_of
+def _tasks(known: _Known, wanted: _Wanted, note: Callable[[str], None]) -> list[Task]:
+    from beholder.statistics.calibration import Besides, task_of
     from beholder.statistics.mapping import matched, told
-    from beholder.statistics.scales import scales_by_aspect, scales_given
+    from beholder.statistics.scales import scales_by_aspect
 
-    pairs = [pair for pair in pairs if pair.partition("=")[0].strip() in people]  # others were not asked for
-    columns = matched(people, judged, pairs)
+    people = known.people
+    pairs = [pair for pair in wanted.pairs if pair.partition("=")[0].strip() in people]  # others were not asked for
+    columns = matched(people, known.judged, pairs)
     for sentence in told(columns, people, pairs):
         note(sentence)
-    scales = scales_by_aspect(columns, people, scales_given(scale or ()), scales_given(rating_scale or ()))
+    scales = scales_by_aspect(columns, people, wanted.scales, wanted.rating_scales)
+    spelling = known.pedigree.spelled_out(known.judged)
+    judged, columns = spelling.of_all(known.judged), {aspect: spelling.of(one) for aspect, one in columns.items()}
+    further = {name for values in known.extra.values() for name in values}
     tasks = []
     for aspect, column in columns.items():
         own, of_people = scales[aspect]
-        known = pedigree.names_beside(column.name)
-        names = None if known is None else known | {name for values in extra.values() for name in values}
-        task = task_of(
-            judged,
-            people[aspect],
-            replace(column, scale=own),
-            scale=of_people,
-            group=group,
-            under_test=under_test,
-            extra=extra,
-            names=names,
-            beside=[one for one in columns.values() if one is not column],
-            seed=seed,
+        beside = [one for one in columns.values() if one is not column]
+        names = known.pedigree.names_beside(column.name)
+        tasks.append(
+            task_of(
+                judged,
+                people[aspect],
+                replace(column, scale=own),
+                replace(wanted.terms, scale=of_people),
+                Besides(known.extra, None if names is None else names | further, beside),
+            )
         )
-        tasks.append(task)
     return tasks
 
 
@@ -238,7 +278,7 @@ def _write(output: Path, text: str) -> None:
 
 
 def _show(results: Sequence[Result], notes: Sequence[str]) -> None:
-    from beholder.statistics.calibration import CHOSEN
+    from beholder.statistics.calibration.ground import CHOSEN
 
     for result in results:
         first = result.tasks[0]
@@ -250,32 +290,39 @@ def _show(results: Sequence[Result], notes: Sequence[str]) -> None:
         named = {key: f"{key}: {result.chosen}" if key == CHOSEN else key for key in result.rows}
         _table("", {named[key]: row for key, row in result.rows.items()})
         if result.unseen:
-            _table("maker unseen", dict(result.unseen))
+            _table("maker unseen", result.unseen)
+            _table("neither maker nor photograph seen", result.neither)
         for line in _meaning(result):
             say(printable(line))
         say("")
     low, high = results[0].tasks[0].scale
     say(f"error: how far from the people's mean on average, on their scale ({low:g} to {high:g}).")
     say("ρ: how far the order is that of people (1 wholly, 0 not at all; Spearman).")
-    say("Every number is of cases whose group the map had not seen; `as chosen` made the choice anew without them.")
+    say(
+        "In the first table every number is of cases whose group the map had not seen; `as chosen` made the choice "
+        "anew without them."
+    )
+    if any(result.unseen for result in results):
+        say(
+            "Maker unseen: by maps of other makers' images, those of the same photograph among them. Neither seen: by "
+            "maps of other makers' images of other photographs, which is what new images by a new maker can expect."
+        )
     say(results[0].told)
     for note in notes:
         say(printable(note))
 
 
 def _table(title: str, rows: Mapping[str, Row]) -> None:
-    from rich.console import Console
-
-    from beholder.reports.numbers import numbers_table, with_interval
+    from beholder.reports.numbers import numbers_table, show_table, with_interval
 
     cells = [(name, with_interval(row.rho), with_interval(row.error)) for name, row in rows.items()]
-    Console(highlight=False, emoji=False).print(numbers_table([title[:28], "ρ", "error"], cells))
+    show_table(numbers_table([title, "ρ", "error"], cells))
 
 
 def _meaning(result: Result) -> list[str]:
     """What the table comes to, in sentences."""
     from beholder.reports.numbers import with_interval
-    from beholder.statistics.calibration import CHOSEN
+    from beholder.statistics.calibration.ground import CHOSEN
 
     row = result.rows[CHOSEN]
     gains = {
@@ -287,6 +334,8 @@ def _meaning(result: Result) -> list[str]:
     lines = [f"As chosen: {told}.", result.why if result.helps else f"Not saved: {result.why}"]
     if result.makers:
         lines.append(result.makers)
+    if result.helps and not result.bounded:
+        lines.append("There are too few groups to say how far people may be from it: its interval is the whole scale.")
     left = {name: why for one in result.fitted.values() for name, why in one.usable.left_out.items()}
     if left:
         lines.append("Left out: " + ", ".join(f"{name} ({why})" for name, why in list(left.items())[:8]) + ".")

@@ -30,7 +30,10 @@ FeaturesAt = Annotated[
     typer.Option("--features", help="Further numbers: CSV or JSONL with case, NAME, …", show_default=False),
 ]
 Anyway = Annotated[
-    bool, typer.Option("--anyway", help="Apply the calibration also to another rubric or judge than it was fitted for.")
+    bool,
+    typer.Option(
+        "--anyway", help="Apply the calibration also to another rubric, style or judge than it was fitted for."
+    ),
 ]
 
 Values = dict[str, dict[str, float]]

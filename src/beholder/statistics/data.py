@@ -83,12 +83,14 @@ class Ratings:
     values: Floats
 
     def mean(self) -> Floats:
-        """By case; nan where nobody rated."""
+        """By case; nan where nobody rated. The same ratings have the same mean to the last digit, in whatever order
+        they stand: ranks would take what rounding leaves for a difference."""
         there = ~np.isnan(self.values)
         sums = np.where(there, self.values, 0.0).sum(axis=1)
         counts = there.sum(axis=1)
-        means: Floats = np.divide(sums, counts, out=np.full(len(self.cases), np.nan), where=counts > 0)
-        return means
+        means = np.divide(sums, counts, out=np.full(len(self.cases), np.nan), where=counts > 0)
+        rounded: Floats = np.where(counts == 1, sums, np.round(means, 12))
+        return rounded
 
     def at(self, cases: Sequence[str]) -> Ratings:
         """For these cases, in this order; rows of nan for cases that nobody rated."""

@@ -8,22 +8,21 @@ A pair is given as `ASPECT=CRITERION`, where the criterion may also be the small
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from beholder.errors import UsageError
 from beholder.statistics.data import Column, Floats, Kind, Scores
+from beholder.verdicts.combinations import WAYS, Combination, combination
 
 Scale = tuple[float, float]
 
 OVERALL = "overall"  # what people call the number for everything; a rubric calls its own `score`
 LISTED = 12
 
-_COMBINED = re.compile(r"\s*(?P<how>[a-z]+)\s*\((?P<names>[^()]*)\)\s*")
 _RANGE = re.compile(r"\s*(?P<low>-?\d+(\.\d+)?)\s*\.\.\s*(?P<high>-?\d+(\.\d+)?)\s*")
-_WAYS: dict[str, Callable[..., Floats]] = {"min": np.min, "max": np.max, "mean": np.mean}
 
 
 def matched(aspects: Iterable[str], scores: Scores, given: Sequence[str] = ()) -> dict[str, Column]:
@@ -72,18 +71,22 @@ def answering(text: str, scores: Scores) -> Column:
     exact = scores.columns.get(text.strip())
     if exact is not None:
         return exact
-    combined = _COMBINED.fullmatch(text)
+    combined = combination(text)
+    if combined is None and ("(" in text or ")" in text):
+        raise UsageError(
+            f"{text.strip()!r} is neither a criterion of {scores.name} nor several as one, which is written min(a,b), "
+            f"max(a,b) or mean(a,b); there are {_listed(scores.columns)}."
+        )
     if combined is None:
         return _named(text.strip(), scores)
-    if combined["how"] not in _WAYS:
-        raise UsageError(f"Criteria are combined by {', '.join(_WAYS)}, not by {combined['how']!r}.")
-    parts = [_named(name.strip(), scores) for name in combined["names"].split(",")]
+    if combined.how not in WAYS:
+        raise UsageError(f"Criteria are combined by {', '.join(WAYS)}, not by {combined.how!r}.")
+    parts = [_named(name, scores) for name in combined.parts]
     scales = {part.scale for part in parts}
     if len(scales) > 1:
         raise UsageError(f"The parts of {text!r} are on different scales, so that they cannot be combined.")
-    values = _WAYS[combined["how"]](np.vstack([part.values for part in parts]), axis=0)
-    name = f"{combined['how']}({', '.join(part.name for part in parts)})"
-    return Column(name, parts[0].kind, values, parts[0].scale)
+    found = Combination(combined.how, tuple(part.name for part in parts))
+    return Column(str(found), parts[0].kind, found.of([part.values for part in parts]), parts[0].scale)
 
 
 def on_scale(column: Column, to: Scale) -> Column:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,8 +31,8 @@ MOST_INPUTS = 2_000
 PIXELS = "pixels."  # the prefix of what has to be measured on the images
 SHOWN = 12  # of the digest
 
-_COMBINED = re.compile(r"(min|max|mean)\(([^()]*)\)")
 _ANSWERS = {"yes": 1.0, "no": 0.0}
+_OVERALL = ("score", "passed")  # a criterion of such a name is called otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +61,33 @@ class AspectMap:
     scores: Mapping[str, object]
 
     def rating(self, numbers: Mapping[str, float]) -> tuple[float, float, float]:
-        """The rating with its interval, from numbers by name, where one that is not there is the median."""
+        """The rating with its interval, from numbers by name, where one that is not there is the median. All of it lies
+        on the human scale; the interval is that around the rating, not around what the map says beyond the scale."""
         import numpy as np
 
         row = np.array([[numbers.get(one.name, one.median) for one in self.inputs]], np.float64)
-        said = float(self.map.predict(row)[0])
-        value, low, high = (
-            min(max(one, self.scale[0]), self.scale[1]) for one in (said, said + self.low, said + self.high)
-        )
-        return value, min(low, value), max(high, value)
+        first, last = self.scale
+        value = min(max(float(self.map.predict(row)[0]), first), last)
+        return value, min(max(value + self.low, first), value), max(min(value + self.high, last), value)
+
+
+class Fits(msgspec.Struct, frozen=True):
+    """What a verdict must have for a calibration to be for it: one of these judges, rubrics (by name their version) and
+    styles; what is empty is not asked for."""
+
+    judges: tuple[str, ...] = ()
+    rubrics: dict[str, str] = {}
+    styles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """Maps by aspect, their pedigree, and the digest of the file they came from."""
+    """Maps by aspect, their pedigree with what of it decides (`fitted_for`), and the digest of the file they came
+    from."""
 
     aspects: Mapping[str, AspectMap]
     made: Mapping[str, object]
+    fitted_for: Fits
     digest: str
 
     @property
@@ -87,17 +97,18 @@ class Calibration:
         return tuple(dict.fromkeys(name.removeprefix(PIXELS) for name in names if name.startswith(PIXELS)))
 
     def misfit(self, verdict: Verdict) -> str:
-        """Why it is not for this verdict: another rubric, version or judge than it was fitted for. Empty where it is;
-        what the file does not name is not asked for."""
-        rubrics, judges = self.made.get("rubrics"), self.made.get("judges")
-        if isinstance(rubrics, Mapping) and rubrics:
-            if verdict.rubric not in rubrics:
-                return f"it was fitted for the rubric {', '.join(map(str, rubrics))}, and this is {verdict.rubric}"
-            version = rubrics[verdict.rubric]
-            if version != verdict.rubric_version:
-                return f"it was fitted for {verdict.rubric} {version}, and this is version {verdict.rubric_version}"
-        if isinstance(judges, Sequence) and judges and verdict.judge not in judges:
-            return f"it was fitted for the judge {', '.join(map(str, judges))}, and this is {verdict.judge}"
+        """Why it is not for this verdict: another rubric, version, style or judge than it was fitted for. Empty where
+        it is; what the file does not name is not asked for."""
+        fitted = self.fitted_for
+        if fitted.rubrics and verdict.rubric not in fitted.rubrics:
+            return f"it was fitted for the rubric {', '.join(fitted.rubrics)}, and this is {verdict.rubric}"
+        version = fitted.rubrics.get(verdict.rubric, verdict.rubric_version)
+        if version != verdict.rubric_version:
+            return f"it was fitted for {verdict.rubric} {version}, and this is version {verdict.rubric_version}"
+        if fitted.styles and verdict.style and verdict.style not in fitted.styles:
+            return f"it was fitted for the style {', '.join(fitted.styles)}, and this is {verdict.style}"
+        if fitted.judges and verdict.judge not in fitted.judges:
+            return f"it was fitted for the judge {', '.join(fitted.judges)}, and this is {verdict.judge}"
         return ""
 
 
@@ -127,7 +138,12 @@ def calibration_from(values: object) -> Calibration:
     aspects, made = values.get("aspects"), values.get("made")
     if not isinstance(aspects, Mapping) or not aspects or not isinstance(made, Mapping):
         raise UsageError("It should have `aspects`, at least one, and `made`.")
-    return Calibration({str(name): _aspect(str(name), one) for name, one in aspects.items()}, made, digest_of(values))
+    try:
+        fits = msgspec.convert({key: made[key] for key in Fits.__struct_fields__ if key in made}, Fits)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"What it was made for is wrong: {error}.") from None
+    read = {str(name): _aspect(str(name), one) for name, one in aspects.items()}
+    return Calibration(read, made, fits, digest_of(values))
 
 
 def digest_of(values: object) -> str:
@@ -194,13 +210,17 @@ def _aspect(name: str, values: object) -> AspectMap:
 
 def numbers_of(verdicts: Sequence[Verdict]) -> dict[str, float]:
     """Everything that the verdicts on one case say in numbers, by the names that inputs go by; see
-    `statistics.calibration.features`. Names that a run with one rubric or style shortens are there in both forms."""
+    `statistics.calibration.features`. An assertion goes by `STYLE/ID`, since `A1` of another style asks something else.
+    A criterion goes by its key and by `RUBRIC.KEY`, the overall by `score` and `RUBRIC.score`; where several of these
+    verdicts have one of that name, by the longer one alone."""
     found: dict[str, Number | bool | None] = {}
+    several = {key for key, count in Counter(key for one in verdicts for key in one.criteria).items() if count > 1}
     for verdict in verdicts:
         for key, result in verdict.criteria.items():
-            found[key] = result.score
+            name = f"{key}.score" if key in _OVERALL else key
+            found |= {f"{verdict.rubric}.{name}": result.score} | ({} if key in several else {name: result.score})
             for one in result.assertions:
-                found[one.id] = found[f"{verdict.style}/{one.id}"] = _ANSWERS.get(one.answer)
+                found[f"{verdict.style}/{one.id}" if verdict.style else one.id] = _ANSWERS.get(one.answer)
         found[f"{verdict.rubric}.score"] = verdict.score
         if len(verdicts) == 1:
             found["score"] = verdict.score
@@ -217,14 +237,14 @@ def number_named(name: str, numbers: Mapping[str, float]) -> float | None:
     """The number of this name, or the least, greatest or mean of several: `min(a, b)`; None where one is missing."""
     if name in numbers:
         return numbers[name]
-    combined = _COMBINED.fullmatch(name)
-    if combined is None:
+    if "(" not in name:
         return None
-    parts = [numbers.get(part.strip()) for part in combined[2].split(",")]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    from beholder.verdicts.combinations import WAYS, combination
+
+    combined = combination(name)
+    if combined is None or combined.how not in WAYS or not all(part in numbers for part in combined.parts):
         return None
-    return sum(known) / len(known) if combined[1] == "mean" else min(known) if combined[1] == "min" else max(known)
+    return float(combined.of([numbers[part] for part in combined.parts]))
 
 
 def calibrated(
@@ -237,8 +257,8 @@ def calibrated(
     """The verdicts on one case, each with the aspects that its own numbers answer. `extra` are numbers that verdicts do
     not hold, by name (`pixels.NAME`, `given.NAME`).
 
-    A verdict without scores stays as it is. A calibration for another rubric or judge is not applied, and says so,
-    unless `anyway`.
+    A verdict without scores stays as it is. A calibration for another rubric, style or judge is not applied, and says
+    so, unless `anyway`.
     """
     numbers = {**numbers_of(verdicts), **(extra or {})}
     return [replace(one, calibrated=_of(calibration, one, numbers, anyway)) if one.scored else one for one in verdicts]
@@ -249,8 +269,7 @@ def _of(
 ) -> dict[str, Calibrated]:
     own = numbers_of([verdict])
     misfit = "" if anyway else calibration.misfit(verdict)
-    rubrics = calibration.made.get("rubrics")
-    stranger = bool(misfit) and not (isinstance(rubrics, Mapping) and verdict.rubric in rubrics)
+    stranger = bool(misfit) and verdict.rubric not in calibration.fitted_for.rubrics
     found = {}
     for name, aspect in calibration.aspects.items():
         raw = number_named(aspect.raw, own)

@@ -10,65 +10,23 @@ applies one to every verdict.
 
 from __future__ import annotations
 
-from beholder.statistics.calibration.choosing import FOLDS, HOLDS, Result, calibrate
-from beholder.statistics.calibration.features import Features, features_of, measured_pixels, read_features, usable
-from beholder.statistics.calibration.folding import folds_of, numbered
-from beholder.statistics.calibration.ground import CHOSEN, CONSTANT, JUDGE, PEOPLE, Row
-from beholder.statistics.calibration.lesson import Lesson, Recipe
-from beholder.statistics.calibration.recipes import (
-    RECIPES,
-    TREES,
-    blend,
-    constant,
-    curved,
-    ends,
-    isotonic,
-    linear,
-    offset,
-)
-from beholder.statistics.calibration.saving import document, scores_of, text_of
+from beholder.statistics.calibration.choosing import Result, calibrate
+from beholder.statistics.calibration.features import Besides, measured_pixels, read_features
+from beholder.statistics.calibration.recipes import RECIPES
+from beholder.statistics.calibration.saving import document
 from beholder.statistics.calibration.scoring import Measure
-from beholder.statistics.calibration.task import Fitted, Task, fitted, leaving_out, out_of_fold, task_of
-from beholder.statistics.calibration.trees import boosted, forest
+from beholder.statistics.calibration.task import Task, Terms, task_of
 
 __all__ = [
-    "CHOSEN",
-    "CONSTANT",
-    "FOLDS",
-    "HOLDS",
-    "JUDGE",
-    "PEOPLE",
     "RECIPES",
-    "TREES",
-    "Features",
-    "Fitted",
-    "Lesson",
+    "Besides",
     "Measure",
-    "Recipe",
     "Result",
-    "Row",
     "Task",
-    "blend",
-    "boosted",
+    "Terms",
     "calibrate",
-    "constant",
-    "curved",
     "document",
-    "ends",
-    "features_of",
-    "fitted",
-    "folds_of",
-    "forest",
-    "isotonic",
-    "leaving_out",
-    "linear",
     "measured_pixels",
-    "numbered",
-    "offset",
-    "out_of_fold",
     "read_features",
-    "scores_of",
     "task_of",
-    "text_of",
-    "usable",
 ]

@@ -1,8 +1,8 @@
 """Which map is worth having: chosen by grouped cross-validation, held against the raw judge, a constant and people.
 
-Every number is of cases that the map had not seen, nor any case of their group. The choice itself is made anew without
-each fold (nested), so that the score of what was chosen is not the best of many lucky ones. Differences are paired,
-over the same draws; one that is above 0 speaks for the map.
+Every number is of cases that the map had not seen, nor any case of their group (but for `Result.unseen`, where it has
+seen their photographs). The choice itself is made anew without each fold (nested), so that the score of what was chosen
+is not the best of many lucky ones. Differences are paired, over the same draws; one that is above 0 speaks for the map.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from beholder.statistics.calibration.ground import CHOSEN, CONSTANT, JUDGE, PEOPLE, Ground, Row
+from beholder.statistics.calibration.ground import CHOSEN, CONSTANT, RATER, RAW, Ground, Row
+from beholder.statistics.calibration.holding import error_bounds
 from beholder.statistics.calibration.lesson import Recipe
 from beholder.statistics.calibration.recipes import RECIPES
 from beholder.statistics.calibration.scoring import Measure
@@ -21,18 +22,19 @@ from beholder.statistics.data import Floats
 from beholder.statistics.intervals import DRAWS, SEED, Estimate
 
 FOLDS = 10
-HOLDS = 0.8  # of the cases: the share whose mean rating lies within the interval of a calibrated score
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
     """What calibrating came to.
 
-    `rows` are by recipe, with `JUDGE`, `PEOPLE` and `CHOSEN` (the choice nested); `unseen` those of the chosen one, the
-    judge and a constant with each maker left out (empty where makers are not known). `helps` says whether the chosen
-    map is worth having, and `why` why (not); `fitted` are the maps by aspect, there only where they help; `errors` what
-    to add to a prediction for the interval that holds `HOLDS` of the ratings. `makers` is a sentence on what is left
-    where the maker is new, and `learned_makers` whether that is nothing. `told` says how intervals were made.
+    `rows` are by recipe, with `RAW`, `RATER` and `CHOSEN` (the choice nested). `unseen` are those of the chosen one,
+    the judge and a constant with each maker left out; `neither` the same with each maker and each photograph left out
+    at once, so that what people say of the photograph is not known either (both empty where makers are not known).
+    `helps` says whether the chosen map is worth having, and `why` why (not); `fitted` are the maps by aspect, there
+    only where they help; `errors` what to add to a prediction for the interval that holds `HOLDS` of the ratings, the
+    whole scale where there are too few groups to say. `makers` is a sentence on what is left where maker and photograph
+    are new, and `learned_makers` whether that is nothing. `told` says how intervals were made.
     """
 
     tasks: tuple[Task, ...]
@@ -40,6 +42,7 @@ class Result:
     chosen: str
     rows: Mapping[str, Row]
     unseen: Mapping[str, Row]
+    neither: Mapping[str, Row]
     helps: bool
     why: str
     makers: str
@@ -51,6 +54,11 @@ class Result:
     @property
     def aspect(self) -> str:
         return ", ".join(task.aspect for task in self.tasks)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the intervals of calibrated scores are narrower than the scale."""
+        return all(self.errors[task.aspect] != _whole(task) for task in self.tasks)
 
 
 def calibrate(
@@ -74,30 +82,31 @@ def calibrate(
     fold = ground.folds(folds)
     said = ground.across(fold)
     chosen = ground.best(said, by)
-    nested, order = ([np.full(len(task.cases), np.nan) for task in tasks] for _ in range(2))
+    nested = [np.full(len(task.cases), np.nan) for task in tasks]
+    picked: set[str] = set()
     for one in np.unique(fold):
         name = ground.best(ground.within(fold != one), by)
-        for place, out in enumerate(ground.in_fold(fold, one)):
-            nested[place][out] = said[name][place][out]
-            order[place][out] = ground.order(name, said[name])[place][out]
-    rows = ground.rows({**said, CHOSEN: nested}, {CHOSEN: order}) | {PEOPLE: ground.people()}
+        picked.add(name)
+        for place, its in enumerate(ground.at(fold)):
+            nested[place][its == one] = said[name][place][its == one]
+    rows = ground.rows({**said, CHOSEN: nested}, picked) | {RATER: ground.people()}
     helps, why = _helps(rows[CHOSEN], chosen, by)
-    unseen = ground.unseen({CONSTANT, chosen})
-    beyond = ground.rows(unseen) if unseen else {}
-    makers, learned = _makers(chosen, rows, beyond, by) if beyond else ("", False)
+    neither = ground.unseen({CONSTANT, chosen}, fold)
+    makers, learned = _makers(chosen, rows, neither, by) if neither else ("", False)
     return Result(
-        tuple(tasks),
-        by,
-        chosen,
-        rows,
-        beyond,
-        helps,
-        why,
-        makers,
-        learned,
-        ground.draws.told(),
-        {task.aspect: fitted(task, recipes[chosen]) for task in tasks} if helps else {},
-        {task.aspect: _errors(task, one) for task, one in zip(tasks, nested, strict=True)},
+        tasks=tuple(tasks),
+        by=by,
+        chosen=chosen,
+        rows=rows,
+        unseen=ground.unseen({CONSTANT, chosen}),
+        neither=neither,
+        helps=helps,
+        why=why,
+        makers=makers,
+        learned_makers=learned,
+        told=ground.draws.told(),
+        fitted={task.aspect: fitted(task, recipes[chosen]) for task in tasks} if helps else {},
+        errors={task.aspect: _errors(task, one) for task, one in zip(tasks, nested, strict=True)},
     )
 
 
@@ -117,18 +126,19 @@ def _above(one: Estimate) -> bool:
 
 
 def _makers(chosen: str, rows: Mapping[str, Row], unseen: Mapping[str, Row], by: Measure) -> tuple[str, bool]:
-    """What is left of the gain where the maker is new, in a sentence, and whether that is nothing."""
+    """What is left of the gain where maker and photograph are new, in a sentence, and whether that is nothing."""
     if by is Measure.RANK:
         what, seen, kept = "ρ", rows[chosen].rho.value, unseen[chosen].rho.value
-        without = max(rows[JUDGE].rho.value or 0.0, 0.0)
+        without = max(rows[RAW].rho.value or 0.0, 0.0)
         gained, lost = seen is not None and seen > without, kept is None or kept <= without
     else:
         what, seen, kept = "the error", rows[chosen].error.value, unseen[chosen].error.value
-        rivals = [rows[JUDGE].error.value, unseen[CONSTANT].error.value if CONSTANT in unseen else None]
+        rivals = [rows[RAW].error.value, unseen[CONSTANT].error.value if CONSTANT in unseen else None]
         without = min((one for one in rivals if one is not None), default=0.0)
         gained, lost = seen is not None and seen < without, kept is None or kept >= without
     first, then = ("not defined" if one is None else f"{one:.3f}" for one in (seen, kept))
-    told = f"Where the map has seen other images of the same maker, {what} of {chosen} is {first}; where not, {then}"
+    told = f"Where the map has seen other images of the same maker, {what} of {chosen} is {first}; "
+    told += f"where it has seen neither the maker nor the photograph, {then}"
     if not lost:
         better = "still better" if _surely(unseen[chosen], by) else "not surely better"
         return f"{told}, {better} than without any map ({without:.3f}).{_order_lost(chosen, unseen, by)}", False
@@ -144,15 +154,17 @@ def _surely(row: Row, by: Measure) -> bool:
 
 def _order_lost(chosen: str, unseen: Mapping[str, Row], by: Measure) -> str:
     """A map may be nearer to people and yet put images of a new maker into no better order than the judge does."""
-    order, judge = unseen[chosen].rho.value, unseen[JUDGE].rho.value
+    order, judge = unseen[chosen].rho.value, unseen[RAW].rho.value
     if by is Measure.RANK or order is None or judge is None or order > judge:
         return ""
     return f" Its order is then no better than the judge's own (ρ {order:.3f} and {judge:.3f})."
 
 
 def _errors(task: Task, said: Floats) -> tuple[float, float]:
-    """What to add to a prediction for the interval: quantiles of the errors on cases that were not seen."""
-    rest = (1 - HOLDS) / 2
-    away = (task.mean - said)[~np.isnan(said)]
-    low, high = np.quantile(away, (rest, 1 - rest))
-    return float(low), float(high)
+    """What to add to a prediction for the interval: from end to end of the scale where too little is known."""
+    return error_bounds(task.mean - said, task.numbers) or _whole(task)
+
+
+def _whole(task: Task) -> tuple[float, float]:
+    width = task.scale[1] - task.scale[0]
+    return -width, width

@@ -1,23 +1,25 @@
 """What a calibration learns from: all that a judge said of a case, and what was measured of it, as a matrix.
 
-A feature's name says what it is, so that it can be computed again from a verdict: a criterion's key, `score` (of
-several rubrics `RUBRIC.score`), an assertion's id, `spread.KEY` of a jury, `measured.NAME` of a verdict, `min(a, b)`
-and so on of criteria, `pixels.NAME` for an instrument on the images at 512 px, `given.NAME` for a column of a file.
+A feature's name says what it is, so that it can be computed again from a verdict: a criterion's key, `score` (where
+several rubrics have one `RUBRIC.KEY`, `RUBRIC.score`), an assertion's id (with its style, `Anime/A1`, if it has one),
+`spread.KEY` of a jury, `measured.NAME` of a verdict, `min(a, b)` and so on of criteria, `pixels.NAME` for an instrument
+on the images at 512 px, `given.NAME` for a column of a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from beholder.cases import ImageSource
 from beholder.cases.reading import Shape, read_rows
-from beholder.errors import UsageError
+from beholder.errors import SetupError, UsageError
 from beholder.statistics.data import Bools, Column, Floats, Ints, Kind, Scores
 from beholder.statistics.mapping import answering
+from beholder.verdicts.combinations import Combination, combination
 
 GIVEN = "given."
 MOST_MISSING = 0.5  # of the cases that a map is fitted on: a feature that more of them lack is left out
@@ -87,31 +89,34 @@ def usable(features: Features) -> Usable:
     return Usable(tuple(places), tuple(medians), tuple(float(missing[place]) for place in places), left_out)
 
 
-def features_of(
-    scores: Scores,
-    raw: Column,
-    extra: Mapping[str, Mapping[str, float]] | None = None,
-    names: Collection[str] | None = None,
-    beside: Iterable[Column] = (),
-) -> Features:
-    """Everything that is known of the cases; `raw` (the column that answers the aspect) is among it under its name, and
-    so are those `beside` it (which answer other aspects). Of `min(a, b)` there is the mean as well, and the other way
-    round.
+@dataclass(frozen=True, slots=True, eq=False)
+class Besides:
+    """What is learned from besides the columns of the scores: `extra` are features by case and name, `beside` the
+    columns that answer other aspects. With `names` only features of these names are taken."""
 
-    `extra` are further features by case and name. With `names` only these are taken, and `raw`.
-    """
+    extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    names: Collection[str] | None = None
+    beside: Sequence[Column] = ()
+
+
+NOTHING_BESIDES = Besides()
+
+
+def features_of(scores: Scores, raw: Column, besides: Besides = NOTHING_BESIDES) -> Features:
+    """Everything that is known of the cases; `raw` (the column that answers the aspect) is always among it, under its
+    name. Of `min(a, b)` there is the mean as well, and the other way round."""
     columns = {one.name: one.values for one in scores.columns.values() if one.kind not in _LEFT}
-    for column in (raw, *beside):
+    for column in (raw, *besides.beside):
         columns[column.name] = column.values
-        how, bracket, rest = column.name.partition("(")
-        if bracket and how in _COMBINED:
-            for other in (other for other in _COMBINED if other != how):
-                sister = answering(f"{other}({rest}", scores)
+        combined = combination(column.name)
+        if combined is not None and column.name not in scores.columns and combined.how in _COMBINED:
+            for other in (other for other in _COMBINED if other != combined.how):
+                sister = answering(str(Combination(other, combined.parts)), scores)
                 columns[sister.name] = sister.values
-    further = dict.fromkeys(name for case in scores.cases for name in (extra or {}).get(case, ()))
-    for name in further:
-        columns[name] = np.array([(extra or {}).get(case, {}).get(name, np.nan) for case in scores.cases])
-    chosen = [name for name in columns if names is None or name in names or name == raw.name]
+    rows = [besides.extra.get(case, {}) for case in scores.cases]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        columns[name] = np.array([row.get(name, np.nan) for row in rows])
+    chosen = [name for name in columns if besides.names is None or name in besides.names or name == raw.name]
     return Features(tuple(chosen), np.column_stack([columns[name] for name in chosen]))
 
 
@@ -158,10 +163,12 @@ def measured_pixels(
     """What the instruments say of pairs of images, by case, as `pixels.NAME`; and why a case could not be measured.
 
     `names` are instruments or families, all for pairs unless given. It is done in `workers` processes, as many as
-    there are cores unless said (0: here); `done` is told how many are ready.
+    there are cores unless said (0: here); `done` is told how many are ready. Raises `SetupError` where a process did
+    not live to the end.
     """
     import os
     from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
     from functools import partial
     from multiprocessing import get_context
 
@@ -186,9 +193,15 @@ def measured_pixels(
         for case, pair in pairs.items():
             take(case, work(pair))
         return found, failed
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_alone) as pool:
-        for case, result in zip(pairs, pool.map(work, pairs.values(), chunksize=4), strict=True):
-            take(case, result)
+    try:
+        with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_alone) as pool:
+            for case, result in zip(pairs, pool.map(work, pairs.values(), chunksize=4), strict=True):
+                take(case, result)
+    except BrokenProcessPool:
+        raise SetupError(
+            f"A process that measured was ended from outside after {len(found) + len(failed)} of {len(pairs)} cases, "
+            "most often for want of memory; run it again with more of it."
+        ) from None
     return found, failed
 
 

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from beholder.statistics.data import Ints
-
-
-def numbered(names: Sequence[str] | None, size: int) -> Ints:
-    """A number for the group of each of `size` cases; without names, and for an empty one, a case stands alone."""
-    if not size:
-        return np.zeros(0, np.int64)
-    each = [name or f"\0{row}" for row, name in enumerate(names)] if names is not None else list(map(str, range(size)))
-    return np.asarray(np.unique(np.array(each), return_inverse=True)[1], np.int64)
 
 
 def folds_of(groups: Ints, count: int, seed: int = 0) -> Ints:
@@ -31,3 +21,8 @@ def folds_of(groups: Ints, count: int, seed: int = 0) -> Ints:
         fold[group] = least
         filled[least] += sizes[group]
     return np.asarray(fold[place], np.int64)
+
+
+def crossed(*folds: Ints) -> Ints:
+    """The number of each case's cell where cases are divided in several ways at once."""
+    return np.asarray(np.unique(np.column_stack(folds), axis=0, return_inverse=True)[1], np.int64).reshape(-1)

@@ -39,8 +39,9 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a map is fitted. `raw_only`: it learns from the judge's own number alone, needs nothing else later, and never
-    changes the judge's order (though it may tie more)."""
+    """How a map is fitted. `raw_only`: it learns from the judge's own number alone, and needs nothing else later.
+    `keeps_order`: it only moves that number, so that the judge's order, and with it ρ, stays what it is."""
 
     fit: Callable[[Lesson], Map]
     raw_only: bool = False
+    keeps_order: bool = False

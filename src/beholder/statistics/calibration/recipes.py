@@ -139,7 +139,7 @@ def _edge(said: Floats, at_end: Bools, sure: float) -> float | None:
 
 RECIPES: dict[str, Recipe] = {
     "constant": Recipe(constant, raw_only=True),
-    "offset": Recipe(offset, raw_only=True),
+    "offset": Recipe(offset, raw_only=True, keeps_order=True),
     "isotonic": Recipe(isotonic, raw_only=True),
     "linear": Recipe(linear),
     "steady": Recipe(lambda lesson: linear(lesson, (STEADY,))),

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from beholder.statistics.calibration.choosing import HOLDS, Result
+from beholder.statistics.calibration.choosing import Result
+from beholder.statistics.calibration.holding import HOLDS
 from beholder.statistics.calibration.task import Fitted, Task
 from beholder.verdicts.calibrating import FORMAT, KIND, AspectMap, Input, aspect_to_dict
 
@@ -53,7 +54,8 @@ def scores_of(result: Result, task: Task) -> dict[str, Any]:
         "makers": result.makers,
         "left_out": dict(result.fitted[task.aspect].usable.left_out) if result.fitted else {},
         "rows": {name: row.to_dict() for name, row in result.rows.items()},
-        "unseen": {name: row.to_dict() for name, row in result.unseen.items()},
+        "maker_unseen": {name: row.to_dict() for name, row in result.unseen.items()},
+        "neither_maker_nor_photograph_seen": {name: row.to_dict() for name, row in result.neither.items()},
         "intervals": result.told,
     }
 

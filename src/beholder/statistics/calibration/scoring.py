@@ -7,6 +7,7 @@ from enum import StrEnum
 import numpy as np
 
 from beholder.statistics.agreement.coefficients import paired, ranks
+from beholder.statistics.agreement.raters import distance_to_others, one_against_others
 from beholder.statistics.data import Floats
 from beholder.statistics.intervals import Statistic, ratio, weighted_mean
 
@@ -30,18 +31,11 @@ def absolute_error(said: Floats, ratings: Floats) -> Statistic:
     return weighted_mean(np.abs(said - ratings))
 
 
-def one_against_the_others(raters: Floats) -> tuple[Statistic, Statistic]:
-    """ρ and mean absolute error of a single rater against the mean of the others, averaged over raters; a rater for
-    whom it is not defined takes no part. `raters` is cases × raters, nan where somebody did not rate."""
-    rhos, errors = [], []
-    for place in range(raters.shape[1]):
-        others = np.delete(raters, place, axis=1)
-        counts = (~np.isnan(others)).sum(axis=1)
-        mean = ratio(np.nansum(others, axis=1), counts.astype(np.float64))
-        if np.count_nonzero(~np.isnan(raters[:, place] + mean)) > 1:
-            rhos.append(rank_correlation(raters[:, place], mean))
-            errors.append(absolute_error(raters[:, place], mean))
-    return averaged(rhos), averaged(errors)
+def one_rater(raters: Floats) -> tuple[Statistic, Statistic]:
+    """ρ and error of one rater against the others, as `agree` gives them. `raters` is cases × raters, nan where
+    somebody did not rate."""
+    order, away = one_against_others(raters), distance_to_others(raters)
+    return lambda weights: order(weights)["rater_spearman"], lambda weights: away(weights)["rater_mae"]
 
 
 def averaged(statistics: list[Statistic]) -> Statistic:

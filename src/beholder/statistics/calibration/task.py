@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from beholder.errors import UsageError
-from beholder.statistics.calibration.features import Features, Usable, features_of, usable
-from beholder.statistics.calibration.folding import folds_of, numbered
+from beholder.statistics.calibration.features import NOTHING_BESIDES, Besides, Features, Usable, features_of, usable
+from beholder.statistics.calibration.folding import crossed, folds_of
 from beholder.statistics.calibration.lesson import Lesson, Recipe
 from beholder.statistics.data import Bools, Column, Floats, Ints, Ratings, Scores
+from beholder.statistics.intervals import Draws
 from beholder.statistics.mapping import on_scale
 from beholder.statistics.reading import group_of
 from beholder.verdicts.maps import Map
 
 LEAST_CASES = 10
 MOST_LEFT_OUT = 30  # makers: more are left out some at a time
+MOST_CROSSED = 10  # where photographs are held back as well, which takes as many times more maps
 MAKER = "model"  # the group that says what made an image, unless another is named
 
 
@@ -52,7 +53,12 @@ class Task:
     @property
     def numbers(self) -> Ints:
         """The group of each case."""
-        return numbered(self.groups, len(self.cases))
+        return Draws(self.groups, len(self.cases)).group
+
+    def maker_folds(self, most: int = MOST_LEFT_OUT) -> Ints:
+        """The cases divided by what made them: a fold each, for at most so many; a case whose maker is not known stands
+        alone."""
+        return folds_of(Draws(self.makers, len(self.cases)).group, most, self.seed)
 
     def clipped(self, said: Floats) -> Floats:
         return np.clip(said, *self.scale)
@@ -72,25 +78,27 @@ class Fitted:
         return self.map.predict(self.usable.filled(features.named(self.names).values))
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms an aspect is learned. `scale` is the human scale, unless given from the least to the greatest
+    rating that anybody gave. `group` names what belongs together (else `source`), `under_test` the group that says what
+    made the image (else `model`, where there is one)."""
+
+    scale: tuple[float, float] | None = None
+    group: str | None = None
+    under_test: str | None = None
+    seed: int = 0
+
+
+USUAL = Terms()
+
+
 def task_of(
-    scores: Scores,
-    ratings: Ratings,
-    raw: Column,
-    *,
-    scale: tuple[float, float] | None = None,
-    group: str | None = None,
-    under_test: str | None = None,
-    extra: Mapping[str, Mapping[str, float]] | None = None,
-    names: Collection[str] | None = None,
-    beside: Iterable[Column] = (),
-    seed: int = 0,
+    scores: Scores, ratings: Ratings, raw: Column, terms: Terms = USUAL, besides: Besides = NOTHING_BESIDES
 ) -> Task:
     """What there is to learn an aspect from: the cases with both a rating and a number by the judge.
 
-    `scale` is the human scale, unless given from the least to the greatest rating that anybody gave. `group` names what
-    belongs together (else `source`), `under_test` the group that says what made the image (else `model`, where there
-    is one). For `extra`, `names` and `beside` see `features_of`. Raises `UsageError` for an unknown group, and where
-    there is too little to learn from.
+    Raises `UsageError` for an unknown group, and where there is too little to learn from.
     """
     rated = ratings.at(scores.cases)
     there = ~(np.isnan(rated.mean()) | np.isnan(raw.values))
@@ -100,10 +108,10 @@ def task_of(
             f"Only {len(rows)} cases of {scores.name} have both a rating of {ratings.aspect!r} and the judge's number "
             f"for it ({raw.name}); a calibration needs {LEAST_CASES} at least."
         )
-    groups = group_of(scores, group)
-    makers = group_of(scores, under_test) if under_test is not None else scores.groups.get(MAKER)
+    groups = group_of(scores, terms.group)
+    makers = group_of(scores, terms.under_test) if terms.under_test is not None else scores.groups.get(MAKER)
     values = rated.values[rows]
-    low, high = scale or (float(np.nanmin(values)), float(np.nanmax(values)))
+    low, high = terms.scale or (float(np.nanmin(values)), float(np.nanmax(values)))
     if not low < high or np.nanmin(values) < low or np.nanmax(values) > high:
         seen = f"{np.nanmin(values):g} to {np.nanmax(values):g}"
         raise UsageError(f"The ratings of {ratings.aspect!r} ({seen}) do not fit a scale from {low:g} to {high:g}.")
@@ -112,13 +120,13 @@ def task_of(
     return Task(
         ratings.aspect,
         tuple(scores.cases[row] for row in rows),
-        features_of(scores, raw, extra, names, beside).at(rows),
+        features_of(scores, raw, besides).at(rows),
         Ratings(ratings.aspect, tuple(rated.cases[row] for row in rows), rated.raters, values),
         replace(raw, values=raw.values[rows]),
         (low, high),
         None if groups is None else tuple(groups[row] for row in rows),
         None if makers is None else tuple(makers[row] for row in rows),
-        seed,
+        terms.seed,
     )
 
 
@@ -157,19 +165,17 @@ def _with_raw(found: Usable, features: Features, raw: str) -> Usable:
     )
 
 
-def out_of_fold(task: Task, recipe: Recipe, fold: Ints, rows: Bools | None = None) -> Floats:
-    """Each case by a map that saw none of its fold; nan for cases of a fold that is everything, and for those that are
-    not among `rows`. Clipped to the human scale, as it is applied."""
+def out_of_fold(task: Task, recipe: Recipe, *folds: Ints, rows: Bools | None = None) -> Floats:
+    """Each case by a map that saw none of its fold; where cases are divided in several ways (by photograph and by
+    maker), none of any of its folds. nan where that leaves nothing to learn from, and for cases that are not among
+    `rows`. Clipped to the human scale, as it is applied."""
     said = np.full(len(task.cases), np.nan)
     within = np.ones(len(task.cases), np.bool_) if rows is None else rows
-    for one in np.unique(fold[within]):
-        out = within & (fold == one)
-        seen = within & (fold != one)
+    cell = crossed(*folds)
+    for one in np.unique(cell[within]):
+        out = within & (cell == one)
+        first = int(out.argmax())
+        seen = within & np.logical_and.reduce([fold != fold[first] for fold in folds])
         if seen.any():
             said[out] = task.clipped(fitted(task, recipe, seen).predict(task.features.at(out)))
     return said
-
-
-def leaving_out(task: Task, recipe: Recipe, names: Sequence[str]) -> Floats:
-    """Each case by a map of the cases with another name: of other makers, or of other sources."""
-    return out_of_fold(task, recipe, folds_of(numbered(names, len(task.cases)), MOST_LEFT_OUT, task.seed))

@@ -1,0 +1,71 @@
+"""What a new maker can expect is measured on photographs that are new too: people's ratings of a photograph by other
+makers would tell most of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from calibration_making import PLAIN, calibrate, ratings, scores, task
+
+from beholder.statistics.calibration import Task
+from beholder.statistics.calibration.folding import crossed, folds_of
+from beholder.statistics.calibration.lesson import Recipe
+from beholder.statistics.calibration.recipes import linear
+from beholder.statistics.calibration.task import out_of_fold
+
+PHOTOS, MAKERS = 20, 6
+PHOTO, MAKER = np.repeat(np.arange(PHOTOS), MAKERS), np.tile(np.arange(MAKERS), PHOTOS)
+GROUPS = {"source": [f"photo {one}" for one in PHOTO], "model": [f"maker {one}" for one in MAKER]}
+
+
+def photographs_alone() -> Task:
+    """People rate the photograph, whoever made the edit, and a number tells each photograph from the others."""
+    random = np.random.default_rng(0)
+    worth = random.uniform(0, 1, PHOTOS)[PHOTO]
+    marks = {f"is {one}": (one == PHOTO) * 10.0 for one in range(PHOTOS)}
+    judged = scores({"quality": random.uniform(0, 10, len(PHOTO)), **marks}, GROUPS)
+    return task(judged, ratings(worth, random))
+
+
+def test_a_map_that_knows_the_photograph_is_not_called_better() -> None:
+    by_heart = {"constant": PLAIN["constant"], "by heart": Recipe(lambda lesson: linear(lesson, (1.0,)))}
+    found = calibrate(photographs_alone(), recipes=by_heart, draws=100)
+    assert (found.helps, found.chosen) == (False, "by heart")
+    unseen, neither = found.unseen["by heart"].error.value, found.neither["by heart"].error.value
+    assert unseen is not None
+    assert neither is not None
+    assert unseen < 0.1 < 0.2 < neither
+    assert f"neither the maker nor the photograph, {neither:.3f}" in found.makers
+    assert "still better" not in found.makers
+
+
+@pytest.mark.parametrize("which", ["maker", "photograph"])
+def test_nothing_that_people_said_of_either_is_known(which: str) -> None:
+    made = photographs_alone()
+    makers, photos = made.maker_folds(), folds_of(made.numbers, 5)
+    eager = Recipe(linear)
+    said = out_of_fold(made, eager, makers, photos)
+    same = makers == makers[0] if which == "maker" else photos == photos[0]
+    other = replace(made, ratings=replace(made.ratings, values=np.where(same[:, None], 1.0, made.ratings.values)))
+    again = out_of_fold(other, eager, makers, photos)
+    assert again[same] == pytest.approx(said[same])
+    assert again[~same] != pytest.approx(said[~same])
+
+
+def test_cells_are_told_apart_in_every_way() -> None:
+    first, second = np.array([0, 0, 1, 1, 0]), np.array([0, 1, 0, 1, 1])
+    cells = crossed(first, second)
+    assert len(set(cells.tolist())) == 4
+    assert cells[1] == cells[4]
+    assert crossed(first).tolist() == first.tolist()
+
+
+def test_more_makers_than_can_be_left_out_one_by_one_are_left_out_together() -> None:
+    random = np.random.default_rng(1)
+    makers = [f"maker {row % 45}" for row in range(90)]
+    made = task(scores({"quality": random.uniform(0, 10, 90)}, {"model": makers}), ratings(np.full(90, 0.5), random))
+    folds = made.maker_folds()
+    assert len(set(folds.tolist())) == 30
+    assert all(len(set(folds[np.array(makers) == one])) == 1 for one in makers)

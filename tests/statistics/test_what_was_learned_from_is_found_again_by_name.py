@@ -1,0 +1,109 @@
+"""A feature goes by a name under which a later verdict has the very same number, or none."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beholder.errors import SetupError
+from beholder.statistics.calibration import measured_pixels
+from beholder.statistics.calibration.pedigree import Pedigree, pedigree_of_files
+from beholder.statistics.data import Column, Kind, Scores
+from beholder.statistics.mapping import answering
+from beholder.statistics.reading import read_scores, scores_of_verdicts
+from beholder.verdicts.calibrating import number_named, numbers_of
+from beholder.verdicts.model import AssertionResult, CriterionResult, Outcome, Verdict
+
+
+def verdict(case: str, style: str | None, judge: str = "a:judge") -> Verdict:
+    asked = (AssertionResult("A1", "Is it?", "yes"), AssertionResult("A2", "And that?", "no"))
+    criteria = {"look": CriterionResult(4, 4, (0, 10), 1, assertions=asked)}
+    return Verdict(case, "mine", "1.0", judge, Outcome.SCORED, style=style, criteria=criteria, score=0.4)
+
+
+def scores(*verdicts: Verdict) -> Scores:
+    return scores_of_verdicts("a run", ((one, {}) for one in verdicts))
+
+
+def spelled(styles: tuple[str, ...], judged: Scores) -> Scores:
+    return Pedigree("a run", ("a:judge",), styles=styles).spelled_out(judged).of_all(judged)
+
+
+@pytest.mark.parametrize("styles", [("Anime",), ("Anime", "Oil"), (None,), ("Anime", None)])
+def test_every_number_of_a_verdict_is_there_under_its_own_name(styles: tuple[str | None, ...]) -> None:
+    verdicts = [verdict(f"case {row}", style) for row, style in enumerate(styles)]
+    judged = spelled(tuple(style or "" for style in styles), scores(*verdicts))
+    for row, one in enumerate(verdicts):
+        numbers = numbers_of([one])
+        named = {name: column.values[row] for name, column in judged.columns.items() if column.kind is Kind.ASSERTION}
+        assert {name for name, value in named.items() if not np.isnan(value)} == {
+            name for name in numbers if "A" in name
+        }
+
+
+def test_criteria_of_one_key_are_told_apart_by_their_rubrics() -> None:
+    first = verdict("case 1", None)
+    overall = {"look": CriterionResult(7, 7, (0, 10), 1), "score": CriterionResult(2, 2, (0, 10), 1)}
+    second = replace(first, rubric="sister", criteria=overall, score=0.9)
+    for judged in ([first], [second], [first, second]):
+        numbers = numbers_of(judged)
+        columns = {
+            name: one.values[0] for name, one in scores(*judged).columns.items() if one.kind is not Kind.ASSERTION
+        }
+        assert {name: numbers.get(name) for name in columns} == columns
+    assert "look" not in numbers
+
+
+def test_an_assertion_of_one_style_is_not_that_of_another() -> None:
+    judged = scores(verdict("case 1", "Anime"))
+    spelling = Pedigree("a run", ("a:judge",), styles=("Anime",)).spelled_out(judged)
+    assert spelling.of(judged.columns["A1"]).name == "Anime/A1"
+    least = answering("min(A1, A2)", judged)
+    assert spelling.of(least).name == "min(Anime/A1, Anime/A2)"
+    assert spelling.of(judged.columns["look"]).name == "look"
+    numbers = numbers_of([verdict("case 2", "Oil")])
+    assert number_named("min(Anime/A1, Anime/A2)", numbers) is None
+    assert number_named("min(Oil/A1, Oil/A2)", numbers) == 0
+
+
+def test_a_file_of_several_judges_tells_of_the_one_that_is_calibrated(tmp_path: Path) -> None:
+    file = tmp_path / "verdicts.jsonl"
+    both = [verdict("case 1", "Anime"), replace(verdict("case 1", "Oil", "b:judge"), rubric_version="2.0")]
+    file.write_text("".join(json.dumps(one.to_dict()) + "\n" for one in both), "utf-8")
+    for judged, style in zip(read_scores(file), ("Anime", "Oil"), strict=True):
+        pedigree = pedigree_of_files(judged, [file], None)
+        assert (pedigree.judges, pedigree.styles) == ((judged.name,), (style,))
+        assert pedigree.to_dict()["styles"] == [style]
+
+
+NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5)
+
+
+@given(NUMBERS, st.sampled_from(["min", "max", "mean"]))
+def test_a_combination_is_the_same_for_a_column_and_for_a_verdict(values: list[float], how: str) -> None:
+    numbers = {f"c{at}": value for at, value in enumerate(values)}
+    columns = {name: Column(name, Kind.CRITERION, np.array([one, 0.0]), (0, 1)) for name, one in numbers.items()}
+    found = answering(f"{how}({','.join(numbers)})", Scores("a judge", ("x", "y"), columns))
+    assert number_named(found.name, numbers) == found.values[0]
+
+
+class Fatal:
+    """What ends the process that it is sent to."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (1,)
+
+
+def test_a_process_that_dies_while_measuring_is_one_plain_sentence() -> None:
+    pair: Any = (Fatal(), Fatal())
+    with pytest.raises(SetupError, match="ended from outside after 0 of 1 cases") as told:
+        measured_pixels({"case 1": pair}, workers=1)
+    assert "\n" not in str(told.value)
