@@ -2,10 +2,14 @@
 
     python benchmarks/statistics_speed.py [--quick] [--json]
 
-Two runs of 100,000 verdicts on twelve criteria lie in a real ledger, built once; three made-up raters rate every case.
-Each part runs in a process of its own, which says how long reading and computing took and how large it grew. The
+Three runs of 100,000 verdicts on twelve criteria lie in a real ledger, built once; three made-up raters rate every
+case. Each part runs in a process of its own, which says how long reading and computing took and how large it grew. The
 way that people write it (a Python loop that draws and calls `scipy.stats.spearmanr`) runs beside it in the same go, for
 a few draws, and is extrapolated. `--quick`: 10,000 verdicts.
+
+`agree` runs also with a judge who gives any number, and with raters who do so too, since then no two cases are alike.
+`calibrate` learns one criterion, from the first 1,000 cases: its time goes into forests, grown anew in every fold and
+in every fold of those, and people seldom rate more than that.
 
 (Not called `statistics.py`: beside the other benchmarks it would hide Python's own module of that name.)
 """
@@ -40,15 +44,22 @@ CRITERIA = tuple(f"criterion_{number:02}" for number in range(1, 13))
 RATERS = ("ada", "ben", "cleo")
 DRAWS = 2000
 BY_GROUP = 4  # cases to a photograph
-RATED = 1000  # what `estimate` is given of the ratings
+RATED = 1000  # what `estimate` and `calibrate` are given of the ratings
 NAIVE_DRAWS = 20
 BATCH = 1000
 GOAL_S, GOAL_MB = 60, 2048
 CALM = 2.5  # as in `run.py`
-BEFORE, AFTER = "before", "after"
-VERSION = 1  # of the ledger: another number builds it anew
+RUNS = BEFORE, AFTER, LATEST = "before", "after", "latest"
+VERSION = 3  # of the ledger: another number builds it anew
 
-PARTS = ("agree", "compare", "estimate")
+TOGETHER = ("agree", "compare", "estimate", "history")  # what one run is asked: all of it within the goal
+ALONE = ("any-judge", "any-rating", "calibrate")  # each within the goal
+PARTS = TOGETHER + ALONE
+TOLD = {
+    "any-judge": "agree, any score",
+    "any-rating": "agree, any rating too",
+    "calibrate": f"calibrate, {RATED:,} cases",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +98,27 @@ def main() -> None:
 
 def _show(count: int, parts: list[Part], ratings: Mapping[str, float], naive: Mapping[str, float]) -> None:
     known = [one for one in parts if one.compute_s >= 0]
-    print(f"Statistics: {count:,} verdicts × {len(CRITERIA)} criteria, {len(RATERS)} raters, {DRAWS:,} draws")
-    print(f"{'':12} {'reading s':>10} {'computing s':>12} {'of CPU':>8} {'peak MB':>8}")
+    shared = [one for one in known if one.name in TOGETHER]
     together = Part(
         "together",
-        sum(one.read_s for one in known),
-        sum(one.compute_s for one in known),
-        sum(one.compute_cpu_s for one in known),
-        max((one.peak_mb for one in known), default=float("nan")),
+        sum(one.read_s for one in shared),
+        sum(one.compute_s for one in shared),
+        sum(one.compute_cpu_s for one in shared),
+        max((one.peak_mb for one in shared), default=float("nan")),
     )
-    for one in (*known, together):
-        print(f"{one.name:12} {one.read_s:10.1f} {one.compute_s:12.1f} {one.compute_cpu_s:8.1f} {one.peak_mb:8.0f}")
+    alone = [one for one in known if one.name in ALONE]
+    print(f"Statistics: {count:,} verdicts × {len(CRITERIA)} criteria, {len(RATERS)} raters, {DRAWS:,} draws")
+    print(f"{'':24} {'reading s':>10} {'computing s':>12} {'of CPU':>8} {'peak MB':>8}")
+    for one in (*shared, together, *alone):
+        numbers = f"{one.read_s:10.1f} {one.compute_s:12.1f} {one.compute_cpu_s:8.1f} {one.peak_mb:8.0f}"
+        print(f"{TOLD.get(one.name, one.name):24} {numbers}")
     missing = [one.name for one in parts if one.compute_s < 0]
     if missing:
         print(f"failed: {', '.join(missing)}")
     if ratings:
         print(
             f"A file of {ratings['rows']:,.0f} ratings is read in {ratings['read_s']:.1f} s "
-            f"({ratings['peak_mb']:.0f} MB). Reading is of one run; `compare` reads two."
+            f"({ratings['peak_mb']:.0f} MB). Reading is of one run; `compare` reads two, `history` three."
         )
     if naive:
         print(
@@ -113,13 +127,13 @@ def _show(count: int, parts: list[Part], ratings: Mapping[str, float], naive: Ma
         )
     if os.getloadavg()[0] > CALM:
         print(f"The load is {os.getloadavg()[0]:.1f}: other programs were running, and all times are too long.")
-    words = {True: "reached", False: "missed"}
     for what, limit, seen in (
-        ("computing, s", GOAL_S, together.compute_s),
-        ("peak memory, MB", GOAL_MB, together.peak_mb),
+        (f"computing {', '.join(TOGETHER)}, s", GOAL_S, together.compute_s),
+        *((f"computing {TOLD[one.name]}, s", GOAL_S, one.compute_s) for one in alone),
+        ("peak memory, MB", GOAL_MB, max((one.peak_mb for one in known), default=float("nan"))),
     ):
-        reached = not missing and seen < limit
-        print(f"  {what:74} {f'< {limit}':>6} {seen:8.1f}  {words[reached]}")
+        reached = "reached" if not missing and seen < limit else "missed"
+        print(f"  {what:74} {f'< {limit}':>6} {seen:8.1f}  {reached}")
 
 
 def _part(name: str, count: int) -> Part:
@@ -138,7 +152,7 @@ def ledger_at(count: int) -> Path:
 
 
 def build(count: int) -> dict[str, float]:
-    """Writes both runs, the second a little worse; under another name first, so that half a ledger is never used."""
+    """Writes the runs, each a little worse than the last; under another name first, so that no half ledger is used."""
     import numpy as np
 
     from beholder.ledger import Ledger, RunRecord
@@ -153,7 +167,7 @@ def build(count: int) -> dict[str, float]:
     scores = _scores(rng, count)
     now = datetime.now(UTC)
     with Ledger.open(half) as book:
-        for name in (BEFORE, AFTER):
+        for name in RUNS:
             book.start(RunRecord(name, name, name, "running", now, now, count))
             for first in range(0, count, BATCH):
                 rows = range(first, min(first + BATCH, count))
@@ -237,12 +251,66 @@ def _agree(count: int) -> dict[str, float]:
     return {"read_s": read_s, **_computed(lambda: agree(scores, ratings, Asked(draws=DRAWS)))}
 
 
+def _any_judge(count: int) -> dict[str, float]:
+    return _agree_on_any(count, raters=False)
+
+
+def _any_rating(count: int) -> dict[str, float]:
+    return _agree_on_any(count, raters=True)
+
+
+def _agree_on_any(count: int, *, raters: bool) -> dict[str, float]:
+    """`agree` where every score is a number of its own, and with `raters` every rating too."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from beholder.statistics.agreement.agreeing import Asked, agree
+
+    rng = np.random.default_rng(3)
+    read_s, scores = _timed(lambda: _read(count, BEFORE))
+    ratings = _ratings(scores)
+
+    def any_number(values: Floats) -> Floats:
+        return np.clip(values + rng.uniform(-0.5, 0.5, values.shape), 1, 7)
+
+    columns = {name: replace(scores.columns[name], values=any_number(scores.columns[name].values)) for name in CRITERIA}
+    if raters:
+        ratings = {name: replace(one, values=any_number(one.values)) for name, one in ratings.items()}
+    scores = replace(scores, columns=columns)
+    return {"read_s": read_s, **_computed(lambda: agree(scores, ratings, Asked(draws=DRAWS)))}
+
+
+def _history(count: int) -> dict[str, float]:
+    from beholder.statistics.comparison.history import history
+
+    read_s, before = _timed(lambda: _read(count, BEFORE))
+    runs = [before, *(_read(count, name) for name in (AFTER, LATEST))]
+    return {"read_s": read_s, **_computed(lambda: history(runs, ("score", *CRITERIA), draws=DRAWS))}
+
+
+def _calibrate(count: int) -> dict[str, float]:
+    import numpy as np
+
+    from beholder.statistics.calibration import Terms, calibrate, task_of
+
+    read_s, scores = _timed(lambda: _read(count, BEFORE))
+    name = CRITERIA[0]
+    rated = scores.at(np.arange(min(RATED, count)))
+
+    def learned() -> None:
+        task = task_of(rated, _ratings(scores)[name], rated.columns[name], Terms(scale=(1, 7)))
+        calibrate(task, draws=DRAWS)
+
+    return {"read_s": read_s, **_computed(learned)}
+
+
 def _compare(count: int) -> dict[str, float]:
-    from beholder.statistics.comparison.comparing import compare
+    from beholder.statistics.comparison.comparing import Asked, compare
 
     read_s, before = _timed(lambda: _read(count, BEFORE))
     after = _read(count, AFTER)
-    return {"read_s": read_s, **_computed(lambda: compare(before, after, draws=DRAWS))}
+    return {"read_s": read_s, **_computed(lambda: compare(before, after, Asked(draws=DRAWS)))}
 
 
 def _estimate(count: int) -> dict[str, float]:
@@ -322,6 +390,10 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 _CHILDREN: dict[str, Callable[[int], dict[str, float]]] = {
     "build": build,
     "agree": _agree,
+    "any-judge": _any_judge,
+    "any-rating": _any_rating,
+    "history": _history,
+    "calibrate": _calibrate,
     "compare": _compare,
     "estimate": _estimate,
     "file": _file,

@@ -95,7 +95,28 @@ def test_judge_against_judge(run: Any, files: Path, command: str) -> None:
     assert done.code == 0
     assert done.out.startswith("gpt against gemini")
     assert "the other judge's scores" in done.out
-    assert "one rater" not in done.out
+    assert "Same answer as the other judge beyond chance" in done.out
+    for word in ("one rater", "people", "single rating"):
+        assert word not in done.out
+
+
+def test_yes_and_no_are_set_beside_the_majority(run: Any, files: Path) -> None:
+    write(files / "yes.csv", ("case", "judge", "aspect", "score"), [(f"p{at}", "gpt", "ok", at % 2) for at in range(9)])
+    people = [(f"p{at}", f"r{k}", "ok", int((at + k) % 3 > 0)) for at in range(9) for k in range(3)]
+    write(files / "said.csv", ("case", "rater", "aspect", "score"), people)
+    done = run("agree --scores yes.csv --ratings said.csv --draws 200")
+    assert "Yes or no, against the majority of people (a tie is a failure)" in done.out
+    done = run("agree --scores yes.csv --ratings said.csv --draws 200 --against each")
+    assert "Yes or no, against each rating" in done.out
+
+
+def test_one_case_is_one_case(run: Any, files: Path) -> None:
+    write(
+        files / "one.csv", ("case", "rater", "aspect", "score"), [("p1", "r", "realism", 2), ("p1", "s", "realism", 4)]
+    )
+    done = run("agree --scores scores.csv --ratings one.csv --draws 200")
+    assert done.out.startswith("gpt against people, 1 case\n")
+    assert "1 cases" not in done.out
 
 
 def test_only_some_cases(run: Any, files: Path) -> None:
@@ -146,7 +167,16 @@ def test_a_run_of_the_ledger_against_people_and_against_another_run(
         ("--scores scores.csv --ratings ratings.csv --scale 7..1", "such as 1..7, not '7..1'"),
         ("--scores scores.csv --ratings ratings.csv --scale joy=1..7", "'joy'; there are realism, detail"),
         ("--scores scores.csv --ratings ratings.csv --only task", "--only is written GROUP=VALUE"),
-        ("--scores scores.csv --ratings ratings.csv --only task=x", "has task 'x'; there is: no such group"),
+        ("--scores scores.csv --ratings ratings.csv --only task=x", "has such a group; there are: none (--cases FILE"),
+        (
+            "--scores scores.csv --ratings ratings.csv --cases cases.csv --only kind=x",
+            "--only asks for 'kind', and no case of gpt has such a group; there are: source, task.",
+        ),
+        ("--scores scores.csv --ratings ratings.csv --cases cases.csv --only task=x", "has task 'x'; there is: a, b."),
+        ("--scores scores.csv --ratings ratings.csv --scale 1..5", "the judge gives 'realism' 6, which is not on it"),
+        ("--scores scores.csv --ratings ratings.csv --map realism=avg(q", "'avg(q' is neither a criterion of gpt nor"),
+        ("", "Name a RUN of a ledger (--ledger), or give what a judge said in a file, --scores FILE."),
+        ("--ratings ratings.csv", "Name a RUN of a ledger (--ledger), or give what a judge said in a file"),
         ("--scores scores.csv --ratings ratings.csv --group model", "is in a group 'model'; there are: none"),
         ("--scores scores.csv --with two.csv", "holds 2 judges (gpt, gemini), not one"),
     ],

@@ -99,6 +99,40 @@ def test_plain_files_do_without_a_run(run: Callable[..., Any], folder: Path) -> 
     assert "1 rated case is not in j and left out." in done.out
 
 
+def test_a_scale_that_only_the_ratings_tell_is_said_to_be_a_guess(run: Callable[..., Any], folder: Path) -> None:
+    lines = [f"c{number},j,tone,{number % 11}\n" for number in range(60)]
+    (folder / "scores.csv").write_text("case,judge,aspect,score\n" + "".join(lines))
+    few = "".join(f"c{number},ann,tone,{score}\n" for number, score in enumerate((0, 0, 0, 0.5, 0.5)))
+    (folder / "few.csv").write_text(HEAD + few)
+    done = run("estimate --scores scores.csv --ratings few.csv")
+    assert (
+        "Warning: people's scale was not given and is taken to be 0 to 0.5, as far as their ratings reach" in done.out
+    )
+    done = run("estimate --scores scores.csv --ratings few.csv --rating-scale 0..1")
+    assert "Warning: people's scale" not in done.out
+    assert "0.200 (0.000 to " in done.out
+    assert "was cut there" in done.out
+    done = run("estimate --scores scores.csv --ratings few.csv --rating-scale 0.1..1")
+    assert done.code == 2
+    assert "The scale 0.1..1 was given, and 'tone' is rated 0, which is not on it" in done.err
+
+
+def test_nothing_is_cut_short_in_a_narrow_terminal(
+    run: Callable[..., Any], judged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    done = run("estimate --ratings ratings.csv --pass 3 --rating-scale 1..5")
+    assert "…" not in done.out
+    assert any(line.startswith("judge, corrected by how it errs  ") for line in done.out.splitlines())
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_a_run_or_files_it_says_what_to_give(run: Callable[..., Any]) -> None:
+    done = run("estimate")
+    assert done.code == 2
+    assert "Name a RUN of a ledger (--ledger), or give what a judge said in a file, --scores FILE." in done.err
+
+
 @pytest.mark.usefixtures("judged")
 @pytest.mark.parametrize(
     ("words", "said"),
@@ -129,6 +163,9 @@ def test_ratings_of_other_cases_are_told(run: Callable[..., Any], judged: Path) 
 
 def test_a_single_rating_is_a_value_without_an_interval(run: Callable[..., Any], judged: Path) -> None:
     (judged / "one.csv").write_text(HEAD + rows(range(1)))
-    done = run("estimate --ratings one.csv")
+    done = run("estimate --ratings one.csv --width 0.1")
     assert done.code == 0, done.err
     assert "There is no interval: one case is rated." in done.out
+    assert "How many rated cases a width of 0.1 takes cannot be told from these." in done.out
+    assert "people alone (1 case)" in done.out
+    assert "1 cases" not in done.out

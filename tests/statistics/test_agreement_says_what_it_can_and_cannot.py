@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn.metrics import cohen_kappa_score
 
 from beholder.errors import UsageError
+from beholder.reports.agreement import tables
 from beholder.statistics.agreement.agreeing import Agreement, Asked, Criterion, agree, ratings_of
 from beholder.statistics.agreement.drawing import Against, alike, medians_of_others
 from beholder.statistics.agreement.words import overall_sentence, sentences, straight_lines
@@ -172,6 +176,43 @@ def test_intervals_over_classes_are_said() -> None:
     assert any("drawn over 64 classes" in note for note in whole.notes)
 
 
+def test_one_value_is_no_scale_to_map_from_or_onto() -> None:
+    for judge, scale, people in (([2, 2, 2], None, 3), ([0, 5, 10], (0, 10), 0)):
+        whole = agree(judged(judge, scale), rated([[people]] * 3), Asked(draws=DRAWS))
+        assert whole.criteria[0].coefficients["mae"].value == pytest.approx(np.mean(np.abs(np.array(judge) - people)))
+        assert any("One number is no scale" in note and "compared as they are" in note for note in whole.notes)
+        assert not any("mapped" in note for note in whole.notes)
+
+
+def test_numbers_taken_to_be_on_one_scale_are_said() -> None:
+    people = [[0], [1], [4], [2]]
+    notes = agree(judged([0, 1, 3, 2], None), rated(people), Asked(draws=DRAWS)).notes
+    assert any(
+        "The judge's 0 to 3 and the ratings' 0 to 4 were taken to be on one scale: realism" in one for one in notes
+    )
+    notes = agree(judged([0, 1, 3, 2], (0, 6)), rated(people), Asked(draws=DRAWS)).notes
+    assert any("The ratings' 0 to 4 were taken to be on the judge's 0 to 6: realism" in one for one in notes)
+    given_ = Asked(draws=DRAWS, scales={"": (0.0, 4.0)}, rating_scales={"": (0.0, 4.0)})
+    assert not any("taken to be" in one for one in agree(judged([0, 1, 3, 2], None), rated(people), given_).notes)
+
+
+@pytest.mark.parametrize(
+    ("judge", "people", "why"),
+    [
+        ([4, 4, 4, 4], [[1], [2], [3], [4]], "the judge gives every case the same score"),
+        ([1, 2, 3, 4], [[4], [4], [4], [4]], "people rate every case the same"),
+    ],
+)
+def test_a_kappa_with_a_constant_is_not_defined(judge: list[float], people: list[list[float]], why: str) -> None:
+    kappa = found(judged(judge), rated(people)).coefficients["quadratic_kappa"]
+    assert (kappa.value, kappa.low, kappa.why) == (None, None, why)
+
+
+def test_with_a_majority_that_always_says_the_same_kappa_is_not_defined() -> None:
+    one = found(judged([1, 0, 1, 1], (0, 1)), rated([[1, 1, 0], [1, 1, 1], [0, 1, 1], [1, 0, 1]]))
+    assert one.coefficients["kappa"].why == "the majority of people says the same of every case"
+
+
 def test_yes_and_no_have_kappa_precision_and_recall() -> None:
     scores = judged([0, 0, 0, 1, 1, 1], (0, 1))
     people = [[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 0], [0, 0, 1], [0, 1, NAN]]  # failed: c0, c1, c4, c5 (a tie)
@@ -180,13 +221,19 @@ def test_yes_and_no_have_kappa_precision_and_recall() -> None:
     assert one.coefficients["precision"].value == pytest.approx(2 / 3)
     assert one.coefficients["recall"].value == pytest.approx(2 / 4)
     assert "of what people fail the judge finds 50%" in " ".join(sentences(one))
+    majority = [0, 0, 1, 1, 0, 0]
+    assert one.coefficients["kappa"].value == pytest.approx(cohen_kappa_score([0, 0, 0, 1, 1, 1], majority))
+    assert one.coefficients["exact"].value == pytest.approx(3 / 6)
+    single = [(x, y) for x, row in zip([0, 0, 0, 1, 1, 1], people, strict=True) for y in row if y == y]
+    each = found(scores, rated(people), against=Against.EACH)
+    assert each.coefficients["kappa"].value == pytest.approx(cohen_kappa_score(*zip(*single, strict=True)))
 
 
 def test_a_judge_who_fails_nothing_has_no_precision() -> None:
     one = found(judged([1, 1, 1, 1], (0, 1)), rated([[0], [1], [1], [1]]))
     assert one.coefficients["precision"].why == "the judge fails no case"
     assert one.coefficients["recall"].value == 0
-    assert one.coefficients["kappa"].value == pytest.approx(0)
+    assert one.coefficients["kappa"].why == "the judge gives every case the same score"
 
 
 def test_the_constant_is_learned_from_other_groups() -> None:
@@ -238,6 +285,28 @@ def test_a_judge_is_held_against_a_person_on_the_same_cases_and_others() -> None
     )
 
 
+def test_a_judge_that_ranks_backwards_is_said_to() -> None:
+    told = " ".join(sentences(found(judged([8 - one for one in JUDGE]), rated(PEOPLE))))
+    assert "The judge's ranking is the reverse of people's: what the one puts high the other puts low (ρ -0." in told
+    assert "cannot be told" not in told
+
+
+def test_a_ranking_without_an_interval_says_nothing_for_or_against() -> None:
+    for judge in ([1, 2, 3], [3, 2, 1]):
+        told = " ".join(sentences(found(judged(judge, source=["same"] * 3), rated([[3], [2], [1]]))))
+        assert "better than chance cannot be told: ρ" in told
+        assert "has no interval: all cases are of one group." in told
+
+
+def test_a_judge_whose_difference_lies_below_zero_is_less_than_a_person_however_near() -> None:
+    nearly = [max(1, one - (at % 6 == 0)) for at, one in enumerate(PEOPLE_TOLD[:, 0].tolist())]
+    one = found(judged(nearly), rated(PEOPLE))
+    near, low, high = (Estimate(-0.05, *between) for between in ((-0.08, -0.02), (-0.08, 0.02), (0.01, 0.09)))
+    for difference, words in ((near, "less well than"), (low, "as"), (replace(high, value=0.05), "better than")):
+        told = " ".join(sentences(replace(one, people={**one.people, "rater_difference": difference})))
+        assert f"ranks cases {words} a single person would" in told
+
+
 def test_better_and_worse_than_a_person_are_said_where_the_cases_show_it() -> None:
     oracle = found(judged(np.clip(TRUE, 1, 7).tolist()), rated(np.clip(np.rint(NOISY), 1, 7).tolist()))
     assert "ranks cases better than a single person would" in " ".join(sentences(oracle))
@@ -274,7 +343,25 @@ def test_another_judge_may_be_the_reference() -> None:
     one = whole.criteria[0]
     assert one.people == {}
     assert one.each_rater == ()
-    assert "goes with the other judge's" in " ".join(sentences(one, other_judge=True))
+    told = " ".join(sentences(one, other_judge=True))
+    assert "goes with the other judge's" in told
+    assert "to the other judge" in told
+    assert "people" not in told
+
+
+def test_with_another_judge_nobody_was_asked() -> None:
+    columns = {name: Column(name, Kind.CRITERION, np.array(JUDGE), (1, 7)) for name in ("realism", "detail")}
+    flat = {"flat": Column("flat", Kind.CRITERION, np.full(60, 3.0), (1, 7))}
+    passed = {"A1": Column("A1", Kind.ASSERTION, np.array(JUDGE) > 4, (0, 1))}
+    unlike = {"slider": Column("slider", Kind.CRITERION, TRUE, (0, 10))}
+    scores = Scores("judge", judged(JUDGE).cases, {**columns, **passed, **unlike, "flat": columns["realism"]})
+    other = ratings_of(Scores("other", scores.cases, {**columns, **flat, **passed, **unlike}))
+    whole = agree(scores, other, Asked(draws=DRAWS, rating_scales={"detail": (0.0, 10.0)}), "other")
+    words = [overall_sentence(whole), *whole.notes, *(told for one in whole.criteria for told in sentences(one, True))]
+    words += [estimate.why for one in whole.criteria for estimate in one.coefficients.values()]
+    words += [title for title, _, _ in tables(whole, full=True)]
+    for text in words:
+        assert not re.search("people|person|rating|rater", text.replace("--rating-scale", "")), text
 
 
 def test_straight_lines_are_told() -> None:

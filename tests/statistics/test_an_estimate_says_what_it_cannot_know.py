@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from beholder.statistics.estimation.estimating import estimated_mean, estimated_rate, told
 
@@ -109,6 +113,38 @@ def test_cases_that_were_picked_for_their_score_are_noticed() -> None:
     assert found.unlike is not None
     assert found.unlike.rated > found.unlike.others
     assert any(sentence.startswith("Warning: these do not look drawn at random") for sentence in told(found))
+
+
+def test_what_more_ratings_give_is_not_told_of_cases_that_were_picked() -> None:
+    best = rated(np.argsort(np.argsort(JUDGE)) >= 160)
+    found = estimated_mean(best, JUDGE, None, width=0.1)
+    assert (found.widths, found.needed) == ((), None)
+    assert any("What more ratings would give is therefore not told" in sentence for sentence in told(found))
+
+
+@given(st.integers(0, 10_000), st.floats(0, 4))
+def test_widths_fall_as_ratings_are_added(seed: int, noise: float) -> None:
+    draws = np.random.default_rng(seed)
+    human = np.full(200, np.nan)
+    some = draws.choice(200, 60, replace=False)
+    human[some] = PEOPLE[some]
+    groups = [str(at // 3) for at in range(200)]
+    found = estimated_mean(human, PEOPLE + draws.normal(0, noise, 200), groups)
+    for widths in ([row.people for row in found.widths], [row.with_judge for row in found.widths if row.with_judge]):
+        assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(widths))
+
+
+def test_an_interval_is_cut_at_the_ends_of_a_scale_that_is_known() -> None:
+    human = np.full(200, np.nan)
+    human[:5] = [0, 0, 0, 0.5, 0.5]
+    free = estimated_mean(human, JUDGE, None)
+    assert free.together.low is not None
+    assert free.together.low < 0
+    assert free.cut is None
+    held = estimated_mean(human, JUDGE, None, within=(0, 1))
+    assert (held.together.value, held.together.low, held.together.high) == (0.2, 0, free.together.high)
+    assert held.cut == (0, 1)
+    assert any("reached beyond the scale, 0 to 1, and was cut there" in sentence for sentence in told(held))
 
 
 def test_and_cases_drawn_at_random_seldom_are() -> None:

@@ -76,6 +76,10 @@ def test_a_combination_lacks_what_a_part_lacks() -> None:
         (["SC=min(a,c)"], "judge has no criterion 'c'"),
         (["SC=sum(a,b)"], "combined by min, max, mean, not by 'sum'"),
         (["SC=min(a,unlike)"], "on different scales"),
+        (
+            ["SC=avg(a"],
+            r"'avg\(a' is neither a criterion of judge nor .* written min\(a,b\), max\(a,b\) or mean\(a,b\)",
+        ),
         ([], r"None of the aspects that people rated \(SC\) has the name of a criterion of judge \(a, b, unlike\)"),
     ],
 )
@@ -141,6 +145,26 @@ def test_aspects_rated_together_are_on_one_scale() -> None:
     ratings = {name: Ratings(name, ("a", "b"), ("r",), np.array(values)[:, None]) for name, values in people.items()}
     found = scales_by_aspect(columns, ratings, {"": (0, 1)}, {"tiny": (0, 2)})
     assert found == {"wide": ((0, 1), (0.5, 7)), "narrow": ((0, 1), (0.5, 7)), "tiny": ((0, 1), (0, 2))}
+
+
+@pytest.mark.parametrize(
+    ("judged", "rated", "problem"),
+    [
+        ((0, 2), None, r"The scale 0\.\.2 was given, and the judge gives 'a' 3, .* --scale a=0\.\.3\."),
+        (None, (2, 7), r"The scale 2\.\.7 was given, and 'a' is rated 1, .* --rating-scale a=1\.\.7\."),
+    ],
+)
+def test_a_number_off_a_scale_that_was_given_is_refused(
+    judged: tuple[float, float] | None, rated: tuple[float, float] | None, problem: str
+) -> None:
+    columns, people = (
+        {"a": column("a", 1, 3, scale=None)},
+        {"a": Ratings("a", ("x", "y"), ("r",), np.array([[1], [NAN]]))},
+    )
+    for name in ("", "a"):
+        with pytest.raises(UsageError, match=problem):
+            scales_by_aspect(columns, people, {name: judged} if judged else {}, {name: rated} if rated else {})
+    assert scales_by_aspect(columns, people, {"": (0, 3)}, {"": (0, 3)})["a"] == ((0, 3), (0, 3))
 
 
 def test_scales_are_written_from_end_to_end() -> None:

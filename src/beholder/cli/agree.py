@@ -148,9 +148,14 @@ def _only(
         if not sign:
             raise UsageError(f"--only is written GROUP=VALUE, such as task=text, not {text!r}.")
         for at, one in enumerate(kept):
-            rows = [row for row, own in enumerate(one.groups.get(name, ())) if own == value]
+            if name not in one.groups:
+                known = ", ".join(one.groups) or "none (--cases FILE brings those of cases in plain files)"
+                raise UsageError(
+                    f"--only asks for {name!r}, and no case of {one.name} has such a group; there are: {known}."
+                )
+            rows = [row for row, own in enumerate(one.groups[name]) if own == value]
             if not rows:
-                there = ", ".join(sorted(set(one.groups.get(name, ())))[:10]) or "no such group"
+                there = ", ".join(sorted(set(one.groups[name]) - {""})[:10])
                 raise UsageError(f"No case of {one.name} has {name} {value!r}; there is: {there}.")
             kept[at] = one.at(rows)
     gone = {case for one in judges for case in one.cases} - {case for one in kept for case in one.cases}
@@ -182,7 +187,7 @@ def _show(found: Agreement, *, full: bool) -> None:
 
     console = Console(highlight=False, emoji=False)
     other_judge = found.reference != "people"
-    say(f"{found.judge} against {found.reference}, {found.cases:,} cases")
+    say(printable(f"{found.judge} against {found.reference}, {found.cases:,} case{'' if found.cases == 1 else 's'}"))
     for title, headers, rows in tables(found, full=full):
         say(f"\n{title}")
         show_table(numbers_table(headers, rows))

@@ -38,14 +38,23 @@ Scale = tuple[float, float]
 @dataclass(frozen=True, slots=True)
 class _Found:
     """What one judge and people give for one aspect. `judge_passes` says in words when the judge passes a case;
-    `scales` are the judge's and people's, of a mean."""
+    `scales` are None where none was needed."""
 
     judge: str
     aspect: str
     column: str
     estimated: Estimated
     judge_passes: str = ""
-    scales: tuple[Scale, Scale] | None = None
+    scales: _Scales | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scales:
+    """The judge's and people's; `guessed` where only the ratings themselves tell the people's."""
+
+    judge: Scale
+    people: Scale
+    guessed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +102,7 @@ def estimate(
     from beholder.statistics.mapping import matched
     from beholder.statistics.mapping import told as told_mapping
     from beholder.statistics.reading import group_of, read_ratings
-    from beholder.statistics.scales import scales_by_aspect
+    from beholder.statistics.scales import guessed_scales, scales_by_aspect
 
     if judge_passes is not None and passes is None:
         raise UsageError("--judge-pass goes with --pass, which says from which human score a case passes.")
@@ -116,9 +125,11 @@ def estimate(
         # Who reviewed the run rated on the rubric's own scales, however few of their values came up.
         own = {name: column.scale for name, column in columns.items() if ratings is None and column.scale is not None}
         scales = scales_by_aspect(columns, people, judged_on, rated_on or own)
+        guessed = guessed_scales(columns, scales, judged_on, rated_on or own)
         for name, column in columns.items():
             notes += _strangers(people[name], judge)
-            found.append(_estimated(judge, people[name], column, belongs, scales[name], given))
+            of_both = _Scales(*scales[name], name in guessed)
+            found.append(_estimated(judge, people[name], column, belongs, of_both, given))
     notes = list(dict.fromkeys(notes))
     if json_:
         say(json.dumps({"passes": passes, "estimates": [_as_dict(one) for one in found], "notes": notes}))
@@ -179,23 +190,29 @@ def _estimated(
     ratings: Ratings,
     column: Column,
     belongs: Sequence[str] | None,
-    scales: tuple[Scale, Scale],
+    scales: _Scales,
     given: _Given,
 ) -> _Found:
     from beholder.statistics.data import Kind
     from beholder.statistics.estimation.estimating import estimated_mean
     from beholder.statistics.mapping import on_scale
+    from beholder.statistics.scales import maps
 
     aspect = ratings.aspect
-    own, of_people = scales
-    scaled = replace(column, scale=own)
+    scaled = replace(column, scale=scales.judge)
     human = ratings.at(judge.cases).mean()
     if given.passes is not None:
-        return _passing(judge, aspect, scaled, human, of_people, belongs, given)
-    moved = on_scale(scaled, of_people).values if own[0] < own[1] else None
-    either_way = column.kind in (Kind.MEASUREMENT, Kind.SPREAD)
-    estimated = estimated_mean(human, column.values, belongs, moved=moved, either_way=either_way, width=given.width)
-    return _Found(judge.name, aspect, column.name, estimated, scales=(own, of_people))
+        return _passing(judge, aspect, scaled, human, scales, belongs, given)
+    estimated = estimated_mean(
+        human,
+        column.values,
+        belongs,
+        moved=on_scale(scaled, scales.people).values if maps(scales.judge, scales.people) else None,
+        within=None if scales.guessed else scales.people,
+        either_way=column.kind in (Kind.MEASUREMENT, Kind.SPREAD),
+        width=given.width,
+    )
+    return _Found(judge.name, aspect, column.name, estimated, scales=scales)
 
 
 def _passing(
@@ -203,7 +220,7 @@ def _passing(
     aspect: str,
     column: Column,
     human: Floats,
-    of_people: Scale,
+    scales: _Scales,
     belongs: Sequence[str] | None,
     given: _Given,
 ) -> _Found:
@@ -213,13 +230,14 @@ def _passing(
     from beholder.statistics.estimation.estimating import estimated_rate
 
     assert given.passes is not None
-    least = given.judge_passes
+    least, used = given.judge_passes, None
     if column.kind is Kind.OVERALL and least is None:
         column = judge.columns.get(column.name.removesuffix("score") + "passed", column)
     if column.kind in (Kind.PASSED, Kind.ASSERTION):
         least, words = 1.0, f"{column.name} says so"
     else:
-        least = _same_place(column, of_people, given.passes) if least is None else least
+        used = scales if least is None else None
+        least = _same_place(column, scales.people, given.passes) if least is None else least
         words = f"its {column.name} is at least {least:.3g}"
 
     def at_least(values: Floats, least: float) -> Floats:
@@ -227,7 +245,8 @@ def _passing(
         return np.where(np.isnan(values), np.nan, (values >= least - 1e-9).astype(np.float64))
 
     passed = at_least(human, given.passes), at_least(column.values, least)
-    return _Found(judge.name, aspect, column.name, estimated_rate(*passed, belongs, width=given.width), words)
+    estimated = estimated_rate(*passed, belongs, width=given.width)
+    return _Found(judge.name, aspect, column.name, estimated, words, used)
 
 
 def _same_place(column: Column, of_people: Scale, passes: float) -> float:
@@ -242,26 +261,23 @@ def _same_place(column: Column, of_people: Scale, passes: float) -> float:
 
 
 def _show(one: _Found, passes: float | None) -> None:
-    from rich.console import Console
-
-    from beholder.reports.numbers import numbers_table, shown, with_interval
+    from beholder.reports.numbers import numbers_table, show_table, shown, with_interval
     from beholder.statistics.estimation.estimating import told
 
     found = one.estimated
     what = "mean human score" if passes is None else f"share that people pass ({passes:g} or more)"
-    say(printable(f"{one.aspect}: {what} of {found.cases:,} cases; {one.judge}, {one.column}"))
+    say(printable(f"{one.aspect}: {what} of {_cases(found.cases)}; {one.judge}, {one.column}"))
     rows = [
         ("people and judge", with_interval(found.together), _wide(found.together)),
-        (f"people alone ({found.rated:,} cases)", with_interval(found.people), _wide(found.people)),
-        (f"judge alone ({found.judged:,} cases)", with_interval(found.judge), _wide(found.judge)),
+        (f"people alone ({_cases(found.rated)})", with_interval(found.people), _wide(found.people)),
+        (f"judge alone ({_cases(found.judged)})", with_interval(found.judge), _wide(found.judge)),
         ("judge less people", with_interval(found.bias), _wide(found.bias)),
     ]
     if found.correction is not None:
         label = "judge, corrected by how it errs"
         rows.insert(3, (label, with_interval(found.correction.rate), _wide(found.correction.rate)))
     say("")
-    console = Console(highlight=False)
-    console.print(numbers_table(("", "estimate (interval)", "width"), rows))
+    show_table(numbers_table(("", "estimate (interval)", "width"), rows))
     say("")
     for sentence in (*_meaning(one), *told(found)):
         say(printable(sentence))
@@ -275,9 +291,13 @@ def _show(one: _Found, passes: float | None) -> None:
             )
             for row in found.widths
         ]
-        console.print(numbers_table(("rated cases", "width with judge", "people alone"), buys))
+        show_table(numbers_table(("rated cases", "width with judge", "people alone"), buys))
     if found.needed is not None:
-        say(_need(found.needed, found.cases))
+        say(_need(found.needed, found.cases, known=bool(found.widths)))
+
+
+def _cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count:,} cases"
 
 
 def _wide(estimate: Estimate) -> str:
@@ -304,12 +324,7 @@ def _meaning(one: _Found) -> list[str]:
     if found.weight is not None:
         correlation = "" if found.correlation is None else f" (correlation with people {found.correlation:.2f})"
         sentences.append(f"A point of the judge counts for {found.weight:.3g} points of people{correlation}.")
-    if one.scales is not None and one.scales[0] != one.scales[1]:
-        (low, high), (first, last) = one.scales
-        sentences.append(
-            f"The judge's {low:g} to {high:g} is shown on people's {first:g} to {last:g}, end on end; the estimate "
-            "itself does not depend on its scale."
-        )
+    sentences += _of_scales(one)
     if one.judge_passes:
         sentences.append(f"The judge passes a case where {one.judge_passes}.")
     if (corrected := found.correction) is not None:
@@ -325,9 +340,35 @@ def _meaning(one: _Found) -> list[str]:
     return sentences
 
 
-def _need(needed: Needed, cases: int) -> str:
+def _of_scales(one: _Found) -> list[str]:
+    from beholder.statistics.estimation.estimating import FEW
+    from beholder.statistics.scales import ends, maps
+
+    if one.scales is None:
+        return []
+    judge, people, sentences = one.scales.judge, one.scales.people, []
+    if one.scales.guessed:
+        rests = "where the judge passes a case rests" if one.judge_passes else "the judge alone and its bias rest"
+        few = one.estimated.rated < FEW
+        sentences.append(
+            f"{'Warning: people' if few else 'People'}'s scale was not given and is taken to be {ends(people)}, as far "
+            f"as their ratings reach; {rests} on that, and intervals are not cut at its ends. Give it with "
+            "--rating-scale."
+        )
+    if not one.judge_passes and judge != people and maps(judge, people):
+        sentences.append(
+            f"The judge's {ends(judge)} is shown on people's {ends(people)}, end on end; the estimate itself does not "
+            "depend on its scale."
+        )
+    return sentences
+
+
+def _need(needed: Needed, cases: int, *, known: bool) -> str:
     def how(count: int | None) -> str:
-        return f"not even all {cases:,} cases" if count is None else f"{count:,} rated cases"
+        return f"more than all {_cases(cases)}" if count is None else f"{count:,} rated cases"
+
+    if not known:
+        return f"How many rated cases a width of {needed.width:g} takes cannot be told from these."
 
     with_judge = "" if needed.with_judge is None else f"{how(needed.with_judge)} with the judge, "
     return f"A width of {needed.width:g} takes {with_judge}{how(needed.people)} by people alone."
@@ -360,6 +401,7 @@ def _as_dict(one: _Found) -> dict[str, object]:
             "specificity": correction.specificity,
             "clipped": correction.clipped,
         },
+        "cut": None if found.cut is None else list(found.cut),
         "widths": [asdict(row) for row in found.widths],
         "needed": None if found.needed is None else asdict(found.needed),
         "unlike": None if found.unlike is None else asdict(found.unlike),

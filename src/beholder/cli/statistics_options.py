@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.errors import UsageError
+from beholder.errors import LedgerError, UsageError
 
 if TYPE_CHECKING:
-    from beholder.statistics.data import Scores
+    from beholder.ledger import Ledger
+    from beholder.statistics.data import Ratings, Scores
 
 DRAWS, SEED = 2000, 0  # as in `statistics.intervals`, which is too heavy to import for a help text
 
@@ -23,6 +24,14 @@ RatingsAt = Annotated[
     Path,
     typer.Option(
         "--ratings", help="What people said: CSV or JSONL with case, rater, aspect, score.", show_default=False
+    ),
+]
+RatingsOrReviews = Annotated[
+    Path | None,
+    typer.Option(
+        "--ratings",
+        help="What people said: CSV or JSONL with case, rater, aspect, score; without it the run's reviews count.",
+        show_default=False,
     ),
 ]
 ScoresAt = Annotated[
@@ -49,6 +58,28 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Where the draws begin.
 DrawCount = Annotated[int, typer.Option("--draws", min=100, max=100_000, help="How often the bootstrap draws.")]
 
 
+def reviewed_by_people(run: str | None, ledger: str | None, *, assertions: bool = True) -> dict[str, Ratings]:
+    """What people said of a run (the latest if none is named) in reviews; empty where nobody did."""
+    from beholder.statistics.reviews import ratings_of_reviews
+
+    with _opened(run, ledger) as book:
+        return ratings_of_reviews(book, run or "latest", assertions=assertions)
+
+
+def _opened(run: str | None, ledger: str | None) -> Ledger:
+    """The ledger to read; who named neither a run nor a ledger, and has none, is told what else there is."""
+    from beholder.ledger import Ledger
+
+    try:
+        return Ledger.open(ledger, read_only=True)
+    except LedgerError as error:
+        if run is not None or ledger is not None:
+            raise
+        raise UsageError(
+            f"Name a RUN of a ledger (--ledger), or give what a judge said in a file, --scores FILE. {error}"
+        ) from None
+
+
 def gathered(
     run: str | None, scores: Sequence[Path] | None, cases: Path | None = None, ledger: str | None = None
 ) -> list[Scores]:
@@ -56,7 +87,6 @@ def gathered(
 
     Groups of a case file are added to those that the cases have. Raises `UsageError` for a run and files at once.
     """
-    from beholder.ledger import Ledger
     from beholder.statistics.reading import read_groups, read_scores, scores_of_run, with_groups
 
     if run is not None and scores:
@@ -64,7 +94,7 @@ def gathered(
     if scores:
         found = [one for path in scores for one in read_scores(path)]
     else:
-        with Ledger.open(ledger, read_only=True) as book:
+        with _opened(run, ledger) as book:
             found = [scores_of_run(book, book.run(run or "latest").id)]
     if cases is None:
         return found

@@ -29,7 +29,11 @@ def tables(found: Agreement, *, full: bool) -> Iterable[Tabled]:
 
     people = any(one.people for one in found.criteria)
     unit = "people's mean ratings" if found.against == "mean" else "people's single ratings"
-    whose = "the other judge's scores" if found.reference != "people" else unit
+    whose, single, majority = unit, "a single rating", "each rating"
+    if found.reference != "people":
+        whose, single, majority = "the other judge's scores", "the other judge", "the other judge"
+    elif found.against == "mean":
+        majority = "the majority of people (a tie is a failure)"
     scored, decided = (any(one.decides is wanted for one in found.criteria) for wanted in (False, True))
     if scored:
         yield (
@@ -65,7 +69,7 @@ def tables(found: Agreement, *, full: bool) -> Iterable[Tabled]:
             ],
         )
         yield (
-            "Same answer as a single rating beyond chance (κ), exactly, at most one step away; other coefficients",
+            f"Same answer as {single} beyond chance (κ), exactly, at most one step away; other coefficients",
             ("criterion", "quadratic κ", "exact", "±1", "τb", "τc", "Pearson"),
             rows(
                 lambda one: (
@@ -77,7 +81,8 @@ def tables(found: Agreement, *, full: bool) -> Iterable[Tabled]:
         )
     if decided:
         yield (
-            "Yes or no: agreement beyond chance (κ); failures that are right (precision) and found (recall)",
+            f"Yes or no, against {majority}: agreement beyond chance (κ); failures that are right (precision), and "
+            "found (recall)",
             ("criterion", "cases", "Cohen's κ", "precision", "recall", "same"),
             rows(
                 lambda one: (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
@@ -43,7 +43,7 @@ def import_ratings(ledger: Ledger, run: str, path: Path, mapped: Sequence[str] =
     """Writes the ratings of a file as reviews of a run. Everything is checked first; raises `UsageError` with all that
     is wrong, and then nothing is written."""
     record = ledger.run(run)
-    there = ledger.case_groups(record.id)
+    there = frozenset(ledger.case_ids(record.id))
     given = _pairs(mapped)
     told: dict[str, dict[str, dict[str, float]]] = {}
     strangers: dict[str, None] = {}
@@ -116,7 +116,7 @@ def _answer(sheet: Sheet, aspect: str, value: float) -> dict[str, str] | str:
         (rubric, one) for rubric in sheet.rubrics for one in rubric.criteria if folded(one.key) == folded(aspect)
     ]
     if scored:
-        return {score_name(rubric, criterion): f"{value:.12g}" for rubric, criterion in scored}
+        return {score_name(rubric, criterion): repr(value) for rubric, criterion in scored}
     asserted = [
         (rubric, criterion, one)
         for rubric in sheet.rubrics
@@ -145,7 +145,7 @@ def _is_overall(aspect: str, rubrics: Sequence[str]) -> bool:
     return aspect == SCORE or folded(aspect) == OVERALL or aspect in {f"{name}.{SCORE}" for name in rubrics}
 
 
-def _known(case: str, there: Mapping[str, str]) -> str | None:
+def _known(case: str, there: Collection[str]) -> str | None:
     """The id as the run has it; the apostrophe that keeps a spreadsheet calm comes off."""
     if case in there:
         return case

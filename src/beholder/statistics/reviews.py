@@ -84,7 +84,7 @@ def ratings_csv(ledger: Ledger, run: str, reviews: Sequence[Review] | None = Non
     record = ledger.run(run)
     yield b"case,rater,aspect,score\n"
     for rater, case, one in _all(ledger, record, reviews):
-        yield _line((_harmless(case), _harmless(rater), _harmless(one.aspect), f"{one.value:.12g}"))
+        yield _line((_harmless(case), _harmless(rater), _harmless(one.aspect), _exactly(one.value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +185,11 @@ def _line(cells: Iterable[str]) -> bytes:
     line = io.StringIO()
     csv.writer(line).writerow(cells)
     return line.getvalue().removesuffix("\r\n").encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _exactly(value: float) -> str:
+    """As many digits as it takes: two scores that are the same stay the same, and a tie stays a tie."""
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def _harmless(cell: str) -> str:

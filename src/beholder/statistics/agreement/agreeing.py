@@ -3,20 +3,23 @@ and what a constant and other metrics do on the same cases.
 
 Conventions. Rank coefficients, Pearson, mean absolute error and bias compare the judge with the mean rating of a case
 (`Against.MEAN`), or with each single rating as a point of its own (`Against.EACH`). Kappa and exact agreement are
-always with single ratings, since a mean is on no scale; where people say yes or no, precision and recall of failures
-are with their majority, a tie counting as a failure, or with each rating. A judge on another scale is first mapped
-linearly onto the people's. What people do among themselves is told of the same cases.
+always with single ratings, since a mean is on no scale; where people say yes or no, Cohen's kappa, exact agreement,
+precision and recall of failures are with their majority, a tie counting as a failure, or with each rating. A kappa with
+a side that always says the same is not defined: it would be 0 whatever the other says. A judge on another scale is
+first mapped linearly onto the people's. What people do among themselves is told of the same cases.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from beholder.errors import UsageError
-from beholder.statistics.agreement.coefficients import MOST_LEVELS
+from beholder.statistics.agreement.coefficients import MOST_LEVELS, decisions, hits, paired, together
 from beholder.statistics.agreement.drawing import (
     DECISIONS,
     JUDGE,
@@ -27,14 +30,16 @@ from beholder.statistics.agreement.drawing import (
     other_metric,
     people_themselves,
     reference,
+    yes_or_no,
 )
 from beholder.statistics.agreement.raters import Rater, each_rater
+from beholder.statistics.agreement.weighing import Drawn, Weighed, Weights
 from beholder.statistics.agreement.words import classes_told, explained, notes, nothing_shared
 from beholder.statistics.data import Bools, Column, Floats, Ints, Kind, Ratings, Scores
-from beholder.statistics.intervals import DRAWS, SEED, Draws, Estimate, Statistics, undefined
+from beholder.statistics.intervals import DRAWS, SEED, Draws, Estimate, undefined
 from beholder.statistics.mapping import Scale, matched, on_scale
 from beholder.statistics.reading import group_of
-from beholder.statistics.scales import scales_by_aspect
+from beholder.statistics.scales import maps, scales_by_aspect, told_scales
 
 OVERALL = ("mae", "constant", "difference")
 
@@ -180,9 +185,13 @@ def agree(
         )
         for aspect, column in columns.items()
     ]
-    statistics = {one.aspect: _statistics(one, asked.against, draws.group, people=not other_judge) for one in aspects}
-    found = draws.estimates(lambda weights: _all(statistics, _averaged(aspects), weights))
-    criteria = tuple(_criterion(one, _under(one.aspect, found), asked.against) for one in aspects)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets other threads run while it computes
+        made = pool.map(lambda one: _statistics(one, asked.against, draws.group, people=not other_judge), aspects)
+        statistics = {one.aspect: own for one, own in zip(aspects, made, strict=True)}
+        found = _drawn(draws, lambda weights: _all(statistics, _averaged(aspects), weights, pool))
+    criteria = tuple(
+        _criterion(one, _under(one.aspect, found), asked.against, other_judge=bool(other_judge)) for one in aspects
+    )
     return Agreement(
         judge=scores.name,
         reference=other_judge or "people",
@@ -191,7 +200,8 @@ def agree(
         criteria=criteria,
         overall=_under("", found),
         notes=(
-            *notes(scores, ratings, columns, scales, asked.mapped, other_judge=bool(other_judge)),
+            *notes(scores, ratings, columns, asked.mapped, other_judge=bool(other_judge)),
+            *told_scales(columns, ratings, asked.scales, asked.rating_scales, other_judge=bool(other_judge)),
             *classes_told([one.aspect for one in aspects if _drawn_in_classes(one, asked.against)]),
         ),
         intervals=draws.told(),
@@ -234,8 +244,7 @@ def _on_one_scale(column: Column, ratings: Ratings, scales: tuple[Scale, Scale],
     judged_on, rated_on = scales
     values = np.where(_both(column, ratings), column.values, np.nan)[rows]
     own = replace(column, values=values, scale=judged_on)
-    # A judge who always says the same has no scale to be mapped from.
-    return on_scale(own, rated_on) if judged_on[0] < judged_on[1] else own
+    return on_scale(own, rated_on) if maps(judged_on, rated_on) else own
 
 
 def _judged(column: Column, ratings: Ratings, rows: Ints) -> Ratings:
@@ -263,17 +272,20 @@ def _metric(scores: Scores, aspect: str, every: Mapping[str, Ratings]) -> Column
     return alone[0] if len(alone) == 1 and alone[0].name not in every else None
 
 
-def _statistics(one: _Aspect, against: Against, group: Ints, *, people: bool) -> Statistics:
+def _statistics(one: _Aspect, against: Against, group: Ints, *, people: bool) -> Weighed:
     x, values = one.column.values, one.ratings.values
-    parts: list[Statistics] = [
+    parts: list[Weighed] = [
         judge_and_people(x, values, against, one.rated_on[0], people=people),
         always_one_number(x, values, against, group),
     ]
+    if yes_or_no(x) and yes_or_no(values):
+        majority = paired(x, _majority(values, against))
+        parts.append(together([decisions(majority), hits(majority, 0.0, 1.0)]))
     if people:
         parts.append(people_themselves(values, against))
     metrics = {name: other_metric(x, metric, values, against) for name, metric in one.metrics.items()}
 
-    def statistics(weights: Floats) -> dict[str, Floats]:
+    def statistics(weights: Drawn) -> dict[str, Floats]:
         found: dict[str, Floats] = {}
         for part in parts:
             found |= part(weights)
@@ -286,8 +298,18 @@ def _statistics(one: _Aspect, against: Against, group: Ints, *, people: bool) ->
     return statistics
 
 
-def _all(statistics: Mapping[str, Statistics], averaged: Sequence[str], weights: Floats) -> dict[str, Floats]:
-    found = {aspect: one(weights) for aspect, one in statistics.items()}
+def _drawn(draws: Draws, statistics: Weighed) -> dict[str, Estimate]:
+    """Estimates from weights of groups, which are fewer than those of cases."""
+    if draws.groups < 2:
+        return draws.estimates(statistics)
+    groups = Draws(None, draws.groups, count=draws.count, seed=draws.seed, method=draws.method)
+    return groups.estimates(lambda weights: statistics(Weights(weights, draws.group)))
+
+
+def _all(
+    statistics: Mapping[str, Weighed], averaged: Sequence[str], weights: Drawn, pool: Executor
+) -> dict[str, Floats]:
+    found = dict(zip(statistics, pool.map(lambda one: one(weights), statistics.values()), strict=True))
     flat = {_joined(aspect, name): value for aspect, own in found.items() for name, value in own.items()}
     if averaged:
         flat |= {_joined("", name): np.mean([found[aspect][name] for aspect in averaged], axis=0) for name in OVERALL}
@@ -301,10 +323,15 @@ def _averaged(aspects: Sequence[_Aspect]) -> list[str]:
     return [one.aspect for one in criteria] if alike and len(criteria) > 1 else []
 
 
-def _criterion(one: _Aspect, found: Mapping[str, Estimate], against: Against) -> Criterion:
+def _criterion(one: _Aspect, found: Mapping[str, Estimate], against: Against, *, other_judge: bool) -> Criterion:
     there = ~np.isnan(one.ratings.values)
-    known = {name: explained(name, estimate, one.column, one.ratings) for name, estimate in found.items()}
-    no_steps = undefined("people's ratings lie on no equal steps")
+    constant = dict.fromkeys(_of_a_constant(one, against), undefined(""))
+    known = {
+        name: explained(name, constant.get(name, estimate), one.column, one.ratings, other_judge=other_judge)
+        for name, estimate in found.items()
+    }
+    whose = "the other judge's scores" if other_judge else "people's ratings"
+    no_steps = undefined(f"{whose} lie on no equal steps")
     median = np.nanmedian(reference(one.ratings.values, against)) if there.any() else np.nan
     return Criterion(
         aspect=one.aspect,
@@ -330,6 +357,19 @@ def _criterion(one: _Aspect, found: Mapping[str, Estimate], against: Against) ->
         ),
         each_rater=each_rater(one.ratings) if any(name in known for name in PEOPLE) else (),
     )
+
+
+def _of_a_constant(one: _Aspect, against: Against) -> list[str]:
+    """The kappas that have a side which always says the same."""
+    x, values = one.column.values, one.ratings.values
+    sides = {"quadratic_kappa": values, "kappa": _majority(values, against)}
+    return [name for name, y in sides.items() if any(len(np.unique(side[~np.isnan(side)])) < 2 for side in (x, y))]
+
+
+def _majority(values: Floats, against: Against) -> Floats:
+    """1 where most say yes, 0 where half or more say no; or each rating for itself."""
+    known = reference(values, against)
+    return np.where(np.isnan(known), np.nan, (known > 0.5).astype(np.float64))
 
 
 def _joined(first: str, second: str) -> str:

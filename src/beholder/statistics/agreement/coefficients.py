@@ -10,19 +10,19 @@ draws are moved by what the cutting changed for all cases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from beholder.statistics.agreement.weighing import Classes, Drawn, Weighed, Weights
 from beholder.statistics.data import Floats, Ints
-from beholder.statistics.intervals import Statistics, ratio
+from beholder.statistics.intervals import ratio
 
 MOST_LEVELS = 64
 BINS = 64
 STEPS = 20  # a scale with more distinct ratings than this has no steps on which to agree exactly
 
-_BLOCK = 1 << 21  # numbers in tables at a time: 16 MB
 _NOTHING = 1e-12  # of the squared range: what is left by rounding where a variance is zero
 
 
@@ -60,8 +60,8 @@ class Sums:
     terms: Floats
     follows: Callable[[Floats], dict[str, Floats]]
 
-    def __call__(self, weights: Floats) -> dict[str, Floats]:
-        return self.follows(weights @ self.terms)
+    def __call__(self, weights: Drawn) -> dict[str, Floats]:
+        return self.follows(Weights.of(weights).times(self.terms))
 
 
 def together(parts: Sequence[Sums]) -> Sums:
@@ -158,7 +158,7 @@ def decisions(pairs: Pairs) -> Sums:
     return Sums(summed(pairs, np.ones_like(x), (1 - x) * (1 - y), 1 - x, 1 - y), follows)
 
 
-def ranks(pairs: Pairs, *, kendall: bool = True) -> Statistics:
+def ranks(pairs: Pairs, *, kendall: bool = True) -> Weighed:
     """`spearman`, and with `kendall` also `tau_b` and `tau_c`; ties have their middle rank.
 
     Not defined where one side is constant. τc counts the distinct values that are there in a draw.
@@ -166,7 +166,7 @@ def ranks(pairs: Pairs, *, kendall: bool = True) -> Statistics:
     table = Table(pairs)
     names = ("spearman", "tau_b", "tau_c") if kendall else ("spearman",)
 
-    def binned(weights: Floats) -> dict[str, Floats]:
+    def binned(weights: Drawn) -> dict[str, Floats]:
         blocks = [(spearman_of(one), *(_kendall_of(one) if kendall else ())) for one in table.filled(weights)]
         return {name: np.concatenate([block[at] for block in blocks]) for at, name in enumerate(names)}
 
@@ -194,46 +194,13 @@ class Table:
             y, self.columns, y_cut = _levels(pairs.y, every_y)
             self.cut = x_cut or y_cut
         self._mirrored = mirrored
-        shares = np.ones(1) if pairs.share is None or not len(pairs) else pairs.share
-        self._alike = float(shares[0]) if np.ptp(shares) == 0 else 1.0
-        own = None if np.ptp(shares) == 0 else shares
-        self._parts = _parts(x * self.columns + y, pairs.case, own, pairs.size)
+        self._cells = Classes(x * self.columns + y, pairs.case, self.rows * self.columns, pairs.share)
 
-    def filled(self, weights: Floats) -> list[Floats]:
+    def filled(self, weights: Drawn) -> Iterator[Floats]:
         """Draws × rows × columns, some draws at a time."""
-        most = max(1, _BLOCK // (self.rows * self.columns))
-        found = []
-        for start in range(0, len(weights), most):
-            sums = self._sums(weights[start : start + most]).reshape(-1, self.rows, self.columns)
-            found.append(sums + sums.transpose(0, 2, 1) if self._mirrored else sums)
-        return found
-
-    def _sums(self, weights: Floats) -> Floats:
-        size = self.rows * self.columns
-        found = np.zeros((len(weights), size))
-        for at, row in enumerate(weights):
-            for part in self._parts:
-                own = row if part.case is None else row[part.case]
-                found[at] += np.bincount(part.cell, own if part.share is None else own * part.share, size)
-        return found if self._alike == 1 else found * self._alike
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """Points by their cell in a table; without `case` there is one for each weight, in order."""
-
-    cell: Ints
-    case: Ints | None
-    share: Floats | None
-
-
-def _parts(cell: Ints, case: Ints, share: Floats | None, size: int) -> list[_Part]:
-    """The points, where it can be done in rounds of all cases: then no weight needs to be looked up."""
-    rounds = len(cell) // size if size else 0
-    if not rounds or not np.array_equal(case, np.tile(np.arange(size), rounds)):
-        return [_Part(cell, case, share)]
-    shares = [None] * rounds if share is None else np.split(share, rounds)
-    return [_Part(own, None, counts) for own, counts in zip(np.split(cell, rounds), shares, strict=True)]
+        for cells in self._cells.weighed(weights):
+            table = cells.reshape(-1, self.rows, self.columns)
+            yield table + table.transpose(0, 2, 1) if self._mirrored else table
 
 
 def spearman_of(table: Floats) -> Floats:
@@ -249,7 +216,7 @@ def summed(pairs: Pairs, *terms: Floats) -> Floats:
     """What each case contributes to each sum: cases × terms."""
     share = 1.0 if pairs.share is None else pairs.share
     sums = [np.bincount(pairs.case, term * share, pairs.size) for term in terms]
-    return np.stack(sums, axis=1).astype(np.float64)
+    return np.stack(sums).astype(np.float64).T  # a term lies in one piece
 
 
 def _kendall_of(table: Floats) -> tuple[Floats, Floats]:

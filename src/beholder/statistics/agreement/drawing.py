@@ -28,8 +28,9 @@ from beholder.statistics.agreement.raters import (
     judge_as_rater,
     one_against_others,
 )
+from beholder.statistics.agreement.weighing import Classes, Drawn, Weighed, Weights
 from beholder.statistics.data import Floats, Ints
-from beholder.statistics.intervals import Statistics, ratio
+from beholder.statistics.intervals import ratio
 
 JUDGE = ("spearman", "tau_b", "tau_c", "pearson", "mae", "bias", "quadratic_kappa", "exact", "within_one")
 DECISIONS = ("kappa", "precision", "recall")
@@ -64,7 +65,7 @@ def reference(values: Floats, against: Against) -> Floats:
     return np.where(counts == 1, sums, means)
 
 
-def judge_and_people(x: Floats, values: Floats, against: Against, low: float, *, people: bool = True) -> Statistics:
+def judge_and_people(x: Floats, values: Floats, against: Against, low: float, *, people: bool = True) -> Weighed:
     """The coefficients of a judge's scores with cases × raters: `JUDGE`, and `DECISIONS` where both are 0 and 1; with
     `people` also `judge_as_rater`. `low` is where the people's scale begins. `exact` and `within_one` are left out
     where ratings lie on no steps."""
@@ -78,13 +79,13 @@ def judge_and_people(x: Floats, values: Floats, against: Against, low: float, *,
     if yes_or_no(single.x) and yes_or_no(single.y):
         majority = Pairs(unit.x, (unit.y > 0.5).astype(np.float64), unit.case, unit.size)  # a tie is a failure
         sums += [_only(decisions(single), "kappa"), _only(decisions(majority), "precision", "recall")]
-    parts: list[Statistics] = [ranks(unit), together(sums)]
+    parts: list[Weighed] = [ranks(unit), together(sums)]
     if people:
         parts.append(judge_as_rater(x, values, times, each=against is Against.EACH))
     return _counted_together(place, len(first), parts)
 
 
-def people_themselves(values: Floats, against: Against) -> Statistics:
+def people_themselves(values: Floats, against: Against) -> Weighed:
     """The coefficients of raters among themselves: `PEOPLE`. One rater is held against the mean of the others, or
     against each of them, as a judge is."""
     place, first, times = alike(values)
@@ -111,7 +112,7 @@ def always_one_number(x: Floats, values: Floats, against: Against, group: Ints) 
     return Sums(summed(pairs, *terms), follows)
 
 
-def other_metric(x: Floats, metric: Floats, values: Floats, against: Against) -> Statistics:
+def other_metric(x: Floats, metric: Floats, values: Floats, against: Against) -> Weighed:
     """`spearman` of another metric, and `difference`: the judge's less the metric's, on the cases that have both. A
     metric that falls where people's ratings rise counts as if it were turned round."""
     beside = reference(np.where(np.isnan(x) | np.isnan(metric), np.nan, values.T).T, against)
@@ -119,7 +120,7 @@ def other_metric(x: Floats, metric: Floats, values: Floats, against: Against) ->
     whole = other(np.ones((1, len(x))))["spearman"][0]
     turned = -1.0 if whole < 0 else 1.0
 
-    def statistics(weights: Floats) -> dict[str, Floats]:
+    def statistics(weights: Drawn) -> dict[str, Floats]:
         own = other(weights)["spearman"]
         return {"spearman": own, "difference": judge(weights)["spearman"] - turned * own}
 
@@ -167,15 +168,13 @@ def alike(columns: Floats) -> tuple[Ints, Ints, Ints]:
     return found, first.astype(np.int64), times.astype(np.int64)
 
 
-def _counted_together(place: Ints, size: int, parts: Sequence[Statistics]) -> Statistics:
+def _counted_together(place: Ints, size: int, parts: Sequence[Weighed]) -> Weighed:
     """The parts, each for weights of cases that are alike added up."""
 
-    def statistics(weights: Floats) -> dict[str, Floats]:
-        counted = weights
-        if size < len(place):
-            counted = np.empty((len(weights), size))
-            for at, row in enumerate(weights):
-                counted[at] = np.bincount(place, row, size)
+    classes = Classes(place, np.arange(len(place)), size) if size < len(place) else None
+
+    def statistics(weights: Drawn) -> dict[str, Floats]:
+        counted = weights if classes is None else Weights(np.concatenate(list(classes.weighed(weights))))
         found: dict[str, Floats] = {}
         for part in parts:
             found |= part(counted)

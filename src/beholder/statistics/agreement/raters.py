@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from beholder.statistics.agreement.coefficients import Pairs, Sums, Table, distances, paired, ranks, spearman_of, summed
+from beholder.statistics.agreement.weighing import Drawn, Weighed
 from beholder.statistics.data import Floats, Ints, Ratings
-from beholder.statistics.intervals import Statistics, ratio
+from beholder.statistics.intervals import ratio
 
 LEAST_SHARED = 5  # cases that a rater must share with others for a rank correlation of his own
 MOST_RATERS = 100  # of them: beyond, the ones with the most cases stand for all
@@ -77,7 +78,7 @@ def each_rater(ratings: Ratings) -> tuple[Rater, ...]:
     return tuple(found)
 
 
-def alphas(values: Floats, times: Ints | None = None) -> Statistics:
+def alphas(values: Floats, times: Ints | None = None) -> Weighed:
     """Krippendorff's `alpha_ordinal`, `alpha_interval` and `alpha_nominal`: 1 where all raters of a case agree, 0 where
     they agree as ratings dealt out at random would, and not defined where every rating is the same.
 
@@ -89,7 +90,7 @@ def alphas(values: Floats, times: Ints | None = None) -> Statistics:
     interval = _interval(pairs)
     table = Table(pairs, mirrored=True)
 
-    def tabled(weights: Floats) -> dict[str, Floats]:
+    def tabled(weights: Drawn) -> dict[str, Floats]:
         blocks = [(_alpha(spearman_of(one), one.sum(axis=(1, 2))), _nominal(one)) for one in table.filled(weights)]
         names = ("alpha_ordinal", "alpha_nominal")
         return {name: np.concatenate([block[at] for block in blocks]) for at, name in enumerate(names)}
@@ -100,7 +101,7 @@ def alphas(values: Floats, times: Ints | None = None) -> Statistics:
         moved = float(_interval(coincidences(_ranked(values, times), times))(whole)["alpha_interval"][0])
         moved -= float(tabled(whole)["alpha_ordinal"][0])
 
-    def statistics(weights: Floats) -> dict[str, Floats]:
+    def statistics(weights: Drawn) -> dict[str, Floats]:
         found = tabled(weights)
         return {**found, "alpha_ordinal": found["alpha_ordinal"] + moved, **interval(weights)}
 
@@ -187,7 +188,7 @@ def consistency(values: Floats) -> Sums:
 _ROUNDING = 1e-13
 
 
-def one_against_others(values: Floats, times: Ints | None = None, *, each: bool = False) -> Statistics:
+def one_against_others(values: Floats, times: Ints | None = None, *, each: bool = False) -> Weighed:
     """`rater_spearman`, one rater's ranking against the mean of the others on the same cases, or against `each` of
     their ratings, averaged over raters: those who share `LEAST_SHARED` cases or more with others and do not rate all
     alike, at most the `MOST_RATERS` with the most cases.
@@ -198,7 +199,7 @@ def one_against_others(values: Floats, times: Ints | None = None, *, each: bool 
     return lambda weights: {"rater_spearman": _averaged(found, weights)}
 
 
-def judge_as_rater(x: Floats, values: Floats, times: Ints | None = None, *, each: bool = False) -> Statistics:
+def judge_as_rater(x: Floats, values: Floats, times: Ints | None = None, *, each: bool = False) -> Weighed:
     """`judge_as_rater`, what `one_against_others` gives for a judge in each rater's place in turn: the same cases, the
     same others. Only this may be held against `rater_spearman`."""
     places = _places(values, times, each)
@@ -219,7 +220,7 @@ def _places(values: Floats, times: Ints | None, each: bool) -> list[Pairs]:
     return [pairs for _, pairs in sorted(sharing, key=lambda one: -one[0])[:MOST_RATERS]]
 
 
-def _averaged(found: Sequence[Statistics], weights: Floats) -> Floats:
+def _averaged(found: Sequence[Weighed], weights: Drawn) -> Floats:
     if not found:
         return np.full(len(weights), np.nan)
     every = np.stack([one(weights)["spearman"] for one in found])

@@ -13,23 +13,22 @@ from beholder.statistics.agreement.drawing import PEOPLE
 from beholder.statistics.agreement.raters import LEAST_SHARED, STRAIGHT
 from beholder.statistics.data import Column, Ratings, Scores
 from beholder.statistics.intervals import Estimate, undefined
-from beholder.statistics.mapping import Scale, told
+from beholder.statistics.mapping import told
 
 if TYPE_CHECKING:
     from beholder.statistics.agreement.agreeing import Agreement, Criterion
 
 EXAMPLES = 3
 RANKED_PEOPLE = ("judge_as_rater", "rater_spearman", "rater_difference")
-ALMOST = 0.85  # of the ceiling: from here a judge ranks almost as one person does
 BARELY = 0.2  # Krippendorff's α: below, people barely agree
 
 
 def sentences(one: Criterion, other_judge: bool = False) -> Iterator[str]:
     """What the numbers of a criterion come to."""
-    yield _decided(one) if one.decides else _ranked(one, other_judge)
+    yield _decided(one, other_judge) if one.decides else _ranked(one, other_judge)
     yield from _agreed(one)
     if not one.decides:
-        yield from _distant(one)
+        yield from _distant(one, _whom(other_judge))
 
 
 def overall_sentence(found: Agreement) -> str:
@@ -41,33 +40,41 @@ def overall_sentence(found: Agreement) -> str:
         return ""
     return (
         f"Over the {sum(one.kind == 'criterion' for one in found.criteria)} criteria together the judge is off by "
-        f"{judge.value:.2f} and the constant by {constant.value:.2f}: {_nearer(difference)}."
+        f"{judge.value:.2f} and the constant by {constant.value:.2f}: "
+        f"{_nearer(difference, _whom(found.reference != 'people'))}."
     )
+
+
+def _whom(other_judge: bool) -> str:
+    return "the other judge" if other_judge else "people"
 
 
 def _ranked(one: Criterion, other_judge: bool) -> str:
     judge, ceiling = one.coefficients["spearman"], one.people.get("rater_spearman")
-    who = "the other judge" if other_judge else "people"
+    whom = _whom(other_judge)
+    whose = "the other judge's" if other_judge else "people's"
     if judge.value is None:
-        return f"Whether the judge ranks cases as {who} would cannot be told: {judge.why}."
+        return f"Whether the judge ranks cases as {whom} would cannot be told: {judge.why}."
     rho = f"ρ {judge.value:.2f}"
-    if judge.low is not None and judge.low <= 0:
+    if judge.low is None or judge.high is None:
+        why = f": {judge.why.removeprefix('no interval: ')}" if judge.why else ""
+        return f"Whether the judge ranks cases better than chance cannot be told: {rho} has no interval{why}."
+    if judge.high < 0:
+        return f"The judge's ranking is the reverse of {whose}: what the one puts high the other puts low ({rho})."
+    if judge.low <= 0:
         return f"Whether the judge ranks cases better than chance cannot be told from these ({rho})."
     if other_judge:
-        return f"The judge's ranking goes with the other judge's: {rho}."
+        return f"The judge's ranking goes with {whose}: {rho}."
     if ceiling is None or ceiling.value is None:
         why = f": {ceiling.why}" if ceiling is not None else ""
-        return f"The judge's ranking goes with people's ({rho}); there is no ceiling to hold it against{why}."
+        return f"The judge's ranking goes with {whose} ({rho}); there is no ceiling to hold it against{why}."
     return f"The judge ranks cases {_beside_a_person(one)}: in a rater's place it has ρ {_places(one)}."
 
 
 def _beside_a_person(one: Criterion) -> str:
-    difference, ceiling, judge = (one.people[name] for name in ("rater_difference", "rater_spearman", "judge_as_rater"))
-    if difference.excludes_zero and judge.value is not None and ceiling.value is not None:
-        if judge.value > ceiling.value:
-            return "better than a single person would"
-        almost = judge.value >= ALMOST * ceiling.value
-        return "almost as a single person would" if almost else "less well than a single person would"
+    difference = one.people["rater_difference"]
+    if difference.excludes_zero and difference.value is not None:
+        return "better than a single person would" if difference.value > 0 else "less well than a single person would"
     return "as a single person would, as far as these cases tell"
 
 
@@ -83,14 +90,14 @@ def _agreed(one: Criterion) -> Iterator[str]:
         yield f"People barely agree among themselves (α {alpha.value:.2f})."
 
 
-def _distant(one: Criterion) -> Iterator[str]:
+def _distant(one: Criterion, whom: str) -> Iterator[str]:
     judge, constant, bias = one.coefficients["mae"], one.constant, one.coefficients["bias"]
     if judge.value is None or constant.mae.value is None:
         return
     always = f"than always saying {constant.value:.3g} (off by {judge.value:.2f} against {constant.mae.value:.2f})"
-    how = "not measurably nearer to people or further"
+    how = f"not measurably nearer to {whom} or further"
     if constant.difference.excludes_zero and constant.difference.value is not None:
-        how = "further from people" if constant.difference.value > 0 else "nearer to people"
+        how = f"further from {whom}" if constant.difference.value > 0 else f"nearer to {whom}"
     lean = ""
     if bias.excludes_zero and bias.value is not None:
         lean = f", and {abs(bias.value):.2f} too {'high' if bias.value > 0 else 'low'} on average"
@@ -109,21 +116,22 @@ def straight_lines(criteria: Sequence[Criterion]) -> str:
     return f"Nearly always the same rating ({STRAIGHT:.0%} or more): {named}{more} (--full shows every rater)."
 
 
-def _nearer(difference: Estimate) -> str:
+def _nearer(difference: Estimate, whom: str) -> str:
     if not difference.excludes_zero or difference.value is None:
         return "no difference that these cases could show"
-    return "its raw numbers are further from people" if difference.value > 0 else "its raw numbers are nearer to people"
+    return f"its raw numbers are {'further from' if difference.value > 0 else 'nearer to'} {whom}"
 
 
-def _decided(one: Criterion) -> str:
+def _decided(one: Criterion, other_judge: bool) -> str:
+    they_fail = "the other fails" if other_judge else "people fail"
     kappa, precision, recall = (one.coefficients[name] for name in ("kappa", "precision", "recall"))
     right = (
-        f"of what the judge fails people fail {precision.value:.0%}"
+        f"of what the judge fails {they_fail} {precision.value:.0%}"
         if precision.value is not None
         else f"precision is not defined, since {precision.why}"
     )
     found = (
-        f"of what people fail the judge finds {recall.value:.0%}"
+        f"of what {they_fail} the judge finds {recall.value:.0%}"
         if recall.value is not None
         else f"recall is not defined, since {recall.why}"
     )
@@ -132,7 +140,9 @@ def _decided(one: Criterion) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
-def explained(name: str, estimate: Estimate, column: Column, ratings: Ratings) -> Estimate:
+def explained(
+    name: str, estimate: Estimate, column: Column, ratings: Ratings, *, other_judge: bool = False
+) -> Estimate:
     """Why a number is not defined, for these very scores."""
     if estimate.value is not None:
         return estimate
@@ -140,16 +150,19 @@ def explained(name: str, estimate: Estimate, column: Column, ratings: Ratings) -
     there = ~np.isnan(ratings.values)
     known = ratings.values[there]
     if not len(x):
-        return undefined("no case has both a score and a rating")
+        return undefined(f"no case has both a score and {'another' if other_judge else 'a rating'}")
     reasons = (
         (name in PEOPLE and not bool((there.sum(axis=1) > 1).any()), "no case was rated by two people"),
         (name in PEOPLE and np.ptp(known) == 0, "people gave the same rating everywhere"),
         (name in RANKED_PEOPLE, f"no rater shares {LEAST_SHARED} cases with others and tells them apart"),
         (name == "precision", "the judge fails no case"),
-        (name == "recall", "people fail no case"),
+        (name == "recall", "the other judge fails no case" if other_judge else "people fail no case"),
         (name in ("constant", "difference"), "all cases are of one group, so that there is no other to learn from"),
         (len(x) < 2, "there is one case"),
         (np.ptp(x) == 0, "the judge gives every case the same score"),
+        (other_judge, "the other judge gives every case the same score"),
+        (np.ptp(known) > 0 and name == "kappa", "the majority of people says the same of every case"),
+        (np.ptp(known) > 0, "people's mean rating is the same for every case"),
         (True, "people rate every case the same"),
     )
     return undefined(next(why for applies, why in reasons if applies))
@@ -159,22 +172,12 @@ def notes(
     scores: Scores,
     ratings: Mapping[str, Ratings],
     columns: Mapping[str, Column],
-    scales: Mapping[str, tuple[Scale, Scale]],
     mapped: Sequence[str],
     *,
     other_judge: bool,
 ) -> Iterator[str]:
-    """What was inferred, mapped and left out."""
+    """What was inferred by name, and which cases were left out."""
     yield from told(columns, () if other_judge else ratings, mapped)
-    moved: dict[tuple[Scale, Scale], list[str]] = {}
-    for aspect, (judged_on, rated_on) in scales.items():
-        if judged_on != rated_on:
-            moved.setdefault((judged_on, rated_on), []).append(aspect)
-    for (judged_on, rated_on), aspects in moved.items():
-        yield (
-            f"Scores on {_ends(judged_on)} were mapped linearly onto the ratings' {_ends(rated_on)}: "
-            f"{', '.join(aspects)} (--scale and --rating-scale change it)."
-        )
     judged, rated = set(scores.cases), {case for aspect in columns for case in ratings[aspect].cases}
     who = "the other judge scored" if other_judge else "people rated"
     if judged - rated:
@@ -203,15 +206,13 @@ def nothing_shared(scores: Scores, ratings: Mapping[str, Ratings], columns: Mapp
     shared = [case for case in scores.cases if case in rated]
     if shared:
         why = f"; {shared[0]!r}: {scores.lacks[shared[0]]}" if shared[0] in scores.lacks else ""
-        return f"None of the {len(shared):,} cases that {scores.name} and the ratings share has a score{why}."
+        which = "The one case" if len(shared) == 1 else f"None of the {len(shared):,} cases"
+        has = "has no score" if len(shared) == 1 else "has a score"
+        return f"{which} that {scores.name} and the ratings share {has}{why}."
     return (
         f"{scores.name} and the ratings share no case: the one has {_examples(scores.cases)}, the other "
         f"{_examples(rated)}; the ids must be the same."
     )
-
-
-def _ends(scale: Scale) -> str:
-    return f"{scale[0]:g} to {scale[1]:g}"
 
 
 def _many(count: int) -> str:

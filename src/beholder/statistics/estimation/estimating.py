@@ -9,7 +9,7 @@ those of the run: it does not shrink to nothing when every case is rated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,7 +40,9 @@ class Estimated:
 
     `people` is by the `rated` cases alone, `judge` by the judge alone on the human scale, `bias` the judge less people,
     `together` the answer. `weight` is how many human points the estimate moves for a point of the judge; None where
-    the judge tells nothing and `together` is `people`. `judged` cases have a number from the judge; the others enter as
+    the judge tells nothing and `together` is `people`. `cut` is the scale at whose ends intervals were cut, where one
+    reached beyond it. `widths` and `needed` are for cases drawn at random, and not told where these do not look so
+    (`unlike`). `judged` cases have a number from the judge; the others enter as
     cases of which it knows nothing. `groups` is how many groups the rated cases are from.
     """
 
@@ -58,6 +60,7 @@ class Estimated:
     needed: Needed | None = None
     unlike: Unlike | None = None
     correction: Corrected | None = None
+    cut: tuple[float, float] | None = None
 
 
 def estimated_mean(
@@ -66,15 +69,22 @@ def estimated_mean(
     groups: Sequence[str] | None,
     *,
     moved: Floats | None = None,
+    within: tuple[float, float] | None = None,
     either_way: bool = False,
     width: float | None = None,
 ) -> Estimated:
     """The mean human score of all cases; `human` is nan where nobody rated, `judge` where it has no score.
 
     `moved` is the judge on the human scale, for `Estimated.judge` and `bias` only, which without it are not defined.
+    `within` is the human scale where it is known: no mean lies beyond its ends.
     `either_way` is for a column that may as well run against people, such as a distance.
     """
-    return _estimated(human, judge, moved, groups, either_way=either_way, width=width, rate=False)
+    found = _estimated(human, judge, moved, groups, either_way=either_way, width=width, rate=False)
+    if within is None:
+        return found
+    people, alone, together = (_cut(one, within) for one in (found.people, found.judge, found.together))
+    same = (people, alone, together) == (found.people, found.judge, found.together)
+    return replace(found, people=people, judge=alone, together=together, cut=None if same else within)
 
 
 def estimated_rate(
@@ -110,7 +120,8 @@ def _estimated(
     people = _with_interval(alone, human, rate)
     together = people if both is None else _with_interval(both, human, rate)
     plan = None
-    if alone is not None and np.ptp(human[rated]) > 0:
+    unlike = _unlike(rated, judge, group)
+    if alone is not None and np.ptp(human[rated]) > 0 and unlike is None:
         plan = Plan(group, count, (alone, people), None if both is None else (both, together))
     return Estimated(
         cases=len(human),
@@ -124,8 +135,8 @@ def _estimated(
         weight=None if both is None else both.weight,
         correlation=_correlation(human, judge),
         widths=() if plan is None else plan.widths(),
-        needed=None if width is None else Needed(width, None, None) if plan is None else plan.needed(width),
-        unlike=_unlike(rated, judge, group),
+        needed=None if width is None or unlike else plan.needed(width) if plan else Needed(width, None, None),
+        unlike=unlike,
         correction=corrected(human, judge, group) if rate else None,
     )
 
@@ -142,6 +153,13 @@ def _with_interval(fit: Fit | None, human: Floats, rate: bool) -> Estimate:
     if np.ptp(known) == 0:
         return Estimate(fit.value, why="no interval: all rated cases have the same score")
     return Estimate(fit.value, fit.value - fit.reach, fit.value + fit.reach)
+
+
+def _cut(estimate: Estimate, within: tuple[float, float]) -> Estimate:
+    value, low, high = (
+        None if one is None else float(np.clip(one, *within)) for one in (estimate.value, estimate.low, estimate.high)
+    )
+    return replace(estimate, value=value, low=low, high=high)
 
 
 def _judge(moved: Floats, group: Ints, rate: bool) -> Estimate:
@@ -195,13 +213,21 @@ def told(found: Estimated) -> list[str]:
     percent = f"{LEVEL:.0%}"
     by = f" of {found.groups:,} groups" if found.groups < found.rated else ""
     sentences = [
-        f"People rated {found.rated:,} cases{by} of {found.cases:,}. Right only where these were drawn at random from "
-        f"all: if people chose what to rate, the estimate is of what they chose. Intervals are {percent}."
+        f"People rated {found.rated:,} {'case' if found.rated == 1 else 'cases'}{by} of {found.cases:,}. Right only "
+        "where these were drawn at random from all: if people chose what to rate, the estimate is of what they chose. "
+        f"Intervals are {percent}."
     ]
     if (unlike := found.unlike) is not None:
+        seldom = f"{unlike.probability:.2%}" if unlike.probability >= 0.0001 else "less than 0.01%"
         sentences.append(
             f"Warning: these do not look drawn at random. The judge gives {unlike.rated:.3g} to the rated cases and "
-            f"{unlike.others:.3g} to the others; chance makes such a difference in {unlike.probability:.2%} of draws."
+            f"{unlike.others:.3g} to the others; chance makes such a difference in {seldom} of draws. "
+            "What more ratings would give is therefore not told: that can be known of random draws only."
+        )
+    if found.cut is not None:
+        sentences.append(
+            f"An interval reached beyond the scale, {found.cut[0]:g} to {found.cut[1]:g}, and was cut there; widths "
+            "for other numbers of ratings are before the cut."
         )
     if found.judged < found.cases:
         missing = counted(found.cases - found.judged, "case has no score", "cases have no score")

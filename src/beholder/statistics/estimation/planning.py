@@ -52,10 +52,12 @@ class Plan:
         if self._both is None or ratings < LEAST_GROUPS:
             return Width(ratings, None, people)
         # Rating every case leaves the judge nothing to add: with it no width is below that one. The two need not agree
-        # on it by themselves, since each has its own estimate of how alike cases of a group are.
-        least = self._expected(self._alone, self._cases)
-        judged = self._expected(self._both, ratings)
-        return Width(ratings, judged if ratings == self._now else min(people, max(least, judged)), people)
+        # on it by themselves, since each has its own estimate of how alike cases of a group are. A judge costs at most
+        # what it costs now, and what came out now is kept: so that widths fall from row to row.
+        now, alone = (_wide(made[1]) for made in (self._both, self._alone))
+        least = min(now, self._expected(self._alone, self._cases))
+        most = people * max(1.0, now / alone)
+        return Width(ratings, min(most, max(least, self._expected(self._both, ratings))), people)
 
     def widths(self) -> tuple[Width, ...]:
         """At round numbers, at what is rated now, and at all cases."""
@@ -85,10 +87,8 @@ class Plan:
 
     def _expected(self, made: tuple[Fit, Estimate], ratings: int) -> float:
         fit, estimate = made
-        assert estimate.low is not None
-        assert estimate.high is not None
         # Of a rate the interval is not quite a t interval, and groups are hit by chance: what came out sets the unit.
-        return (estimate.high - estimate.low) * self._reach(fit, ratings) / self._reach(fit, self._now)
+        return _wide(estimate) * self._reach(fit, ratings) / self._reach(fit, self._now)
 
     def _reach(self, fit: Fit, ratings: int) -> float:
         """As `Fit.reach`, where so many cases were drawn at random."""
@@ -101,3 +101,9 @@ class Plan:
         freedom = max(1, round(hit) - (2 if fit.weight else 1))
         # `by_cases` has what the two parts have in common, which may be negative.
         return reach(max(by_ratings / 100, by_ratings + fit.by_cases), freedom)
+
+
+def _wide(estimate: Estimate) -> float:
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.high - estimate.low

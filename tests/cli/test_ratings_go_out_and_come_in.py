@@ -1,0 +1,154 @@
+"""Ratings as case,rater,aspect,score, out of the ledger and into it; and commands that take them from reviews."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledger_making import KEYS
+from review_making import EDIT, RUN, answers, edits, restyles, styled
+
+from beholder.ledger import Ledger
+from beholder.runs.review_orders import Order
+from beholder.runs.reviewing import find_or_start, next_case, rate, reviews_of
+
+FIRST = "photo-00000/model-a"
+
+
+@pytest.fixture
+def ledger(folder: Path) -> Path:
+    """`beholder.db` with a run that Ana and Bo have rated, but for one case each."""
+    with edits(folder / "beholder.db") as book:
+        for at, name in enumerate(("Ana", "Bo")):
+            review = find_or_start(book, RUN, name)
+            for turn in range(11):
+                case = next_case(book, review, Order())
+                assert case is not None
+                rate(book, review, case, answers(1 + (turn + at + len(case)) % 7))
+    return folder / "beholder.db"
+
+
+def test_an_export_comes_in_again_as_it_was(run: Any, ledger: Path, folder: Path) -> None:
+    assert run("ratings export r1 -o ratings.csv").code == 0
+    text = (folder / "ratings.csv").read_text("utf-8")
+    assert text.startswith("case,rater,aspect,score\n")
+    assert len(text.splitlines()) == 1 + 2 * 11 * 4
+    edits(folder / "other.db").close()
+    done = run("ratings import ratings.csv --run r1 --ledger other.db")
+    assert (done.code, done.err) == (0, "")
+    assert "Ana: 11 cases rated." in done.out
+    assert "computed from the criteria: score" in done.out
+    assert run("ratings export r1 --ledger other.db").out == text
+
+
+def test_assertions_come_in_again_too(run: Any, folder: Path) -> None:
+    for name, rated in (("beholder.db", True), ("other.db", False)):
+        with restyles(folder / name, "Anime", "Pop Art") as book:
+            if rated:
+                given = answers(3, styled("Anime")) | {"restyle:accuracy:A1": "no"}
+                rate(book, find_or_start(book, RUN, "Ana"), FIRST, given)
+    run("ratings export r1 -o ratings.csv")
+    text = (folder / "ratings.csv").read_text("utf-8")
+    assert f"{FIRST},Ana,Anime/A1,0\n" in text
+    assert run("ratings import ratings.csv --run r1 --ledger other.db").code == 0
+    assert run("ratings export r1 --ledger other.db").out == text
+
+
+def test_one_rater_or_one_review_is_exported_alone(run: Any, ledger: Path) -> None:
+    with Ledger.open(ledger) as book:
+        [_, bo] = reviews_of(book, RUN)
+    by_name = run("ratings export r1 --rater bo").out
+    assert len(by_name.splitlines()) == 1 + 11 * 4
+    assert run(f"ratings export {bo.id}").out == by_name
+    assert "who did: Ana, Bo" in run("ratings export r1 --rater Cy").err
+
+
+def test_what_covers_some_criteria_leaves_the_others_open(run: Any, folder: Path) -> None:
+    edits(folder / "beholder.db").close()
+    (folder / "some.csv").write_text(f"case,rater,aspect,score\n{FIRST},Cy,Unchanged Regions,4\n", "utf-8")
+    assert run("ratings import some.csv --run r1").code == 0
+    with Ledger.open(folder / "beholder.db") as book:
+        [review] = reviews_of(book, RUN)
+        [verdict] = book.verdicts(review.id)
+    assert [one.score for one in verdict.criteria.values()] == [4, None, None]
+    assert verdict.coverage is not None
+
+
+BAD = {
+    "an aspect that there is not": (f"{FIRST},Cy,niceness,4", "'niceness' is no criterion"),
+    "a case that there is not": ("elsewhere,Cy,unchanged_regions,4", "has no case 'elsewhere'"),
+    "a score off the scale": (f"{FIRST},Cy,unchanged_regions,9", "1 to 7"),
+    "half a point": (f"{FIRST},Cy,unchanged_regions,4.5", "a whole number"),
+    "nothing but the overall": (f"{FIRST},Cy,overall,0.5", "computed from criteria"),
+    "a rater without a name": (f"{FIRST},\u200b,unchanged_regions,4", "A rater's name"),
+}
+
+
+@pytest.mark.parametrize("why", BAD)
+def test_what_cannot_be_taken_is_refused_whole(run: Any, folder: Path, why: str) -> None:
+    row, sentence = BAD[why]
+    edits(folder / "beholder.db").close()
+    text = f"case,rater,aspect,score\n{FIRST},Ana,global_consistency,4\n" if "overall" not in why else ""
+    (folder / "bad.csv").write_text(f"{text or 'case,rater,aspect,score' + chr(10)}{row}\n", "utf-8")
+    done = run("ratings import bad.csv --run r1")
+    assert done.code == 2
+    assert sentence in done.err
+    with Ledger.open(folder / "beholder.db") as book:
+        assert reviews_of(book, RUN) == []
+
+
+def test_an_aspect_by_another_name_is_mapped(run: Any, folder: Path) -> None:
+    edits(folder / "beholder.db").close()
+    (folder / "some.csv").write_text(f"case,rater,aspect,score\n{FIRST},Cy,niceness,4\n", "utf-8")
+    assert run("ratings import some.csv --run r1 --map niceness=unchanged_regions").code == 0
+    assert f"{FIRST},Cy,unchanged_regions,4" in run("ratings export r1").out
+    assert "ASPECT=CRITERION" in run("ratings import some.csv --run r1 --map niceness").err
+
+
+def test_a_run_that_nobody_rated_says_how_to(run: Any, folder: Path) -> None:
+    edits(folder / "beholder.db").close()
+    for command in ("ratings export r1", "agree r1", "estimate r1", "calibrate r1"):
+        done = run(command)
+        assert done.code == 2
+        assert "beholder view" in done.err
+
+
+def test_agree_takes_the_reviews_of_the_run(run: Any, ledger: Path) -> None:
+    run("ratings export r1 -o ratings.csv")
+    from_reviews = json.loads(run("agree r1 --draws 100 --json").out)
+    scales = " ".join(f"--rating-scale {key}=1..7" for key in KEYS) + " --rating-scale score=0..1"
+    from_file = json.loads(run(f"agree r1 --ratings ratings.csv --draws 100 --json {scales}").out)
+    assert from_reviews == from_file
+    assert "against people" in run("agree --draws 100").out  # the latest run, which is none of the reviews
+
+
+def test_estimate_takes_the_reviews_of_the_run(run: Any, ledger: Path) -> None:
+    run("ratings export r1 -o ratings.csv")
+    ask = "estimate r1 --aspect unchanged_regions --json --rating-scale 1..7"
+    assert run(ask).out == run(f"{ask} --ratings ratings.csv").out
+    done = run("estimate --aspect unchanged_regions")
+    assert done.code == 0
+    assert "people and judge" in done.out
+
+
+def test_calibrate_takes_the_reviews_of_the_run(run: Any, ledger: Path) -> None:
+    run("ratings export r1 -o ratings.csv")
+    ask = "calibrate r1 --aspect unchanged_regions --try constant --try linear --draws 100 --json"
+    from_reviews, from_file = run(ask), run(f"{ask} --ratings ratings.csv --rating-scale 1..7")
+    assert from_reviews.code == from_file.code
+    one, other = json.loads(from_reviews.out), json.loads(from_file.out)
+    assert one["aspects"] == other["aspects"]
+    assert (one["made"]["ratings"], other["made"]["ratings"]) == ("reviews", "ratings.csv")
+
+
+def test_a_review_is_read_like_any_run(run: Any, ledger: Path) -> None:
+    with Ledger.open(ledger) as book:
+        [ana, _] = reviews_of(book, RUN)
+    shown = run(f"show {ana.id}").out
+    assert "person:Ana" in shown
+    assert "review" in shown
+    assert f"{EDIT},1.0" in run(f"export {ana.id}").out
+    assert "against" in run(f"agree r1 --with {ana.id} --draws 100").out
+    assert run(f"compare r1 {ana.id}").code in (0, 1)

@@ -1,0 +1,108 @@
+"""What people said in reviews is what a file of ratings would say, under the names that the run's own columns have."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from review_making import EDIT, RUN, answers, edits, families, restyles, styled
+
+from beholder.ledger import Ledger
+from beholder.runs.reviewing import find_or_start, keep_draft, rate, rating
+from beholder.statistics.reading import read_ratings, scores_of_run
+from beholder.statistics.reviews import beside, ratings_csv, ratings_of_reviews
+
+FIRST, SECOND = "photo-00000/model-a", "photo-00001/model-a"
+
+
+def rated(ledger: Ledger) -> None:
+    ana, bo = (find_or_start(ledger, RUN, name) for name in ("Ana", "Bo"))
+    rate(ledger, ana, FIRST, answers(3))
+    rate(ledger, ana, SECOND, {f"{EDIT}:unchanged_regions": "7"})
+    rate(ledger, bo, FIRST, answers(5))
+    keep_draft(ledger, bo, SECOND, answers(1))
+
+
+def test_a_run_that_nobody_reviewed_has_no_ratings(tmp_path: Path) -> None:
+    with edits(tmp_path / "ledger.db") as ledger:
+        assert ratings_of_reviews(ledger, RUN) == {}
+
+
+def test_each_criterion_and_the_overall_is_an_aspect_and_a_draft_is_none(tmp_path: Path) -> None:
+    with edits(tmp_path / "ledger.db") as ledger:
+        rated(ledger)
+        found = ratings_of_reviews(ledger, RUN)
+        assert list(found) == ["unchanged_regions", "global_consistency", "identity_preservation", "score"]
+        regions = found["unchanged_regions"]
+        assert (regions.cases, regions.raters) == ((FIRST, SECOND), ("Ana", "Bo"))
+        np.testing.assert_array_equal(regions.values, [[3, 5], [7, np.nan]])
+        assert found["global_consistency"].cases == (FIRST,)
+        np.testing.assert_allclose(found["score"].values, [[2 / 6, 4 / 6], [1, np.nan]])
+
+
+@pytest.mark.parametrize("styles", [("Anime",), ("Anime", "Pop Art")])
+def test_aspects_have_the_names_of_the_runs_columns(tmp_path: Path, styles: tuple[str, ...]) -> None:
+    with restyles(tmp_path / "ledger.db", *styles) as ledger:
+        review = find_or_start(ledger, RUN, "Ana")
+        rate(ledger, review, FIRST, answers(4, styled("Anime"), "no"))
+        found = ratings_of_reviews(ledger, RUN)
+        assert set(found) <= set(scores_of_run(ledger, RUN).columns)
+        assert ("A1" if len(styles) == 1 else "Anime/A1") in found
+        assert set(ratings_of_reviews(ledger, RUN, assertions=False)) == {
+            *("accuracy", "completeness", "relevance", "usefulness", "exceptional", "score")
+        }
+
+
+def test_of_several_rubrics_each_has_its_overall(tmp_path: Path) -> None:
+    with families(tmp_path / "ledger.db") as ledger:
+        review = find_or_start(ledger, RUN, "Ana")
+        there = rating(ledger, review, FIRST)
+        rate(
+            ledger,
+            review,
+            FIRST,
+            {name: text for rubric in there.sheet.rubrics for name, text in answers(6, rubric).items()},
+        )
+        found = ratings_of_reviews(ledger, RUN)
+        assert {"edit-preservation.score", "edit-quality.score", "edit-fidelity.score", "seamlessness"} <= set(found)
+
+
+def test_an_export_reads_back_as_the_same_ratings(tmp_path: Path) -> None:
+    with edits(tmp_path / "ledger.db") as ledger:
+        rated(ledger)
+        path = tmp_path / "ratings.csv"
+        path.write_bytes(b"".join(ratings_csv(ledger, RUN)))
+        there, back = ratings_of_reviews(ledger, RUN), read_ratings(path)
+    assert list(there) == list(back)
+    for aspect in there:
+        assert (there[aspect].cases, there[aspect].raters) == (back[aspect].cases, back[aspect].raters)
+        np.testing.assert_allclose(there[aspect].values, back[aspect].values)
+
+
+def test_a_formula_in_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path) -> None:
+    with edits(tmp_path / "ledger.db") as ledger:
+        rate(ledger, find_or_start(ledger, RUN, '=HYPERLINK("http://x")'), FIRST, answers(3))
+        lines = b"".join(ratings_csv(ledger, RUN)).decode().splitlines()
+    assert all("\"'=HYPERLINK" in line for line in lines[1:])
+
+
+def test_judge_and_person_stand_side_by_side(tmp_path: Path) -> None:
+    with edits(tmp_path / "ledger.db") as ledger:
+        review = find_or_start(ledger, RUN, "Ana")
+        judge = {case: ledger.verdict(RUN, case)[0].criteria for case in (FIRST, SECOND)}
+        first = {f"{EDIT}:{key}": str(one.score) for key, one in judge[FIRST].items()}
+        rate(ledger, review, FIRST, first)
+        rate(ledger, review, SECOND, answers(7))
+        rate(ledger, review, "photo-00003/model-a", answers(7))  # which the judge refused
+        agreed, apart = beside(ledger, review)
+        by_name = {one.aspect: one for one in agreed}
+        own = judge[SECOND]["unchanged_regions"].score
+        assert own is not None
+        regions = by_name["unchanged_regions"]
+        assert (regions.cases, regions.same) == (2, 0.5)
+        assert math.isclose(regions.bias, (own - 7) / 2)
+        assert [one.case for one in apart] == [SECOND, FIRST]
+        assert apart[0].share == pytest.approx((7 - own) / 6)
+        assert apart[1].share == 0
