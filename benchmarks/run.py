@@ -347,6 +347,7 @@ def main() -> None:
     numbers = subprocess.run(
         [sys.executable, str(HERE / "statistics_speed.py"), *flags], stdout=subprocess.PIPE, text=True
     )
+    pages = subprocess.run([sys.executable, str(HERE / "web.py"), *flags], stdout=subprocess.PIPE, text=True)
     if given.json:
         said = {
             "server": {"requests_per_s": per_second, "cpu_s_each": each_s},
@@ -356,6 +357,7 @@ def main() -> None:
             "parts_ms": json.loads(parts.stdout or "{}"),
             "pixels_ms": json.loads(pixels.stdout or "{}"),
             "statistics": json.loads(numbers.stdout or "{}"),
+            "pages_ms": json.loads(pages.stdout or "[]"),
         }
         print(json.dumps(said, indent=2))
         return
@@ -366,6 +368,7 @@ def main() -> None:
     print(f"\n{parts.stdout}", end="")
     print(f"\n{pixels.stdout}", end="")
     print(f"\n{numbers.stdout}", end="")
+    print(f"\n{pages.stdout}", end="")
 
 
 def _warm(made: Material) -> None:

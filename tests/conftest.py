@@ -1,14 +1,21 @@
-"""No test reaches beyond this machine: a connection or a look-up elsewhere fails, and so does the test that tried."""
+"""No test reaches beyond this machine: a connection or a look-up elsewhere fails, and so does the test that tried.
+And a real browser for the tests that need one."""
 
 from __future__ import annotations
 
 import ipaddress
+import os
+import shutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 # A deadline is a wall-clock assertion, and "too slow" says something of the machine only.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,3 +63,41 @@ def _stays_on_loopback() -> Iterator[None]:
 def tried_hosts() -> list[str]:
     """The hosts that were refused; a test that means to try one clears it."""
     return _tried
+
+
+@pytest.fixture(scope="module")  # no wider: while it is open an event loop runs in this thread, and no other may
+def browser() -> Iterator[Browser]:
+    """Chromium. On a build server it must be there; elsewhere its tests are left out, with the reason."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _lacking("the Python package playwright is not installed")
+    place = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if place is None:
+        _lacking("there is no Chromium on the path")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=place, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def violations() -> Callable[[Page], list[tuple[str, list[str]]]]:
+    """What axe-core finds wrong with a page: the rule, and some of the elements that break it."""
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ImportError:
+        _lacking("the Python package axe-playwright-python is not installed")
+    axe = Axe()
+
+    def violations(page: Page) -> list[tuple[str, list[str]]]:
+        found = axe.run(page).response["violations"]
+        return [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in found]
+
+    return violations
+
+
+def _lacking(why: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(f"no browser to test in: {why}")
+    pytest.skip(f"no browser to test in: {why}")

@@ -4,7 +4,30 @@ from __future__ import annotations
 
 import typer
 
-from beholder.cli import demo, doctor, export, init, judge, measure, plan, rubrics, run, runs, score, show, styles
+from beholder.cli import (
+    agree,
+    calibrate,
+    compare,
+    demo,
+    doctor,
+    estimate,
+    export,
+    history,
+    init,
+    judge,
+    measure,
+    plan,
+    qualify,
+    ratings,
+    report,
+    rubrics,
+    run,
+    runs,
+    score,
+    show,
+    styles,
+    view,
+)
 
 app = typer.Typer(
     name="beholder",
@@ -24,6 +47,15 @@ app.command("run")(run.run)
 app.add_typer(runs.app, name="runs")
 app.command("show")(show.show)
 app.command("export")(export.export)
+app.command("report")(report.report)
+app.command("view")(view.view)
+app.add_typer(ratings.app, name="ratings")
+app.command("agree")(agree.agree)
+app.command("compare")(compare.compare)
+app.command("history")(history.history)
+app.command("calibrate")(calibrate.calibrate)
+app.command("estimate")(estimate.estimate)
+app.command("qualify")(qualify.qualify)
 app.command("doctor")(doctor.doctor)
 app.add_typer(rubrics.app, name="rubrics")
 app.add_typer(styles.app, name="styles")

@@ -15,19 +15,21 @@ _QUALITY = 75
 _METHOD = 0
 
 
-def thumbnail(data: bytes, caps: Caps = STANDARD_CAPS, name: str = "image") -> bytes:
-    """The picture as WebP, at most 512 pixels on a side (never enlarged), upright and in sRGB as `prepare` makes it,
-    without any metadata. Raises `ImageError`, whose sentence begins with `name`."""
+def thumbnail(
+    data: bytes, caps: Caps = STANDARD_CAPS, name: str = "image", *, side: int = SIDE, quality: int = _QUALITY
+) -> bytes:
+    """The picture as WebP, at most `side` pixels wide and high (never enlarged), upright and in sRGB as `prepare` makes
+    it, without any metadata. Raises `ImageError`, whose sentence begins with `name`."""
     from PIL import Image
 
     from beholder.images import decoding, encoding
 
     try:
         header = looked_at(data, caps)
-        target = fitted(*upright(header), Sizing(max_side=SIDE))
+        target = fitted(*upright(header), Sizing(max_side=side))
         raster = decoding.decode(data, header, target, STANDARD_SIZING.background)
     except ImageError as error:
         raise ImageError(f"{shown(name)} {error}") from None
     out = io.BytesIO()
-    Image.fromarray(encoding.resize(raster.pixels, *target)).save(out, "WEBP", quality=_QUALITY, method=_METHOD)
+    Image.fromarray(encoding.resize(raster.pixels, *target)).save(out, "WEBP", quality=quality, method=_METHOD)
     return out.getvalue()

@@ -6,6 +6,7 @@
     sqlite       everything that only SQLite does: opening, pragmas, errors as sentences, checks
     packing      JSON, zlib (with the dictionary in words) and digests
     writing      a batch as rows; reading streams them back; checking looks at all of them
+    facets       what of a verdict lists are filtered by; browsing filters, sorts and pages them
     redacting    no key is kept
     tallying     what a run came to
     flattening   verdicts as flat rows; exporting writes them as CSV, JSONL, Parquet

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Engine, delete, exists, func, insert, select,
 
 from beholder.cases import Case
 from beholder.errors import LedgerError
-from beholder.ledger import checking, migrations, reading, sqlite, tables, tallying, writing
-from beholder.ledger.model import FINISHED, STATES, AnswerKey, Entry, Progress, RunRecord, StoredAnswer
+from beholder.ledger import browsing, checking, migrations, reading, sqlite, tables, tallying, writing
+from beholder.ledger.model import FINISHED, REVIEW, STATES, AnswerKey, Entry, Progress, RunRecord, StoredAnswer
 from beholder.ledger.packing import digest_bytes, dump, pack, plain_text, unpack
 from beholder.ledger.redacting import redacted
 from beholder.ledger.tables import AnyRow
@@ -203,6 +203,12 @@ class Ledger:
                 found |= {(asked[case], rubric): outcome for case, rubric, outcome in connection.execute(query)}
         return found
 
+    def outcomes_of(self, run: str) -> dict[tuple[str, str], str]:
+        """All outcomes of a run, by case id and rubric name; for a run that a person can go through."""
+        with sqlite.told(self.path), self._engine.begin() as connection:
+            query = select(_V.case_id, _V.rubric, _V.outcome).where(_V.run == self._row(connection, run).number)
+            return {(case, rubric): outcome for case, rubric, outcome in connection.execute(query)}
+
     def cached(self, keys: Sequence[AnswerKey]) -> dict[AnswerKey, StoredAnswer]:
         """The newest answer to each key that there is one for, whichever run paid for it."""
         with sqlite.told(self.path), self._engine.begin() as connection:
@@ -291,6 +297,34 @@ class Ledger:
                 found[verdict.rubric] = [verdict.answer]
         return found
 
+    def browse(
+        self, run: str, wanted: browsing.Wanted, *, offset: int = 0, limit: int = 50, answers: bool = False
+    ) -> browsing.Found:
+        """Some of the verdicts of a run, filtered and sorted by the database."""
+        with sqlite.told(self.path), self._engine.begin() as connection:
+            number = self._row(connection, run).number
+            return browsing.browse(connection, number, wanted, offset, limit, answers=answers)
+
+    def counts(self, run: str) -> browsing.Counts:
+        """How many verdicts of a run came to what; quick, as an index tells it. `tally` tells more."""
+        with sqlite.told(self.path), self._engine.begin() as connection:
+            return browsing.counts(connection, self._row(connection, run).number)
+
+    def groups(self, run: str) -> dict[str, list[str]]:
+        """The groups that the cases of a run belong to, with their values, as some cases tell."""
+        with sqlite.told(self.path), self._engine.begin() as connection:
+            return browsing.groups(connection, self._row(connection, run).number)
+
+    def lines(self, run: str) -> list[browsing.Line]:
+        """Every verdict of a run as far as indexes tell it, in the order of the cases."""
+        with sqlite.told(self.path), self._engine.begin() as connection:
+            return browsing.lines(connection, self._row(connection, run).number)
+
+    def on_case(self, case_id: str, *, most: int = 60) -> list[tuple[str, reading.Judged]]:
+        """The verdicts on a case in all runs, with the ids of the runs, newest first."""
+        with sqlite.told(self.path), self._engine.begin() as connection:
+            return browsing.on_case(connection, case_id, most)
+
     def cases(self, run: str) -> Iterator[Case]:
         """The cases of a run that have a verdict, by id, streamed. Their images are absolute paths; of a web address
         its query is not kept, of data and bytes only the kind."""
@@ -305,6 +339,22 @@ class Ledger:
         for case in reading.cases(self._engine, self.path, number, case=plain_text(case_id)):
             return case
         raise LedgerError(f"There is no case {case_id!r} in the run {run!r}.")
+
+    def judged_on(self, run: str, case_ids: Sequence[str]) -> Iterator[reading.Judged]:
+        """The verdicts on some cases of a run, without their raw answers; in no order that can be relied on."""
+        with sqlite.told(self.path), self._engine.begin() as connection:
+            number = self._row(connection, run).number
+        yield from reading.judged_on(self._engine, self.path, number, [plain_text(id_) for id_ in case_ids])
+
+    def case_ids(self, run: str) -> list[str]:
+        """The ids of the cases of a run that have a verdict, in their order; quick for any number of them."""
+        with sqlite.told(self.path), self._engine.begin() as connection:
+            return reading.case_ids(connection, self._row(connection, run).number)
+
+    def case_groups(self, run: str, limit: int | None = None) -> dict[str, dict[str, str]]:
+        """The groups of the cases of a run by id, of the first so many or of all."""
+        with sqlite.told(self.path), self._engine.begin() as connection:
+            return reading.case_groups(connection, self._row(connection, run).number, limit)
 
     def thumbnail(self, digest: str) -> bytes | None:
         """The WebP of an image file, by the digest of the file."""
@@ -363,8 +413,8 @@ class Ledger:
                 raise LedgerError(f"Several runs start with {name!r}; write more of the id.")
             if rows:
                 return rows[0]
-        if stated == "latest":
-            rows = connection.execute(newest).all()
+        if stated == "latest":  # a review is about a run, which is the one that is meant
+            rows = connection.execute(newest.where(~_RUNS.fingerprint.startswith(REVIEW))).all()
             if rows:
                 return rows[0]
             raise LedgerError(f"There is no run in the ledger {str(self.path)!r} yet.")

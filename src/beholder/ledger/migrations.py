@@ -9,15 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, inspect, select, update
+from sqlalchemy import Connection, inspect, select, text, update
 
 from beholder.errors import LedgerError
+from beholder.ledger.facets import facets
+from beholder.ledger.packing import plain_text, unpack_verdict
 from beholder.ledger.tables import meta, metadata
 
 Step = Callable[[Connection], None]
 
-STEPS: Sequence[Step] = ()  # the first one takes a file from version 1 to version 2, and so on
 _VERSION = "version"
+_PART = 256
+
+
+def _tell_facets(connection: Connection) -> None:
+    """Grade, passed and facets of a verdict stand beside its body, where lists are filtered and sorted by them."""
+    for column in ("grade TEXT", "passed BOOLEAN", "facets TEXT"):
+        connection.execute(text(f"ALTER TABLE verdicts ADD COLUMN {column}"))
+    page = text("SELECT number, case_id, body FROM verdicts WHERE number > :last ORDER BY number LIMIT :most")
+    change = text("UPDATE verdicts SET grade = :grade, passed = :passed, facets = :facets WHERE number = :number")
+    last = 0
+    while rows := connection.execute(page, {"last": last, "most": _PART}).all():
+        told = [(row.number, unpack_verdict(row.body, f"the verdict on {row.case_id!r}")) for row in rows]
+        connection.execute(
+            change,
+            [
+                {
+                    "number": number,
+                    "grade": None if one.grade is None else plain_text(one.grade),
+                    "passed": one.passed,
+                    "facets": facets(one),
+                }
+                for number, one in told
+            ],
+        )
+        last = rows[-1].number
+    connection.execute(text("DROP INDEX verdicts_in_order"))
+    columns = "run, position, number, outcome, score, grade, passed, facets"
+    connection.execute(text(f"CREATE INDEX verdicts_in_order ON verdicts ({columns})"))
+
+
+# The first one takes a file from version 1 to version 2, and so on.
+STEPS: Sequence[Step] = (_tell_facets,)
 
 
 def newest(steps: Sequence[Step] = STEPS) -> int:

@@ -11,6 +11,7 @@ from beholder.cases import Case
 from beholder.verdicts.model import Flag, Verdict
 
 RUNNING, INTERRUPTED, FINISHED = STATES = ("running", "interrupted", "finished")
+REVIEW = "review:"  # how the fingerprint of a review begins: a run whose judge is a person, about another run
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+import msgspec
 from sqlalchemy import Connection, Engine, select, tuple_
 
 from beholder.cases import Case
@@ -25,6 +26,9 @@ from beholder.verdicts.model import Verdict
 PAGE = 256
 
 _V, _C, _A = tables.verdicts.c, tables.cases.c, tables.answers.c
+# The position as no index has it: else, to spare sorting the verdicts on one case, SQLite goes through all of a run.
+_FEW = _V.position + 0
+_GROUPS = msgspec.json.Decoder(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ def judged(
         select(_V.position, _V.number, _V.case_id, _V.reused, _V.answers, _V.body, _C.groups)
         .join_from(tables.verdicts, tables.cases, (_C.run == _V.run) & (_C.id == _V.case_id), isouter=True)
         .where(_V.run == run)
-        .order_by(_V.position, _V.number)
+        .order_by(_V.position if case is None else _FEW, _V.number)
         .limit(PAGE)
     )
     for column, wanted in ((_V.case_id, case), (_V.outcome, outcome), (_V.rubric, rubric)):
@@ -62,8 +66,8 @@ def judged(
     while True:
         with told(where), engine.begin() as connection:
             rows = connection.execute(_after(query, last)).all()
-            texts = _texts(connection, rows) if answers else {}
-        yield from (_judged(row, texts) for row in rows)
+            texts = texts_of(connection, rows) if answers else {}
+        yield from (judged_row(row, texts) for row in rows)
         if len(rows) < PAGE:
             return
         last = rows[-1].position, rows[-1].number
@@ -82,6 +86,30 @@ def cases(engine: Engine, where: object, run: int, *, case: str | None = None) -
         if len(rows) < PAGE:
             return
         last = rows[-1].id
+
+
+def judged_on(engine: Engine, where: object, run: int, case_ids: Sequence[str]) -> Iterator[Judged]:
+    """The verdicts on these cases, in the order of the run within each few hundred of them, without raw answers."""
+    query = (
+        select(_V.position, _V.case_id, _V.reused, _V.answers, _V.body, _C.groups)
+        .join_from(tables.verdicts, tables.cases, (_C.run == _V.run) & (_C.id == _V.case_id), isouter=True)
+        .where(_V.run == run)
+        .order_by(_FEW, _V.number)
+    )
+    for part in parts(list(case_ids)):
+        with told(where), engine.begin() as connection:
+            rows = connection.execute(query.where(_V.case_id.in_(part))).all()
+        yield from (judged_row(row, {}) for row in rows)
+
+
+def case_ids(connection: Connection, run: int) -> list[str]:
+    return list(connection.scalars(select(_C.id).where(_C.run == run).order_by(_C.id)))
+
+
+def case_groups(connection: Connection, run: int, limit: int | None = None) -> dict[str, dict[str, str]]:
+    """The groups of cases by id, of the first so many: what can be told without unpacking anything."""
+    query = select(_C.id, _C.groups).where(_C.run == run).order_by(_C.id).limit(limit)
+    return {id_: _GROUPS.decode(groups) for id_, groups in connection.execute(query)}
 
 
 def cached(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey, StoredAnswer]:
@@ -109,7 +137,7 @@ def _after(query: AnySelect, last: tuple[int, int] | None) -> AnySelect:
     return query if last is None else query.where(tuple_(_V.position, _V.number) > last)
 
 
-def _texts(connection: Connection, rows: Sequence[AnyRow]) -> dict[bytes, str]:
+def texts_of(connection: Connection, rows: Sequence[AnyRow]) -> dict[bytes, str]:
     """The raw answers of verdicts that were made from exactly one; a jury's verdict has none of its own."""
     ids = list({row.answers for row in rows if len(row.answers) == 16})
     texts: dict[bytes, str] = {}
@@ -119,7 +147,7 @@ def _texts(connection: Connection, rows: Sequence[AnyRow]) -> dict[bytes, str]:
     return texts
 
 
-def _judged(row: AnyRow, texts: Mapping[bytes, str]) -> Judged:
+def judged_row(row: AnyRow, texts: Mapping[bytes, str]) -> Judged:
     verdict = unpack_verdict(row.body, f"the verdict on {row.case_id!r}")
     text = texts.get(row.answers)
     if text is not None and verdict.jury is None and not verdict.answer:

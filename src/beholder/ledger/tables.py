@@ -79,9 +79,16 @@ verdicts = Table(
     Column("reused", Boolean, nullable=False),
     Column("answers", LargeBinary, nullable=False),  # the ids of the answers it was made from, 16 bytes each
     Column("body", LargeBinary, nullable=False),
+    Column("grade", Text),
+    Column("passed", Boolean),
+    Column("facets", Text),  # JSON, see `facets`; empty where there is nothing to tell
     UniqueConstraint("run", "case_id", "rubric"),
 )
-Index("verdicts_in_order", verdicts.c.run, verdicts.c.position)
+# With all that lists are filtered and sorted by, so that they need not go through the bodies.
+Index(
+    "verdicts_in_order",
+    *(verdicts.c[name] for name in ("run", "position", "number", "outcome", "score", "grade", "passed", "facets")),
+)
 Index("verdicts_by_outcome", verdicts.c.run, verdicts.c.outcome, verdicts.c.score)
 
 answers = Table(

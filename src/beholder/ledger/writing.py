@@ -12,6 +12,7 @@ from sqlalchemy import Connection, select
 from beholder.cases import Case, ImageSource
 from beholder.images.sources import is_remote
 from beholder.ledger import tables
+from beholder.ledger.facets import facets
 from beholder.ledger.model import AnswerKey, Entry, StoredAnswer
 from beholder.ledger.packing import (
     answer_id,
@@ -38,7 +39,10 @@ _CASE = _case_in.on_conflict_do_update(
 _verdict_in = insert(tables.verdicts)
 _VERDICT = _verdict_in.on_conflict_do_update(
     index_elements=["run", "case_id", "rubric"],
-    set_={name: _verdict_in.excluded[name] for name in ("position", "outcome", "score", "reused", "answers", "body")},
+    set_={
+        name: _verdict_in.excluded[name]
+        for name in ("position", "outcome", "score", "reused", "answers", "body", "grade", "passed", "facets")
+    },
 )
 _ANSWER, _THUMBNAIL, _RUN_ANSWER, _RUN_THUMBNAIL = (
     insert(table).on_conflict_do_nothing()
@@ -135,6 +139,9 @@ def _verdict(run: int, entry: Entry, ids: Sequence[bytes]) -> Row:
         "reused": entry.reused,
         "answers": b"".join(ids),
         "body": pack_verdict(verdict, answer=not _stands_elsewhere(verdict, ids)),
+        "grade": None if verdict.grade is None else plain_text(verdict.grade),
+        "passed": verdict.passed,
+        "facets": facets(verdict),
     }
 
 

@@ -1,0 +1,231 @@
+"""How long the server takes for each page of the app, with 100,000 verdicts in the ledger: `make bench`, or alone
+
+    python benchmarks/web.py [--quick] [--json]
+
+The ledger is a real one, built once; the app answers on a real port. Of each page the first visit, the median and the
+longest of several are shown, against a goal of 300 ms; CPU is the median of what the process used, on a busy machine
+the one to look at. A page about numbers that take longer says so and shows them when they are there: the rows "while …"
+and "meanwhile" are visits during that work, which a process of its own does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from material import FOLDER
+
+if TYPE_CHECKING:
+    import httpx
+
+    from beholder.ledger import Entry, RunRecord
+
+VERDICTS, QUICK = 100_000, 10_000
+VISITS = 7
+GOAL_MS = 300
+BATCH = 1000
+SHOTS = 200  # pictures that the cases share
+VERSION = 1  # of the ledger: another number builds it anew
+RUN, OLDER = "newer", "older"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A page: milliseconds from the request to the last byte, and of CPU."""
+
+    page: str
+    first: float
+    median: float
+    longest: float
+    cpu: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} verdicts")
+    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
+    given = parser.parse_args()
+    count = QUICK if given.quick else VERDICTS
+    place = FOLDER / f"web-{VERSION}-{count}.db"
+    if not place.exists():
+        build(place, count)
+    visits = list(measured(place, count))
+    if given.json:
+        print(json.dumps([asdict(one) for one in visits]))
+        return
+    print(f"The web app with {count:,} verdicts in a run, twice as many in all: server time in ms, goal {GOAL_MS}\n")
+    print(f"{'page':44} {'first':>8} {'median':>8} {'longest':>8} {'CPU':>8}")
+    for one in visits:
+        over = "" if one.median <= GOAL_MS else "  over the goal"
+        print(f"{one.page:44} {one.first:8.0f} {one.median:8.0f} {one.longest:8.0f} {one.cpu:8.0f}{over}")
+
+
+def measured(place: Path, count: int) -> Iterator[Visit]:
+    import httpx
+
+    from beholder.web.app import create_app
+    from beholder.web.serving import served
+
+    cases = f"/runs/{RUN}/cases"
+    app = create_app(place)
+    with served(app) as site, httpx.Client(base_url=site, trust_env=False, timeout=120) as client:
+
+        def visit(name: str, path: str, visits: int = VISITS) -> Visit:
+            times, cpu = [], []
+            for _ in range(visits):
+                start, used = time.perf_counter(), time.process_time()
+                answer = client.get(path)
+                times.append(1000 * (time.perf_counter() - start))
+                cpu.append(1000 * (time.process_time() - used))
+                if answer.status_code != 200:
+                    sys.exit(f"{path} is answered with {answer.status_code}")
+            return Visit(name, times[0], median(times), max(times), median(cpu))
+
+        yield visit("runs", "/")
+        yield visit("run, while its numbers are worked out", f"/runs/{RUN}", 3)
+        yield visit("cases, worst first, meanwhile", cases, 3)
+        _wait(client, f"/runs/{RUN}")
+        yield visit("run", f"/runs/{RUN}")
+        for name, asked in (
+            ("cases, worst first", {}),
+            ("cases, the last page", {"at": count // 48}),
+            ("cases, best by a criterion", {"sort": "best", "criterion": "accuracy"}),
+            ("cases by outcome", {"outcome": "refused"}),
+            ("cases by grade", {"grade": "F"}),
+            ("cases by a criterion's range", {"criterion": "accuracy", "least": 2, "most": 3}),
+            ("cases by a failed assertion", {"assertion": "A2"}),
+            ("cases by flag", {"flag": "pixels_disagree"}),
+            ("cases by group", {"group": "model=model-2"}),
+            ("cases by text", {"q": "9999"}),
+            (
+                "cases by all of it",
+                {"q": "1", "grade": "C", "criterion": "accuracy", "most": 4, "group": "model=model-1"},
+            ),
+        ):
+            yield visit(name, f"{cases}?{urlencode(asked)}")
+        case = urlencode({"id": _name(count // 2), "place": count // 2})
+        yield visit("a case in the middle of the list", f"/runs/{RUN}/case?{case}")
+        yield visit("a picture", f"/pictures/{_digest(1)}.webp")
+        yield visit("verdicts as JSON", f"/api/runs/{RUN}/verdicts")
+        compare = f"/compare?before={OLDER}&after={RUN}"
+        yield visit("compare, while it is worked out", compare, 3)
+        yield visit("cases, worst first, meanwhile", cases, 3)
+        _wait(client, compare)
+        yield visit("compare", compare)
+        yield visit("agreement", "/agreement")
+        yield visit("review, to choose a run", "/review")
+    app.state.workshop.close()
+
+
+def _wait(client: httpx.Client, path: str) -> None:
+    while "being worked out" in client.get(path).text:
+        time.sleep(0.5)
+
+
+def build(place: Path, count: int) -> None:
+    """Two runs of as many verdicts, which differ a little."""
+    from beholder.ledger import Ledger
+
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = place.with_suffix(".part")
+    for file in place.parent.glob(f"{draft.name}*"):
+        file.unlink()
+    with Ledger.open(draft) as ledger:
+        for run, shift in ((OLDER, 0), (RUN, 1)):
+            ledger.start(_record(run, count))
+            for start in range(0, count, BATCH):
+                ledger.write(run, [_entry(number, shift) for number in range(start, min(count, start + BATCH))])
+            ledger.update(run, state="finished")
+    draft.rename(place)
+
+
+def _record(run: str, count: int) -> RunRecord:
+    from beholder.ledger import RunRecord
+
+    now = datetime(2026, 3, 14, tzinfo=UTC)
+    rubrics = ({"rubric": "restyle", "version": "2.0"},)
+    return RunRecord(run, run, f"bench {run}", "running", now, now, count, {"judges": ["bench"]}, rubrics)
+
+
+def _entry(number: int, shift: int) -> Entry:
+    from beholder.cases import Case
+    from beholder.ledger import Entry
+    from beholder.verdicts.model import AssertionResult, CriterionResult, Flag, Outcome, SentImage, Verdict
+
+    fails = (number * 7 + shift * (number % 3)) % 4
+    assertions = tuple(
+        AssertionResult(
+            f"A{at}", f"Does part {at} of the style hold?", "no" if at <= fails else "yes", f"Seen at {at}."
+        )
+        for at in range(1, 5)
+    )
+    result = CriterionResult(5 - fails, 5, (1, 5), 1.0, "The outlines hold.", 4 - fails, fails, 0, assertions)
+    keys = ("accuracy", "completeness", "relevance", "usability", "exceptional")
+    shots = (_digest(number % SHOTS), _digest((number + 1) % SHOTS))
+    images = tuple(
+        SentImage(role, shot, 640, 480, 50_000, False, "image/webp", shot, 640, 480, "webp")
+        for role, shot in zip(("original", "restyled"), shots, strict=True)
+    )
+    share = (4 - fails) / 4
+    verdict = Verdict(
+        case=_name(number),
+        rubric="restyle",
+        rubric_version="2.0",
+        judge="bench",
+        outcome=Outcome.SCORED,
+        style=("Anime", "Pop Art")[number % 2],
+        criteria={key: replace(result, score=max(1, 5 - fails - place % 2)) for place, key in enumerate(keys)},
+        total=share * 25,
+        max_total=25.0,
+        percentage=share * 100,
+        grade="ABCF"[fails],
+        score=share,
+        passed=fails < 2,
+        flags=(Flag("pixels_disagree"),) if number % 50 == 0 else (),
+        images=images,
+        brief_digest=sha256(f"brief {number}".encode()).hexdigest(),
+    )
+    if number % 100 == 7:
+        verdict = replace(verdict, outcome=Outcome.REFUSED, criteria={}, score=None, grade=None, passed=None)
+    case = Case(
+        verdict.case,
+        {"original": f"/nowhere/{number}.jpg", "restyled": f"/nowhere/{number}-made.jpg"},
+        {"style": verdict.style or ""},
+        {"source": f"photo-{number // 4}", "model": f"model-{number % 4}"},
+    )
+    thumbnails = ((shots[0], _picture(number % SHOTS)),) if number < SHOTS and not shift else ()
+    return Entry(number, case, verdict, thumbnails=thumbnails)
+
+
+def _name(number: int) -> str:
+    return f"photo-{number // 4:06d}/model-{number % 4}"
+
+
+def _digest(shot: int) -> str:
+    return sha256(f"shot {shot}".encode()).hexdigest()
+
+
+def _picture(shot: int) -> bytes:
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    coarse = np.random.default_rng(shot).integers(0, 255, (48, 64, 3), np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(coarse).resize((512, 384), Image.Resampling.BICUBIC).save(out, "WEBP", quality=75, method=0)
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""The local web app: `beholder view`.
+
+app          create_app: the app for one ledger
+security     who may ask, from where, and what a page may do
+serving      a port, the server, the browser
+answering    what every page uses: the ledger, templates, errors as sentences
+assets       style sheets and scripts, from memory
+computing    what takes longer than a page may: worked out aside, kept
+pages/       one module for each page
+"""

@@ -1,0 +1,242 @@
+"""The verdicts of a run: filtered, sorted and paged by the database. The filters are the address."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import HTMLResponse
+
+from beholder.errors import UsageError
+from beholder.judges.audit import DISAGREE
+from beholder.ledger import Ledger, RunRecord
+from beholder.ledger.browsing import SORTS, Wanted
+from beholder.ledger.reading import Judged
+from beholder.reports.html.details import state_of
+from beholder.reports.html.texts import plain
+from beholder.verdicts.model import Verdict
+from beholder.web.answering import Book, address, json_values, page, record_of, tone
+from beholder.web.computing import Shop, Workshop
+from beholder.web.overview import grades_of, scales_of, states_of
+from beholder.web.pages.run import counts_of, overview_of
+
+router = APIRouter()
+
+PAGE = 48
+SORT_NAMES = {"worst": "worst first", "best": "best first", "order": "as in the suite", "case": "by name"}
+
+Text = Annotated[str, Query(max_length=500)]
+Number = Annotated[str, Query(max_length=40)]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What an address asks for, as it stands there; `wanted` is what that means."""
+
+    asked: dict[str, str]
+    wanted: Wanted
+
+    @property
+    def any(self) -> bool:
+        return any(value for name, value in self.asked.items() if name != "sort")
+
+
+def _filters(
+    q: Text = "",
+    outcome: Text = "",
+    grade: Text = "",
+    passed: Text = "",
+    rubric: Text = "",
+    criterion: Text = "",
+    least: Number = "",
+    most: Number = "",
+    assertion: Text = "",
+    flag: Text = "",
+    style: Text = "",
+    group: Text = "",
+    sort: Text = "",
+) -> Filters:
+    """`group` is NAME or NAME=VALUE. A form sends empty texts for what was left alone."""
+    if sort and sort not in SORTS:
+        raise UsageError(f"Cases are sorted by {', '.join(SORTS)}, not by {sort!r}.")
+    if passed not in ("", "yes", "no"):
+        raise UsageError(f"passed is yes or no, not {passed!r}.")
+    name, _, value = group.partition("=")
+    wanted = Wanted(
+        outcome=outcome,
+        grade=grade,
+        passed={"yes": True, "no": False}.get(passed),
+        rubric=rubric,
+        criterion=criterion,
+        least=_number(least),
+        most=_number(most),
+        assertion=assertion,
+        flag=flag,
+        style=style,
+        group=name,
+        value=value,
+        text=q,
+        sort=sort or "worst",
+    )
+    asked = {"q": q, "outcome": outcome, "grade": grade, "passed": passed, "rubric": rubric, "criterion": criterion}
+    asked |= {"least": least, "most": most, "assertion": assertion, "flag": flag, "style": style, "group": group}
+    return Filters({**asked, "sort": "" if sort == "worst" else sort}, wanted)
+
+
+Filtered = Annotated[Filters, Depends(_filters)]
+Page = Annotated[int, Query(ge=1, le=10_000_000)]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A criterion on a card: its name with its score, and where on its scale that lies, in percent."""
+
+    told: str
+    percent: float | None
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    case: str
+    link: str
+    rubric: str
+    state: str
+    score: float | None
+    grade: str | None
+    passed: bool | None
+    flags: int
+    audited: bool
+    pictures: tuple[tuple[str, str], ...]
+    bars: tuple[Bar, ...]
+
+
+@router.get("/runs/{run}/cases")
+def gallery(request: Request, book: Book, shop: Shop, run: str, filters: Filtered, at: Page = 1) -> HTMLResponse:
+    """The verdicts of a run as cards."""
+    record = record_of(book, run)
+    found = book.browse(record.id, filters.wanted, offset=(at - 1) * PAGE, limit=PAGE)
+    pages = max(1, math.ceil(found.total / PAGE))
+    here = f"/runs/{record.id}/cases"
+    turns = {
+        name: address(here, **filters.asked, at=number if number > 1 else None) if 1 <= number <= pages else ""
+        for name, number in (("before", at - 1), ("after", at + 1))
+    }
+    return page(
+        request,
+        "gallery.html",
+        title=f"Cases of {record.name}",
+        here="Runs",
+        run=record,
+        total=found.total,
+        cards=_cards(book, record, found.judged, filters, (at - 1) * PAGE),
+        first=(at - 1) * PAGE + 1,
+        at=at,
+        pages=pages,
+        turns=turns,
+        asked=filters.asked,
+        filtered=filters.any,
+        choices=_choices(book, shop, record),
+        sorts=SORT_NAMES,
+    )
+
+
+@router.get("/api/runs/{run}/verdicts")
+def gallery_json(
+    book: Book, run: str, filters: Filtered, at: Page = 1, size: Annotated[int, Query(ge=1, le=200)] = PAGE
+) -> dict[str, object]:
+    """The same verdicts as JSON: page `at` of those that the filters leave, `size` to a page."""
+    record = record_of(book, run)
+    found = book.browse(record.id, filters.wanted, offset=(at - 1) * size, limit=size)
+    verdicts = [
+        json_values({**one.verdict.to_dict(), "groups": dict(one.groups), "reused": one.reused}) for one in found.judged
+    ]
+    return {"total": found.total, "at": at, "size": size, "verdicts": verdicts}
+
+
+def case_link(record: RunRecord, case: str, asked: dict[str, str] | None = None, place: int | None = None) -> str:
+    """To a case; with the filters of the list it came from and its place there, so that next and previous are known."""
+    return address(f"/runs/{record.id}/case", id=case, **(asked or {}), place=place)
+
+
+def _cards(book: Ledger, record: RunRecord, judged: Sequence[Judged], filters: Filters, first: int) -> list[Card]:
+    shots = {image.source_digest for one in judged for image in one.verdict.images[:2]}
+    kept = book.has_thumbnail(list(shots))
+    return [_card(record, one, filters, first + place, kept) for place, one in enumerate(judged)]
+
+
+def _card(record: RunRecord, one: Judged, filters: Filters, place: int, kept: Collection[str]) -> Card:
+    verdict = one.verdict
+    return Card(
+        verdict.case,
+        case_link(
+            record, verdict.case, {**filters.asked, "by": verdict.rubric if len(record.rubrics) > 1 else ""}, place
+        ),
+        verdict.rubric if len(record.rubrics) > 1 else "",
+        state_of(one),
+        verdict.score,
+        verdict.grade,
+        verdict.passed,
+        len({flag.flag for flag in verdict.flags}),
+        any(flag.flag == DISAGREE for flag in verdict.flags),
+        tuple((image.role, image.source_digest) for image in verdict.images[:2] if image.source_digest in kept),
+        tuple(_bars(verdict)),
+    )
+
+
+def _bars(verdict: Verdict) -> list[Bar]:
+    found = []
+    for key, result in verdict.criteria.items():
+        low, high = result.scale
+        share = None if result.score is None else (result.score - low) / ((high - low) or 1)
+        told = f"{plain(key).replace('_', ' ')}: {'no score' if result.score is None else f'{result.score:g}'}"
+        found.append(Bar(told, None if share is None else max(3.0, 100 * share), tone(share)))
+    return found
+
+
+def _choices(book: Ledger, shop: Workshop, record: RunRecord) -> dict[str, object]:
+    """What can be chosen in the filters. While a large run is still being gone through, what some cases tell."""
+    counts = counts_of(book, shop, record)
+    told = overview_of(book, shop, record, patient=False).value
+    rubrics = tuple(str(one.get("rubric", "")) for one in record.rubrics)
+    found: dict[str, object] = {
+        "states": [state for state, many in states_of(counts.states) if many],
+        "grades": [one.label for one in grades_of(record, counts.grades) if one.count],
+        "passed": bool(counts.passed or counts.failed),
+    }
+    if told is not None:
+        return found | {
+            "rubrics": told.rubrics,
+            "criteria": told.scales,
+            "flags": [flag for flag, _ in told.flags],
+            "assertions": [one.id for one in told.failing],
+            "styles": told.styles,
+            "groups": {
+                name: values for name, values in told.groups.items() if 1 < len(values) <= 200 and name != "style"
+            },
+        }
+    groups = {name: values for name, values in book.groups(record.id).items() if len(values) > 1}
+    scales = scales_of(book, record, rubrics)
+    return found | {
+        "rubrics": rubrics,
+        "criteria": scales,
+        "flags": [],
+        "assertions": [],
+        "styles": [],
+        "groups": groups,
+    }
+
+
+def _number(text: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if math.isnan(found):
+        raise UsageError(f"least and most are numbers, not {text!r}.")
+    return found

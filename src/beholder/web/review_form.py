@@ -1,0 +1,174 @@
+"""The form of a review: what a person is asked, laid out for the template. Nothing a judge said is at hand here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from beholder.rubrics.model import Criterion, Rubric
+from beholder.runs.review_sheet import OPEN, SUREST, Sheet, assertion_name, finding_name, score_name, sure_name
+
+TENTHS = 10  # steps of a scale that takes any number
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer to pick. `key` is what picks it on a keyboard; empty: none."""
+
+    value: str
+    words: str
+    key: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question with answers to pick. `sure` is the name of the field for how sure one is, where that is asked."""
+
+    name: str
+    kind: str
+    id: str
+    words: str
+    choices: tuple[Choice, ...]
+    about: str = ""
+    sure: str = ""
+    sureness: str = SUREST
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A finding: a text field with an entry a line."""
+
+    name: str
+    words: str
+    about: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A criterion with its questions. `guides` are titled lists of what to look at; `ceiling` what a number of failed
+    assertions allows at most."""
+
+    key: str
+    words: str
+    question: str
+    guides: tuple[tuple[str, tuple[str, ...]], ...]
+    asks: tuple[Ask, ...]
+    ceiling: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A rubric of the run."""
+
+    name: str
+    words: str
+    summary: str
+    style: str
+    parts: tuple[Part, ...]
+    findings: tuple[Listing, ...]
+
+
+def sections(sheet: Sheet, answers: Mapping[str, str]) -> list[Section]:
+    return [_section(rubric, answers) for rubric in sheet.rubrics]
+
+
+def labels(sheet: Sheet) -> dict[str, str]:
+    """By role, what an image is called."""
+    return {image.role: image.label for rubric in sheet.rubrics for image in rubric.images}
+
+
+def _section(rubric: Rubric, answers: Mapping[str, str]) -> Section:
+    style = rubric.style
+    return Section(
+        rubric.name,
+        rubric.title or rubric.name,
+        rubric.summary,
+        f"{style.style}: {style.description}" if style and style.description else "",
+        tuple(_part(rubric, one, answers) for one in rubric.criteria),
+        tuple(
+            Listing(
+                finding_name(rubric, one.key),
+                one.key.replace("_", " ").capitalize(),
+                one.about,
+                answers.get(finding_name(rubric, one.key), ""),
+            )
+            for one in rubric.findings
+        ),
+    )
+
+
+def _part(rubric: Rubric, criterion: Criterion, answers: Mapping[str, str]) -> Part:
+    low, high = criterion.scale
+    anchors = tuple(f"{value}: {text}" for value, text in criterion.anchors.items())
+    guides = (
+        ("Look at", criterion.examine),
+        (f"Towards {high:g}", criterion.high),
+        (f"Towards {low:g}", criterion.low),
+        ("What the numbers mean", anchors),
+        ("Leave out", criterion.leave_out),
+    )
+    asks = [_assertion(rubric, criterion, at, answers) for at in range(len(criterion.assertions))]
+    given = rubric.scoring.criterion_score == "given"
+    if given:
+        asks.append(_score(rubric, criterion, answers))
+    return Part(
+        criterion.key,
+        criterion.name,
+        criterion.question or criterion.definition,
+        tuple((title, lines) for title, lines in guides if lines),
+        tuple(asks),
+        ",".join(f"{most:g}" for most in rubric.scoring.ceiling) if given and criterion.assertions else "",
+    )
+
+
+def _assertion(rubric: Rubric, criterion: Criterion, at: int, answers: Mapping[str, str]) -> Ask:
+    one = criterion.assertions[at]
+    name = assertion_name(rubric, criterion, one)
+    picked = answers.get(name)
+    offered = (("yes", "Yes", "y"), ("no", "No", "n"), (OPEN, "N/A", "x"))
+    confident = rubric.scoring.criterion_score == "confidence"
+    return Ask(
+        name,
+        "assertion",
+        one.id,
+        one.text,
+        tuple(Choice(value, words, key, picked == value) for value, words, key in offered),
+        f"Applies where the original shows {one.applies}." if one.applies else "",
+        sure_name(rubric, criterion, one) if confident else "",
+        answers.get(sure_name(rubric, criterion, one), SUREST),
+    )
+
+
+def _score(rubric: Rubric, criterion: Criterion, answers: Mapping[str, str]) -> Ask:
+    name = score_name(rubric, criterion)
+    picked = answers.get(name)
+    offered = _steps(criterion)
+    if picked not in (None, "", OPEN, *offered) and _is_number(str(picked)):
+        offered = {**offered, str(picked): ""}  # a finer number, from a file
+        offered = dict(sorted(offered.items(), key=lambda item: float(item[0])))
+    choices = [Choice(value, value, key, picked == value) for value, key in offered.items()]
+    choices.append(Choice(OPEN, "N/A", "x", picked == OPEN))
+    words = "Score" if criterion.assertions else criterion.name
+    return Ask(name, "score", "", words, tuple(choices))
+
+
+def _steps(criterion: Criterion) -> dict[str, str]:
+    """The numbers to pick from, each with its key: the digit itself; of tenths 1 to 9 for 0.1 to 0.9, and as on a
+    keyboard 0 after 9 for the highest."""
+    low, high = criterion.scale
+    if criterion.whole:
+        values = range(int(low), int(high) + 1)
+        return {str(one): str(one) if one < TENTHS else "0" if one == TENTHS and low > 0 else "" for one in values}
+    step = (high - low) / TENTHS
+    keys = ("-", *map(str, range(1, TENTHS)), "0")
+    return {f"{low + step * at:.6g}": keys[at] for at in range(TENTHS + 1)}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,151 @@
+"""Who may ask, from where, and what a page may do. Everything here holds for every page, before it is reached.
+
+- A request must name a host that we go by: a page elsewhere whose name was pointed at this machine (DNS rebinding)
+  names its own.
+- What changes something must come from one of our own pages: the browser says so in `Origin`.
+- Where there is a token, it must be shown: once in the address, from then on by a cookie.
+- Pages run no script and no style but our own files, load nothing from elsewhere, and stand in no frame.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+COOKIE = "beholder"
+LARGEST = 8_000_000  # bytes of a request's body
+SHORTEST = 16  # characters of a token
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # with `no-referrer` a form of ours would come from the origin `null`
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Guard:
+    """The gate in front of an app. `hosts` are the names that we go by; with a `token` any literal address is one too
+    (to be rebound an attack needs a name)."""
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str] = LOOPBACK, token: str | None = None) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._token = token
+        self._kept = None if token is None else hashlib.sha256(f"beholder {token}".encode()).hexdigest()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, _armoured(send))
+            return
+        await self._app(scope, _bounded(receive), _armoured(send))
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if len(headers.getlist("host")) != 1 or not self._is_ours(_name(host)):
+            return _refused(421, "This app does not go by that name; open the address that `beholder view` printed.")
+        if scope["method"] not in _SAFE and headers.get("origin") != f"{scope['scheme']}://{host}":
+            return _refused(403, "This must come from a page of this app; its Origin is another.")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > LARGEST:
+            return _refused(413, f"A request has at most {LARGEST:,} bytes.")
+        return None if self._token is None else self._unknown(scope, headers)
+
+    def _is_ours(self, name: str) -> bool:
+        if name in self._hosts:
+            return True
+        if self._token is None:
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
+        """Nothing for who has shown the token; else what to answer."""
+        assert self._token is not None
+        assert self._kept is not None
+        if _same(_cookie(headers), self._kept) or _same(headers.get("authorization", ""), f"Bearer {self._token}"):
+            return None
+        asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if scope["method"] == "GET" and any(name == "token" and _same(value, self._token) for name, value in asked):
+            rest = urlencode([(name, value) for name, value in asked if name != "token"])
+            # Two slashes at the start would lead to another host.
+            path = "/" + scope["path"].lstrip("/\\")
+            found = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
+            found.set_cookie(COOKIE, self._kept, httponly=True, samesite="lax")
+            return found
+        return _refused(401, "This app asks for its token; open the address with ?token=… that it was started with.")
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def _cookie(headers: Headers) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
+
+
+def _refused(status: int, sentence: str) -> Response:
+    return PlainTextResponse(f"{sentence}\n", status, {"Connection": "close"})
+
+
+def _armoured(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return sending
+
+
+def _bounded(receive: Receive) -> Receive:
+    """A body that does not say its length is cut off where it gets too long."""
+    seen = 0
+
+    async def receiving() -> Message:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > LARGEST:
+                return {"type": "http.disconnect"}
+        return message
+
+    return receiving

@@ -1,0 +1,112 @@
+"""A port, the server on it, and the browser."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from beholder.errors import UsageError
+from beholder.web.security import LOOPBACK, SHORTEST
+
+
+def hosts_for(host: str, token: str | None) -> frozenset[str]:
+    """The names that an app on this address goes by. Raises `UsageError` for an address that others can reach without
+    a token that deserves the name."""
+    if token is not None and len(token) < SHORTEST:
+        raise UsageError(f"The token has {len(token)} characters; it must have at least {SHORTEST}.")
+    if _loopback(host):
+        return LOOPBACK | {host.lower()}
+    if token is None:
+        raise UsageError(
+            f"{host!r} can be reached by others; say what they must know with --token (or BEHOLDER_TOKEN), "
+            "or leave out --host to serve this machine only."
+        )
+    return LOOPBACK | {host.lower(), socket.gethostname().lower()}
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 is any that is free. Raises `UsageError` where that cannot be."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio turns delays off only for TCP
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((host, port))
+        except BaseException:
+            made.close()
+            raise
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"There is no listening on {host!r}, port {port}: {reason}.") from None
+    return made
+
+
+def address_of(listening: socket.socket, host: str) -> str:
+    """What to open in a browser."""
+    shown = "127.0.0.1" if host in ("0.0.0.0", "") else "::1" if host == "::" else host
+    return f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
+
+
+def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
+    """Serves until it is interrupted; `ready` is called once requests are answered."""
+    _Server(_config(app), ready).run(sockets=[listening])
+
+
+@contextmanager
+def served(app: FastAPI, host: str = "127.0.0.1") -> Iterator[str]:
+    """The app on a free port of this machine, in a thread, for tests; the value is its address."""
+    listening = bound(host, 0)
+    up = threading.Event()
+    server = _Server(_config(app), up.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    up.wait(30)
+    try:
+        yield address_of(listening, host).rstrip("/")
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listening.close()
+
+
+def open_browser(address: str) -> None:
+    """Where there is one; who works without a screen opens the address by hand."""
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+def _config(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=2,
+    )
+
+
+def _loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,219 @@
+import { compareView } from "./compare-view.js";
+
+// Rating a case by keyboard, mouse or touch. The form works without this; here come the compare view, the keys, and that
+// every answer is kept the moment it is given.
+
+const TYPED_MS = 400; // how long a pause in typing is
+
+const looks = document.querySelector("[data-looks]");
+const form = document.querySelector("[data-rate]");
+const said = document.querySelector("[data-said]");
+const view = looks && looked(looks);
+
+/** The images under the shared view, in place of the plain ones. */
+function looked(place) {
+  const images = [...place.querySelectorAll("img")].map((image) => ({ role: image.alt, src: image.getAttribute("src") }));
+  const made = compareView(images, { mode: innerWidth < 700 ? "slider" : "side" });
+  made.element.querySelector('[data-mode="side"]')?.removeAttribute("aria-keyshortcuts"); // n is for No here
+  place.replaceChildren(made.element);
+  place.classList.add("live");
+  return made;
+}
+
+const inText = (element) => element.matches?.("textarea, select, input:not([type=radio], [type=checkbox])") ?? false;
+
+function look(key) {
+  const mode = { s: "slider", b: "blink", d: "difference" }[key];
+  if (!mode || !view || view.images.length < 2) return false;
+  if (mode === "blink" && view.now === "blink") view.toggle();
+  else view.mode(mode);
+  return true;
+}
+
+const plainKey = (event) => !(event.ctrlKey || event.metaKey || event.altKey) && !document.querySelector("dialog[open]");
+
+document.querySelector("[data-next]")?.focus({ preventScroll: true });
+if (!form) {
+  document.documentElement.dataset.ready = "";
+  document.addEventListener("keydown", (event) => {
+    if (!plainKey(event) || inText(event.target)) return;
+    if (event.key === "Enter" && !event.target.closest("a, button, summary")) document.querySelector("[data-next]")?.click();
+    else if (!look(event.key)) return;
+    event.preventDefault();
+  });
+} else {
+  rating();
+}
+
+function rating() {
+  const asks = [...form.querySelectorAll("[data-ask]")];
+  const save = form.querySelector("button[type=submit]");
+  const picks = (ask) => [...ask.querySelectorAll("input[type=radio]")];
+  const answered = (ask) => picks(ask).some((pick) => pick.checked);
+  let now = null;
+  let warned = false;
+
+  function go(ask) {
+    if (!ask) {
+      save.focus({ preventScroll: true });
+      save.scrollIntoView({ block: "nearest", behavior: "instant" });
+      return;
+    }
+    const pick = picks(ask).find((one) => one.checked) ?? picks(ask)[0];
+    pick.focus({ preventScroll: true });
+    ask.scrollIntoView({ block: "nearest", behavior: "instant" });
+  }
+
+  form.addEventListener("focusin", (event) => {
+    const ask = event.target.closest("[data-ask]");
+    now?.classList.remove("now");
+    now = ask;
+    now?.classList.add("now");
+  });
+
+  function move(by) {
+    const at = now ? asks.indexOf(now) + by : by > 0 ? 0 : asks.length - 1;
+    if (at < 0) return;
+    go(asks[at]);
+  }
+
+  function pick(key) {
+    const found = now && picks(now).find((one) => one.dataset.pick === key);
+    if (!found) return false;
+    found.checked = true;
+    found.dispatchEvent(new Event("change", { bubbles: true }));
+    const next = asks[asks.indexOf(now) + 1];
+    go(next);
+    return true;
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      form.requestSubmit(save);
+      return;
+    }
+    if (!plainKey(event)) return;
+    if (inText(event.target)) {
+      if (event.key === "Escape") go(asks.find((ask) => !answered(ask)) ?? asks.at(-1));
+      return;
+    }
+    if (!done(event)) return;
+    event.preventDefault();
+  });
+
+  /** Whether the key did something here. */
+  function done(event) {
+    const { key, target } = event;
+    if (key === "Enter") {
+      if (target.closest("a, button:not([type=submit]), summary")) return false;
+      form.requestSubmit(save);
+    } else if (key === "ArrowDown" || key === "ArrowUp") {
+      if (target.closest(".cv")) return false;
+      move(key === "ArrowDown" ? 1 : -1);
+    } else if (key === "c") {
+      form.querySelector("[data-comment]").focus();
+    } else if (key === "p") {
+      document.querySelector("[data-pass]")?.click();
+    } else if (key === "i") {
+      const guide = now?.closest(".rate-part")?.querySelector("details");
+      if (guide) guide.open = !guide.open;
+    } else if (key === "?") {
+      if (!target.matches("input")) return false; // the frame sees to it
+      document.querySelector("[data-help]").click();
+    } else {
+      return pick(key.length === 1 ? key.toLowerCase() : key) || look(key);
+    }
+    return true;
+  }
+
+  // A score above what the failed assertions allow is lowered when it is saved: better to know before.
+  function ceiling(part) {
+    const note = part.querySelector("[data-ceiling-note]");
+    if (!note) return;
+    const ends = part.dataset.ceiling.split(",").map(Number);
+    const failed = part.querySelectorAll('.assertion input[value="no"]:checked').length;
+    const most = ends[Math.min(failed, ends.length - 1)];
+    const score = Number(part.querySelector(".score input:checked")?.value);
+    note.textContent = score > most ? `${failed} answered No: at most ${most} counts.` : "";
+  }
+  for (const part of form.querySelectorAll(".rate-part")) {
+    ceiling(part);
+    part.addEventListener("change", () => ceiling(part));
+  }
+
+  form.addEventListener("submit", (event) => {
+    const open = asks.filter((ask) => !answered(ask));
+    if (open.length && !warned) {
+      event.preventDefault();
+      warned = true;
+      say(`${open.length} left open. Press Enter again to save without ${open.length === 1 ? "it" : "them"}.`, true);
+      for (const ask of open) ask.classList.add("left-open");
+      go(open[0]);
+      return;
+    }
+    drafts.stop();
+  });
+
+  const drafts = keeping(form);
+  form.addEventListener("change", (event) => {
+    event.target.closest("[data-ask]")?.classList.remove("left-open");
+    warned = false;
+    drafts.keep();
+  });
+  form.addEventListener("input", (event) => {
+    if (inText(event.target)) drafts.soon();
+  });
+  addEventListener("pagehide", () => drafts.flush());
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) location.reload(); // come back to by the back button: what is saved may be another thing now
+  });
+
+  // Focus without moving the page: the images come first. Who was here before goes on where they were.
+  const first = asks.find((ask) => !answered(ask)) ?? asks[0];
+  (picks(first).find((one) => one.checked) ?? picks(first)[0]).focus({ preventScroll: true });
+  if (first !== asks[0]) first.scrollIntoView({ block: "nearest", behavior: "instant" });
+  document.documentElement.dataset.ready = "";
+}
+
+function say(words, loud = false) {
+  said.textContent = words;
+  said.classList.toggle("loud", loud);
+}
+
+/** Sends what is answered so far as soon as it is; what comes while one is under way goes with the next. */
+function keeping(form) {
+  const where = form.dataset.draft;
+  let timer = null;
+  let underWay = false;
+  let newer = false;
+  let stopped = !where;
+
+  async function send() {
+    clearTimeout(timer);
+    timer = null;
+    if (stopped) return;
+    newer = underWay;
+    if (underWay) return;
+    underWay = true;
+    try {
+      const answer = await fetch(where, { method: "POST", body: new URLSearchParams(new FormData(form)), keepalive: true });
+      if (!answer.ok) throw new Error(answer.statusText);
+      const { kept } = await answer.json();
+      if (kept) say("Kept. What is left open counts as N/A.");
+      else say("This case was rated in another window; saving changes that rating.", true);
+    } catch {
+      say("Not kept: the app does not answer. Leave this page open until it does.", true);
+    }
+    underWay = false;
+    if (newer) send();
+  }
+  return {
+    keep: send,
+    soon: () => { clearTimeout(timer); timer = setTimeout(send, TYPED_MS); },
+    // The page goes: whatever is not on its way must go now, without waiting for its turn.
+    flush: () => { if (!stopped && (timer !== null || newer)) navigator.sendBeacon(where, new URLSearchParams(new FormData(form))); },
+    stop: () => { clearTimeout(timer); timer = null; stopped = true; },
+  };
+}

@@ -1,0 +1,167 @@
+"""What the database filters, sorts and pages is what going through the verdicts one by one would give."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledger_making import entry, run_record, verdict
+from report_making import ledger_with, refused, restyle, told
+
+from beholder.ledger import Ledger
+from beholder.ledger.browsing import LEFT_OPEN, SORTS, Wanted
+from beholder.ledger.reading import Judged
+
+RUN = "r1"
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    """Thirty verdicts of two rubrics: scored, refused, and one left open."""
+    verdicts = [refused(number) if number % 9 == 3 else restyle(number) for number in range(30)]
+    verdicts[5] = replace(verdicts[5], score=None, percentage=None, grade=None, passed=None)
+    entries = [told(number, one, pictures=False) for number, one in enumerate(verdicts)]
+    entries += [entry(number, verdict(number, case=f"photo-{number:05d}/anime")) for number in range(5)]
+    with ledger_with(tmp_path_factory.mktemp("lists") / "ledger.db", entries) as found:
+        yield found
+
+
+def fits(one: Judged, wanted: Wanted) -> bool:
+    found = one.verdict
+    state = LEFT_OPEN if found.scored and found.score is None else str(found.outcome)
+    failed = {a.id for result in found.criteria.values() for a in result.assertions if a.answer == "no"}
+    result = found.criteria.get(wanted.criterion)
+    value = found.score if not wanted.criterion else result.score if result else None
+    return all(
+        (
+            not wanted.outcome or state == wanted.outcome,
+            not wanted.grade or found.grade == wanted.grade,
+            wanted.passed is None or found.passed is wanted.passed,
+            not wanted.rubric or found.rubric == wanted.rubric,
+            wanted.least is None or (value is not None and value >= wanted.least),
+            wanted.most is None or (value is not None and value <= wanted.most),
+            not wanted.assertion or wanted.assertion in failed,
+            not wanted.flag or wanted.flag in {flag.flag for flag in found.flags},
+            not wanted.style or found.style == wanted.style,
+            not wanted.group or (wanted.group in one.groups and wanted.value in ("", one.groups[wanted.group])),
+            wanted.text.lower() in found.case.lower(),
+        )
+    )
+
+
+WANTED = st.builds(
+    Wanted,
+    outcome=st.sampled_from(["", "", "scored", "refused", LEFT_OPEN, "invalid"]),
+    grade=st.sampled_from(["", "", "A", "F"]),
+    passed=st.sampled_from([None, None, True, False]),
+    rubric=st.sampled_from(["", "", "restyle", "edit-preservation"]),
+    criterion=st.sampled_from(["", "accuracy", "unchanged_regions", "nothing"]),
+    least=st.sampled_from([None, None, 0.5, 3, 5]),
+    most=st.sampled_from([None, None, 0.5, 3, 5]),
+    assertion=st.sampled_from(["", "", "A1", "A3", "A9"]),
+    flag=st.sampled_from(["", "", "pixels_disagree", "tie"]),
+    style=st.sampled_from(["", "", "Anime"]),
+    group=st.sampled_from(["", "", "model", "nobody"]),
+    value=st.sampled_from(["", "model-a", "model-b"]),
+    text=st.sampled_from(["", "", "0001", "ANIME", "x"]),
+    sort=st.sampled_from(SORTS),
+)
+
+
+@given(WANTED)
+def test_the_database_finds_what_a_reader_would(ledger: Ledger, wanted: Wanted) -> None:
+    expected = [one for one in ledger.judged(RUN) if fits(one, wanted)]
+    found = ledger.browse(RUN, wanted, limit=100)
+    assert found.total == len(expected)
+    key = Counter((one.verdict.case, one.verdict.rubric) for one in expected)
+    assert Counter((one.verdict.case, one.verdict.rubric) for one in found.judged) == key
+
+
+@given(WANTED, st.integers(1, 7))
+def test_pages_together_are_the_whole_in_order(ledger: Ledger, wanted: Wanted, size: int) -> None:
+    whole = ledger.browse(RUN, wanted, limit=100).judged
+    pages = [one for start in range(0, 42, size) for one in ledger.browse(RUN, wanted, offset=start, limit=size).judged]
+    assert pages == list(whole)
+
+
+@pytest.mark.parametrize("criterion", ["", "accuracy"])
+def test_the_worst_come_first_and_what_has_no_score_before_them(ledger: Ledger, criterion: str) -> None:
+    def value(one: Judged) -> float | None:
+        result = one.verdict.criteria.get(criterion)
+        return one.verdict.score if not criterion else result.score if result else None
+
+    worst = [value(one) for one in ledger.browse(RUN, Wanted(criterion=criterion), limit=100).judged]
+    known = [one for one in worst if one is not None]
+    assert known == sorted(known)
+    assert worst[: len(worst) - len(known)] == [None] * (len(worst) - len(known))
+    best = [value(one) for one in ledger.browse(RUN, Wanted(criterion=criterion, sort="best"), limit=100).judged]
+    assert [one for one in best if one is not None] == sorted(known, reverse=True)
+    assert best[len(known) :] == [None] * (len(best) - len(known))
+
+
+@given(st.text(), st.text())
+def test_any_text_may_be_asked_for(ledger: Ledger, one: str, other: str) -> None:
+    wanted = Wanted(outcome=one, grade=other, criterion=one, least=1, assertion=other, flag=one, style=other, text=one)
+    assert ledger.browse(RUN, wanted).total == 0 or not one
+    ledger.browse(RUN, Wanted(group=one, value=other, rubric=other, text=one))
+
+
+# SQLite's JSON ends a text at a NUL, and a half of a surrogate pair is no text.
+NAMES = st.text(st.characters(min_codepoint=32, exclude_categories=("Cs",)), min_size=1, max_size=8)
+
+
+@settings(max_examples=20)
+@given(NAMES, NAMES)
+def test_a_group_of_any_name_is_found(tmp_path_factory: pytest.TempPathFactory, name: str, value: str) -> None:
+    with Ledger.open(tmp_path_factory.mktemp("group") / "ledger.db") as other:
+        other.start(run_record(RUN))
+        one = entry(1)
+        other.write(RUN, [replace(one, case=replace(one.case, groups={name: value})), entry(2)])
+        found = other.browse(RUN, Wanted(group=name, value=value))
+        assert [judged.verdict.case for judged in found.judged] == [one.case.id]
+
+
+def test_counts_and_lines_tell_the_same_as_the_verdicts(ledger: Ledger) -> None:
+    judged = list(ledger.judged(RUN))
+    counts = ledger.counts(RUN)
+    assert counts.verdicts == len(judged)
+    assert counts.states == Counter(
+        LEFT_OPEN if one.verdict.scored and one.verdict.score is None else str(one.verdict.outcome) for one in judged
+    )
+    assert counts.grades == Counter(one.verdict.grade for one in judged if one.verdict.grade)
+    scores = [one.verdict.score for one in judged if one.verdict.score is not None]
+    assert counts.mean == pytest.approx(sum(scores) / len(scores))
+    for line, one in zip(ledger.lines(RUN), judged, strict=True):
+        assert (line.case, line.rubric, line.score) == (one.verdict.case, one.verdict.rubric, one.verdict.score)
+        assert line.groups == one.groups
+        assert line.facets.get("scores", {}) == {
+            key: result.score for key, result in one.verdict.criteria.items() if result.score is not None
+        }
+
+
+def test_every_verdict_on_a_case_is_found_newest_run_first(ledger: Ledger, tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger.db") as other:
+        for name in ("first", "second"):
+            other.start(run_record(name))
+            other.write(name, [entry(1), entry(2)])
+        found = other.on_case(verdict(1).case)
+        assert [run for run, _ in found] == ["second", "first"]
+        assert {one.verdict.case for _, one in found} == {verdict(1).case}
+
+
+def test_an_older_file_gets_the_same_facets(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    with sqlite3.connect(old) as file:
+        file.executescript(Path(__file__).with_name("version-1.sql").read_text("utf-8"))
+    file.close()
+    with Ledger.open(old) as ledger, Ledger.open(new) as fresh:
+        fresh.start(run_record(RUN))
+        fresh.write(RUN, [entry(one.position, one.verdict) for one in ledger.judged(RUN)])
+        assert [one.facets for one in ledger.lines(RUN)] == [one.facets for one in fresh.lines(RUN)]
+        assert any(one.facets for one in ledger.lines(RUN))

@@ -1,0 +1,266 @@
+"""Whoever has yet to rate reads neither verdict nor model nor case; once rated, judge and person stand side by side."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from review_making import EDIT, RUN, SECRETS, answers, edits, families, restyles, styled
+from web_helpers import Started
+
+from beholder.ledger import Ledger
+from beholder.runs.reviewing import reviews_of
+
+NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    path = tmp_path / "ledger.db"
+    edits(path).close()
+    return path
+
+
+@pytest.fixture
+def site(place: Path, started: Started) -> str:
+    return started(place)
+
+
+@pytest.fixture
+def client(site: str) -> Iterator[httpx.Client]:
+    """Whoever fills in the forms of the app: redirects are followed, and its own origin is shown."""
+    with httpx.Client(base_url=site, trust_env=False, follow_redirects=True, headers={"Origin": site}) as found:
+        yield found
+
+
+def begin(client: httpx.Client, rater: str = "Ana", **how: str) -> str:
+    """The path of the first case to rate."""
+    page = client.post(f"/review/run/{RUN}", data={"rater": rater, **how})
+    assert page.status_code == 200, page.text
+    return _path(page)
+
+
+def _path(page: httpx.Response) -> str:
+    parts = urlsplit(str(page.url))
+    return parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+@pytest.mark.parametrize("order", ["random", "uncertain", "audit", "quota"])
+def test_nothing_in_the_page_tells_what_must_not_be_known(client: httpx.Client, order: str) -> None:
+    path = begin(client, order=order, group="source")
+    seen = 0
+    while "/case/" in path and seen < 12:
+        page = client.get(path)
+        for secret in (*SECRETS, "refused", "would not look", "pixels_disagree", "much was changed", "0.5"):
+            assert secret not in page.text, secret
+        assert "make the car red" in page.text
+        # Not even a header tells it, nor the picture's address.
+        assert not any(secret in f"{name}: {value}" for name, value in page.headers.items() for secret in SECRETS)
+        for address in re.findall(r'<img src="([^"]+)"', page.text):
+            picture = client.get(address)
+            assert (picture.status_code, picture.headers["content-type"]) == (200, "image/webp")
+            assert not any(secret in str(picture.headers) for secret in SECRETS)
+        label = path.split("/case/")[1].split("?")[0]
+        path = _path(
+            client.get(path.split("/case/")[0] + "/next", params={"after": label, "order": order, "group": "source"})
+        )
+        seen += 1
+    assert seen == 12
+
+
+def test_after_the_rating_the_judge_is_shown(client: httpx.Client) -> None:
+    path = begin(client, order="audit")
+    page = client.post(path, data=answers(2) | {"comment": NASTY})
+    assert _path(page) == path
+    for part in ("photo-00007/model-a", "openai:gpt-5-mini", "judge higher by", "So far", "differ most", "model-b"):
+        assert part in page.text, part
+    assert NASTY not in page.text
+    assert NASTY in unescape(page.text)
+
+
+def test_the_judge_can_stay_hidden_until_the_end(client: httpx.Client) -> None:
+    path = begin(client, hide="1")
+    for left in range(11, -1, -1):
+        page = client.post(path, data=answers(4))
+        path = _path(page)
+        if left:
+            assert "/case/" in path
+            assert "hide=1" in path
+            assert not any(secret in page.text for secret in SECRETS)
+            middle = client.get(path.split("/case/")[0], params={"hide": 1})
+            assert "stay hidden" in middle.text
+            assert not any(secret in middle.text for secret in SECRETS if secret != "nightly")
+    assert "/case/" not in path
+    assert "Agreement with the judge so far" in page.text
+
+
+def test_what_was_begun_is_there_again_and_does_not_count(client: httpx.Client, place: Path) -> None:
+    path = begin(client)
+    kept = client.post(path.replace("/case/", "/draft/"), data={f"{EDIT}:unchanged_regions": "6", "comment": "so far"})
+    assert kept.json() == {"kept": True}
+    begun = client.get(_path(client.get(path.split("/case/")[0] + "/next")))
+    assert _path(begun) == path
+    assert re.search(r'value="6" data-pick="6" checked', begun.text)
+    assert "so far</textarea>" in begun.text
+    with Ledger.open(place, read_only=True) as ledger:
+        [review] = reviews_of(ledger, RUN)
+        assert [one.scored for one in ledger.verdicts(review.id)] == [False]
+    client.post(path, data=answers(4))
+    assert client.post(path.replace("/case/", "/draft/"), data=answers(1)).json() == {"kept": False}
+
+
+def test_a_wrong_answer_is_told_and_nothing_typed_is_lost(client: httpx.Client) -> None:
+    path = begin(client)
+    page = client.post(path, data=answers(6) | {f"{EDIT}:unchanged_regions": "9", "comment": "all this"})
+    assert page.status_code == 400
+    assert "1 to 7" in page.text
+    assert "all this</textarea>" in page.text
+    assert client.post(path, data={}).status_code == 400
+
+
+def test_a_rating_can_be_changed(client: httpx.Client) -> None:
+    path = begin(client)
+    client.post(path, data=answers(6))
+    form = client.get(path, params={"change": 1})
+    assert form.text.count('value="6" data-pick="6" checked') == 3
+    client.post(path, data=answers(3))
+    assert client.get(path, params={"change": 1}).text.count('value="3" data-pick="3" checked') == 3
+
+
+@pytest.mark.parametrize(
+    "name", [NASTY, "../../etc/passwd", "'; DROP TABLE runs; --", "{{ 7 * 7 }}", "名前 🙂", "%00%2e"]
+)
+def test_a_hostile_name_is_only_a_name(client: httpx.Client, name: str) -> None:
+    path = begin(client, rater=name)
+    pages = [path, path.split("/case/")[0], f"/review/run/{RUN}", "/review"]
+    client.post(path, data=answers(4))
+    for one in pages:
+        page = client.get(one)
+        assert page.status_code == 200
+        assert NASTY not in page.text
+        assert "49" not in page.text or "{{" not in name
+        assert name in unescape(page.text)
+    table = client.get(path.split("/case/")[0] + "/ratings.csv")
+    assert table.headers["content-type"] == "text/csv; charset=utf-8"
+    assert re.fullmatch(r'attachment; filename="ratings-[\w-]+\.csv"', table.headers["content-disposition"])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"rater": " "}, {"rater": "a" * 65}, {"rater": "Ana", "order": "best"}, {"rater": "Ana", "order": "quota"}]
+    + [{"rater": "Ana", "order": "quota", "group": "model", "each": each} for each in ("-1", "x", "9" * 9, "١")],
+)
+def test_what_cannot_begin_is_told_on_the_form(client: httpx.Client, data: dict[str, str]) -> None:
+    page = client.post(f"/review/run/{RUN}", data=data)
+    if data.get("each") == "١":  # a digit too, of another script
+        assert page.status_code == 200
+        return
+    assert page.status_code == 400
+    assert 'role="alert"' in page.text
+
+
+def test_ratings_are_exported_as_case_rater_aspect_score(client: httpx.Client) -> None:
+    for name in ("Ana", "Bo"):
+        client.post(begin(client, rater=name, order="audit"), data=answers(5))
+    lines = client.get(f"/review/run/{RUN}/ratings.csv").text.splitlines()
+    assert lines[0] == "case,rater,aspect,score"
+    assert "photo-00007/model-a,Bo,unchanged_regions,5" in lines
+    assert len(lines) == 1 + 2 * 4
+
+
+def test_two_raters_at_once_lose_nothing(site: str, place: Path) -> None:
+    wrong: list[str] = []
+
+    def go(name: str, score: int) -> None:
+        with httpx.Client(base_url=site, trust_env=False, follow_redirects=True, headers={"Origin": site}) as client:
+            path = begin(client, rater=name, hide="1")
+            for _ in range(12):
+                client.post(path.replace("/case/", "/draft/"), data=answers(score))
+                page = client.post(path, data=answers(score))
+                if page.status_code != 200:
+                    wrong.append(page.text)
+                path = _path(page)
+
+    threads = [threading.Thread(target=go, args=(name, score)) for name, score in (("Ana", 2), ("Bo", 6), ("Cy", 4))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    with Ledger.open(place, read_only=True) as ledger:
+        found = {
+            review.rater: [one.criteria["unchanged_regions"].score for one in ledger.verdicts(review.id)]
+            for review in reviews_of(ledger, RUN)
+        }
+    assert found == {"Ana": [2] * 12, "Bo": [6] * 12, "Cy": [4] * 12}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/review/none", "/review/none/next", "/review/run/none", f"/review/{RUN}", f"/review/{RUN}/next"),
+        *(f"/review/{RUN}/case/case-0", "/review/none/ratings.csv", "/review/run/none/ratings.csv"),
+    ],
+)
+def test_what_is_not_there_is_told(client: httpx.Client, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_a_label_of_another_rater_opens_nothing(client: httpx.Client) -> None:
+    ana, bo = begin(client, rater="Ana"), begin(client, rater="Bo")
+    mixed = ana.split("/case/")[0] + "/case/" + bo.split("/case/")[1]
+    assert client.get(mixed).status_code == 404
+    assert client.post(mixed, data=answers()).status_code == 404
+    assert client.post(mixed.replace("/case/", "/draft/"), data=answers()).status_code == 404
+    assert client.get(f"{ana}/9.webp").status_code == 404
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"a=1&" * 3000, b"%zz=%", b"{}"])
+def test_a_body_that_is_no_form_is_no_accident(client: httpx.Client, body: bytes) -> None:
+    path = begin(client)
+    for where in (f"/review/run/{RUN}", path, path.replace("/case/", "/draft/")):
+        assert client.post(where, content=body).status_code in (200, 400)
+
+
+def test_a_post_from_elsewhere_is_refused(site: str, client: httpx.Client) -> None:
+    path = begin(client)
+    for where in (f"/review/run/{RUN}", path, path.replace("/case/", "/draft/")):
+        page = client.post(where, data=answers(), headers={"Origin": "http://evil.example"})
+        assert page.status_code == 403
+
+
+def test_a_run_that_was_deleted_leaves_no_accident(client: httpx.Client, place: Path) -> None:
+    path = begin(client)
+    with Ledger.open(place) as ledger:
+        ledger.delete(RUN)
+    for one in (path, path.split("/case/")[0], path.split("/case/")[0] + "/next"):
+        assert client.get(one).status_code == 404
+    assert client.get("/review").status_code == 200
+
+
+def test_a_restyle_asks_its_assertions_and_says_what_was_corrected(tmp_path: Path, started: Started) -> None:
+    restyles(tmp_path / "styles.db", "Anime").close()
+    site = started(tmp_path / "styles.db")
+    with httpx.Client(base_url=site, trust_env=False, follow_redirects=True, headers={"Origin": site}) as client:
+        path = begin(client)
+        form = client.get(path)
+        for criterion in styled().criteria:
+            for one in criterion.assertions:
+                assert one.text in unescape(form.text)
+        page = client.post(path, data=answers(5, styled()) | {"restyle:accuracy:A1": "no"})
+        assert "1 failed assertion allows at most 4" in page.text
+        assert "Answered differently" in page.text
+
+
+def test_three_rubrics_are_one_form(tmp_path: Path, started: Started) -> None:
+    families(tmp_path / "family.db").close()
+    site = started(tmp_path / "family.db")
+    with httpx.Client(base_url=site, trust_env=False, follow_redirects=True, headers={"Origin": site}) as client:
+        form = client.get(begin(client))
+        assert form.text.count('data-ask="score"') == 12

@@ -1,0 +1,224 @@
+"""A review in a real browser: by keyboard alone, without script, on a phone; closed in the middle and gone on with."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from report_making import Opened
+from review_making import RUN, SECRETS, edits, restyles
+from web_helpers import Started
+
+from beholder.ledger import Ledger
+from beholder.runs.reviewing import reviews_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+SIZES = [(390, 844), (820, 1180), (1440, 900)]
+START = f"/review/run/{RUN}"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    path = tmp_path / "ledger.db"
+    edits(path).close()
+    return path
+
+
+@pytest.fixture
+def site(place: Path, started: Started) -> str:
+    return started(place)
+
+
+def ready(page: Page) -> None:
+    page.wait_for_selector("html[data-ready]", state="attached")
+
+
+def begin(page: Page, name: str = "Ana") -> None:
+    page.locator("[name=rater]").focus()
+    page.keyboard.type(name)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-rate]")
+    ready(page)
+
+
+def go_on(page: Page) -> None:
+    """From the reveal to the next case."""
+    page.wait_for_selector(".revealed")
+    ready(page)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-rate]")
+    ready(page)
+
+
+def chosen(page: Page) -> list[str]:
+    return page.locator(".pick input:checked").evaluate_all("found => found.map((one) => one.value)")
+
+
+def label(page: Page) -> str:
+    return page.url.split("/case/")[1].split("?")[0]
+
+
+def test_ten_cases_by_keyboard_closed_in_the_middle_gone_on_with_and_exported(
+    visited: Opened, site: str, place: Path, tmp_path: Path
+) -> None:
+    page = visited(START)
+    begin(page)
+    seen = []
+    for number in range(10):
+        seen.append(label(page))
+        for secret in SECRETS:
+            assert secret not in page.content()
+        page.keyboard.press(str(1 + number % 7))
+        if number == 4:  # the page is closed with one of three answered
+            page.wait_for_selector("[data-said]:has-text('Kept')")
+            context = page.context
+            page.close()
+            page = context.new_page()
+            page.goto(f"{site}{START}")
+            page.get_by_role("link", name="Ana", exact=True).click()
+            ready(page)
+            assert label(page) == seen[4]
+            assert chosen(page) == ["5"]
+        page.keyboard.press("6")
+        page.keyboard.press("x")
+        page.keyboard.press("Enter")
+        if number < 9:
+            go_on(page)
+    page.wait_for_selector(".revealed")
+    assert len(set(seen)) == 10
+    page.get_by_role("link", name="Summary").click()
+    page.wait_for_selector("text=10 of 12 rated")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export").click()
+    download.value.save_as(tmp_path / "ratings.csv")
+    rows = list(csv.DictReader((tmp_path / "ratings.csv").read_text("utf-8").splitlines()))
+    first = [int(row["score"]) for row in rows if row["aspect"] == "unchanged_regions"]
+    assert sorted(first) == sorted(1 + number % 7 for number in range(10))
+    assert {row["score"] for row in rows if row["aspect"] == "global_consistency"} == {"6"}
+    assert not [row for row in rows if row["aspect"] == "identity_preservation"]
+    with Ledger.open(place, read_only=True) as ledger:
+        [review] = reviews_of(ledger, RUN)
+        assert sum(1 for _ in ledger.verdicts(review.id)) == 10
+
+
+def test_arrows_go_between_questions_and_what_is_open_is_asked_for_once(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+
+    def now() -> str:
+        return page.locator(".ask.now input").first.get_attribute("name") or ""
+
+    assert now() == "edit-preservation:unchanged_regions"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert now() == "edit-preservation:identity_preservation"
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("3")
+    assert chosen(page) == ["3"]
+    page.keyboard.press("Enter")
+    assert "2 left open" in page.locator("[data-said]").inner_text()
+    assert page.locator(".ask.left-open").count() == 2
+    assert now() == "edit-preservation:unchanged_regions"
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".revealed")
+
+
+def test_words_and_views_have_their_keys(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+    page.keyboard.press("c")
+    page.keyboard.type("no 5 y n")  # keys are letters here
+    assert page.locator("[data-comment]").input_value() == "no 5 y n"
+    assert chosen(page) == []
+    page.keyboard.press("Escape")
+    for key, mode in (("s", "slider"), ("d", "difference"), ("b", "blink")):
+        page.keyboard.press(key)
+        assert page.locator(".cv").get_attribute("data-mode") == mode
+    page.keyboard.press("i")
+    assert page.locator(".rate-part details[open]").count() == 1
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+    page.keyboard.press("Escape")
+    before = label(page)
+    page.keyboard.press("p")
+    page.wait_for_url(lambda url: "/case/" in url and before not in url)
+
+
+def test_a_word_that_was_just_typed_is_not_lost_with_the_tab(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+    where = page.url
+    page.keyboard.press("c")
+    page.keyboard.type("the last thing that I wrote")
+    context = page.context
+    page.close(run_before_unload=False)
+    again = context.new_page()
+    for _ in range(50):  # what was sent while the tab closed may still be on its way
+        again.goto(where)
+        ready(again)
+        if again.locator("[data-comment]").input_value():
+            break
+    assert again.locator("[data-comment]").input_value() == "the last thing that I wrote"
+
+
+def test_without_script_the_form_can_be_sent(visited: Opened) -> None:
+    page = visited(START, java_script_enabled=False)
+    page.fill("[name=rater]", "Ana")
+    page.get_by_role("button", name="Rate cases").click()
+    for key in ("unchanged_regions", "global_consistency"):
+        page.locator(f'[name="edit-preservation:{key}"][value="4"]').check()
+    assert page.locator(".looks img").count() == 2
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_selector("text=So far")
+    page.get_by_role("link", name="Next case").click()
+    assert page.locator("[data-rate]").count() == 1
+
+
+def test_assertions_are_answered_by_y_n_x_and_the_ceiling_is_told(
+    tmp_path: Path, started: Started, visited: Opened
+) -> None:
+    restyles(tmp_path / "styles.db", "Anime").close()
+    page = visited(START, at=started(tmp_path / "styles.db"))
+    begin(page)
+    asks = page.locator(".rate-part").first.locator("[data-ask=assertion]").count()
+    page.keyboard.press("n")
+    for _ in range(asks - 1):
+        page.keyboard.press("y")
+    page.keyboard.press("5")
+    assert page.locator("[data-ceiling-note]").first.inner_text() == "1 answered No: at most 4 counts."
+    assert chosen(page) == ["no", *["yes"] * (asks - 1), "5"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_page_is_legible_and_named(
+    visited: Opened,
+    violations: Callable[[Page], list[tuple[str, list[str]]]],
+    size: tuple[int, int],
+    theme: str,
+) -> None:
+    page = visited("/review", viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
+    found = {"runs": violations(page)}
+    page.locator("a.review-run").first.click()
+    page.wait_for_selector("[name=rater]")
+    found["start"] = violations(page)
+    begin(page)
+    page.keyboard.press("3")
+    found["case"] = violations(page)
+    for name in ("case", "start"):
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+    page.keyboard.press("3")
+    page.keyboard.press("3")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".revealed")
+    found["reveal"] = violations(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("link", name="Summary").click()
+    page.wait_for_selector("text=Agreement with the judge")
+    found["summary"] = violations(page)
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}

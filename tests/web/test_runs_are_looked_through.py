@@ -1,0 +1,143 @@
+"""Runs, a run, its cases filtered and paged by their address, a case with everything that was said of it."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from ledger_making import run_record
+from report_making import ledger_with, restyle, told
+from web_helpers import RUN, Started, worked_out
+
+from beholder.ledger import Ledger
+
+CASES = f"/runs/{RUN}/cases"
+
+
+def names(client: httpx.Client, **asked: object) -> list[str]:
+    text = client.get(CASES, params={key: str(value) for key, value in asked.items()}).text
+    return [html.unescape(found) for found in re.findall(r'class="name"><bdi>([^<]*)</bdi>', text)]
+
+
+def numbered(*numbers: int) -> list[str]:
+    return [f"photo-{number:05d}/anime" for number in numbers]
+
+
+def test_runs_are_listed_with_what_they_came_to(client: httpx.Client) -> None:
+    text = client.get("/").text
+    assert f'href="/runs/{RUN}"' in text
+    assert "nightly" in text
+    assert "2 without a score" in text
+
+
+def test_a_run_says_what_it_came_to(client: httpx.Client) -> None:
+    text = client.get(f"/runs/{RUN}").text
+    for part in (
+        "2</span> refused",
+        "Grades",
+        "Passed",
+        "Does part 1 of the style hold?",
+        "pixels disagree",
+        "Pop Art",
+    ):
+        assert part in text, part
+    assert client.get(f"/runs/{RUN}").text == client.get("/runs/latest").text
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"outcome": "refused"}, ["photo-00003/model-a", "photo-00007/model-a"]),
+        ({"grade": "F"}, numbered(11, 15, 19, 23)),
+        ({"flag": "pixels_disagree", "sort": "order"}, numbered(0, 5, 10, 15, 20)),
+        ({"criterion": "accuracy", "most": "2"}, numbered(11, 15, 19, 23)),
+        ({"least": "0.99", "q": "0001"}, numbered(12, 16)),
+        ({"assertion": "A3"}, numbered(11, 15, 19, 23)),
+        ({"group": "source=photo 2", "sort": "case"}, numbered(8, 9, 10, 11)),
+        ({"style": "Anime", "grade": "C"}, numbered(2, 6, 10, 14, 18, 22)),
+        ({"passed": "no", "q": "2"}, numbered(23)),
+        ({"q": "nothing like it"}, []),
+    ],
+)
+def test_the_address_says_which_cases(client: httpx.Client, asked: dict[str, str], expected: list[str]) -> None:
+    assert names(client, **asked) == expected
+
+
+@pytest.mark.parametrize("asked", [{"sort": "size"}, {"least": "much"}, {"most": "nan"}, {"passed": "maybe"}])
+def test_what_cannot_be_asked_is_told_in_a_sentence(client: httpx.Client, asked: dict[str, str]) -> None:
+    answer = client.get(CASES, params=asked)
+    assert answer.status_code == 400
+    assert str(*asked.values()) in answer.text
+
+
+@pytest.mark.parametrize("path", ["/runs/none", "/runs/none/cases", f"/runs/{RUN}/case?id=none", "/nowhere"])
+def test_what_is_not_there_is_told_in_a_sentence(client: httpx.Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "There is no" in answer.text
+
+
+def test_a_case_leads_to_its_neighbours_in_the_list_it_was_opened_from(client: httpx.Client) -> None:
+    asked = {"grade": "F"}
+    text = client.get(CASES, params=asked).text
+    links = [html.unescape(link) for link in re.findall(r'class="card"><a href="([^"]*)"', text)]
+    page = client.get(links[1]).text
+    for way, link in (("prev", links[0]), ("next", links[2])):
+        found = re.search(rf'rel="{way}" href="([^"]*)"', page)
+        assert found is not None
+        other = client.get(html.unescape(found[1])).text
+        assert re.findall("<h1.*?</h1>", other) == re.findall("<h1.*?</h1>", client.get(link).text)
+    assert 'rel="prev"' not in client.get(links[0]).text
+    assert 'rel="next"' not in client.get(links[-1]).text
+
+
+def test_a_case_tells_its_history_and_the_answer_as_it_came(place: Path, started: Started) -> None:
+    with Ledger.open(place) as ledger:
+        later = replace(restyle(5), judge="anthropic:claude", model="claude", answer="<b>raw</b>")
+        ledger_with(place, [told(5, later)], run_record("r2", name="weekly")).close()
+        assert len(ledger.on_case(later.case)) == 2
+    with httpx.Client(base_url=started(place), trust_env=False) as client:
+        text = client.get("/runs/r2/case", params={"id": later.case}).text
+        assert "Every verdict on this case" in text
+        assert f'href="/runs/{RUN}/case?id=' in text
+        assert "&lt;b&gt;raw&lt;/b&gt;" in text
+        assert later.brief_digest in text
+        assert "the same" in text
+
+
+def test_how_far_a_run_is_can_be_asked(place: Path, started: Started) -> None:
+    with Ledger.open(place) as ledger:
+        ledger.start(run_record("r2", total=10))
+    with httpx.Client(base_url=started(place), trust_env=False) as client, Ledger.open(place) as ledger:
+        assert client.get("/api/runs/r2").json()["done"] == 0
+        ledger.write("r2", [told(1, restyle(1))])
+        assert client.get("/api/runs/r2").json()["done"] == 1
+        assert client.get("/api/runs").json()[0]["running"] is True
+        ledger.update("r2", state="finished")
+        assert client.get("/api/runs/r2").json()["running"] is False
+
+
+def test_two_runs_are_compared(place: Path, started: Started) -> None:
+    worse = [told(number, replace(restyle(number), score=0.1), pictures=False) for number in range(24)]
+    ledger_with(place, worse, run_record("r2", name="weekly")).close()
+    with httpx.Client(base_url=started(place), trust_env=False) as client:
+        text = worked_out(client, "/compare", before=RUN, after="r2")
+        assert "▼ worse" in text
+        assert "weekly" in text
+        assert "one and the same" in client.get("/compare", params={"before": RUN, "after": RUN}).text
+
+
+@pytest.mark.parametrize("path", ["/agreement", "/calibration"])
+def test_where_nobody_reviewed_pages_about_people_say_so(client: httpx.Client, path: str) -> None:
+    assert "Nobody has reviewed" in client.get(path).text
+
+
+def test_an_empty_ledger_has_a_page(tmp_path: Path, started: Started) -> None:
+    Ledger.open(tmp_path / "ledger.db").close()
+    with httpx.Client(base_url=started(tmp_path / "ledger.db"), trust_env=False) as client:
+        assert "There is no run in this ledger yet" in client.get("/").text
+        assert client.get("/compare").status_code == 200

@@ -1,0 +1,155 @@
+"""The app in a real browser: slider, blink, heatmap, filter and back, keys, both themes, three widths, no script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ledger_making import run_record
+from report_making import Opened, restyle, told
+from web_helpers import RUN, Started
+
+from beholder.ledger import Ledger
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+CASE = f"/runs/{RUN}/case?id=photo-00006/anime&place=8"
+
+
+def split_at(page: Page) -> float:
+    return float(page.locator(".cv-handle").get_attribute("aria-valuenow") or "nan")
+
+
+def drawn(page: Page) -> Page:
+    page.wait_for_selector("html[data-ready]", state="attached")
+    return page
+
+
+def test_from_the_runs_to_a_case_and_all_the_way_back(visited: Opened) -> None:
+    page = visited("/")
+    page.get_by_role("link", name="nightly").click()
+    page.wait_for_url(f"**/runs/{RUN}")
+    page.keyboard.press("c")
+    page.wait_for_url("**/cases")
+    page.locator("select[name=grade]").select_option("F")
+    page.wait_for_url("**/cases?grade=F")  # what was left alone does not stand in the address
+    assert page.locator(".card").count() == 4
+    page.keyboard.press("/")
+    page.keyboard.type("00015")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/cases?q=00015&grade=F")
+    page.locator(".card a").click()
+    drawn(page)
+    assert page.locator("h1").inner_text() == "photo-00015/anime"
+    page.go_back()
+    assert page.locator(".card").count() == 1
+    page.go_back()
+    assert page.locator(".card").count() == 4
+    assert page.locator("select[name=grade]").input_value() == "F"
+    page.locator(".card a").first.click()
+    drawn(page).keyboard.press("j")
+    page.wait_for_function("() => document.querySelector('h1').textContent.includes('00015')")
+    page.keyboard.press("u")
+    page.wait_for_url("**/cases?grade=F")
+
+
+def test_slider_blink_heatmap_and_zoom(visited: Opened) -> None:
+    page = drawn(visited(CASE))
+    box = page.locator(".cv-stage").bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] / 2, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.25, middle, steps=5)
+    page.mouse.up()
+    assert split_at(page) == pytest.approx(25, abs=1)
+    page.keyboard.press("b")
+    page.wait_for_selector(".cv.cv-second")
+    page.wait_for_selector(".cv:not(.cv-second)")
+    page.keyboard.press("d")
+    page.locator(".cv-note", has_text="of the pixels differ visibly").wait_for()
+    page.keyboard.press("n")
+    page.keyboard.press("+")
+    moves = page.evaluate(
+        "['first', 'last'].map(n => getComputedStyle(document.querySelector(`.cv-${n} img`)).transform)"
+    )
+    assert moves[0] == moves[1]
+    assert "1.5" in moves[0]
+    page.keyboard.press("j")  # the way of looking goes along to the next case
+    page.wait_for_function("() => !location.search.includes('place=8')")
+    assert drawn(page).locator(".cv").get_attribute("data-mode") == "side"
+
+
+def test_a_case_shows_what_was_said(visited: Opened) -> None:
+    page = drawn(visited(f"/runs/{RUN}/case?id=photo-00005/anime"))
+    for fold in page.locator("main summary").all():
+        if fold.locator("..").get_attribute("open") is None:
+            fold.click()
+    said = page.locator("main").inner_text()
+    for part in (
+        "75.0 %",
+        "Does part 1 of the style hold?",
+        "Seen at place 1 of 5.",
+        "accuracy.score 5 → 4",
+        "36 % of the photo was changed.",
+        "make the car red",
+        "3.2 (2.6 to 3.8) on 1 to 5",
+        '"unchanged_regions"',
+    ):
+        assert part in said, part
+
+
+def test_a_run_that_is_running_is_followed(visited: Opened, place: Path, started: Started) -> None:
+    with Ledger.open(place) as ledger:
+        ledger.start(run_record("r2", total=2))
+        page = visited("/runs/r2", at=started(place))
+        assert page.locator("[data-done]").inner_text() == "0"
+        ledger.write("r2", [told(1, restyle(1))])
+        page.wait_for_function("() => document.querySelector('[data-done]')?.textContent === '1'")
+        ledger.write("r2", [told(2, restyle(2))])
+        ledger.update("r2", state="finished")
+        page.locator(".figure").first.wait_for()  # drawn anew, with what it came to
+        assert page.locator("[data-live]").count() == 0
+
+
+def test_without_script_lists_and_filters_work(visited: Opened) -> None:
+    page = visited(f"/runs/{RUN}/cases", java_script_enabled=False)
+    page.locator("select[name=grade]").select_option("F")
+    page.get_by_role("button", name="Apply").click()
+    assert page.locator(".card").count() == 4
+    page.locator(".card a").first.click()
+    assert page.locator(".shots img").count() == 2
+
+
+def test_the_theme_is_kept_from_page_to_page(visited: Opened) -> None:
+    page = visited("/", color_scheme="light")
+    page.keyboard.press("t")
+    page.keyboard.press("t")
+    page.get_by_role("link", name="nightly").click()
+    page.wait_for_selector("html[data-theme=dark]")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(390, 844), (820, 1180), (1440, 900)], ids=lambda size: str(size[0]))
+def test_contrast_labels_and_width(
+    visited: Opened, violations: Callable[[Page], list[tuple[str, list[str]]]], size: tuple[int, int], theme: str
+) -> None:
+    page = visited("/", viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
+    site = page.url.rstrip("/")
+    for path in ("/", f"/runs/{RUN}", f"/runs/{RUN}/cases", CASE, "/compare", "/agreement"):
+        page.goto(site + path)
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0], path
+        assert violations(page) == [], path
+
+
+def test_touch_targets_are_large_enough_on_a_tablet(visited: Opened) -> None:
+    page = drawn(visited(CASE, viewport={"width": 820, "height": 1180}, has_touch=True, is_mobile=True))
+    small = page.evaluate(
+        "[...document.querySelectorAll('button, .button')].filter(one => one.checkVisibility())"
+        ".filter(one => one.getBoundingClientRect().height < 43.9).map(one => one.textContent)"
+    )
+    assert small == []
