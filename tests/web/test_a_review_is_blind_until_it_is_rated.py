@@ -134,7 +134,7 @@ def test_a_rating_can_be_changed(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [NASTY, "../../etc/passwd", "'; DROP TABLE runs; --", "{{ 7 * 7 }}", "名前 🙂", "%00%2e"]
+    "name", [NASTY, "../../etc/passwd", "'; DROP TABLE runs; --", "{{ 1234567 * 7 }}", "名前 🙂", "%00%2e"]
 )
 def test_a_hostile_name_is_only_a_name(client: httpx.Client, name: str) -> None:
     path = begin(client, rater=name)
@@ -144,7 +144,7 @@ def test_a_hostile_name_is_only_a_name(client: httpx.Client, name: str) -> None:
         page = client.get(one)
         assert page.status_code == 200
         assert NASTY not in page.text
-        assert "49" not in page.text or "{{" not in name
+        assert "8641969" not in page.text
         assert name in unescape(page.text)
     table = client.get(path.split("/case/")[0] + "/ratings.csv")
     assert table.headers["content-type"] == "text/csv; charset=utf-8"

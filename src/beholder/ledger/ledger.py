@@ -66,7 +66,7 @@ class Ledger:
     ) -> Ledger:
         """The ledger at a path (or `sqlite:///path`); without one where `BEHOLDER_LEDGER` says, else `beholder.db`.
 
-        A file of an older version is brought up to date, unless it is opened `read_only`; such a ledger is never
+        A file of an older version is brought up to date. Apart from that, a ledger that is opened `read_only` is never
         written to and never made. `timeout_s` is how long a write waits for another process.
         """
         create = create and not read_only
@@ -74,10 +74,14 @@ class Ledger:
         engine = sqlite.open_engine(path, create=create, read_only=read_only, timeout_s=timeout_s)
         ledger = cls(path, engine)
         try:
-            ledger._settle(read_only)
+            older = ledger._settle(read_only)
         except BaseException:
             ledger.close()
             raise
+        if older:
+            ledger.close()
+            cls.open(path, create=False, timeout_s=timeout_s).close()
+            return cls.open(path, read_only=True, timeout_s=timeout_s)
         return ledger
 
     def close(self) -> None:
@@ -385,18 +389,18 @@ class Ledger:
         except LedgerError as error:
             return [str(error)]
 
-    def _settle(self, read_only: bool) -> None:
-        """Makes sure that the tables are of this version."""
+    def _settle(self, read_only: bool) -> bool:
+        """Makes sure that the tables are of this version; of a ledger that may only be read, whether they are older."""
         try:
             with sqlite.told(self.path), self._engine.begin() as connection:
                 found = migrations.version(connection)
                 migrations.check(found)
-            if read_only and found < migrations.newest():
-                raise LedgerError("is of an older version; open it once with rights to write, which upgrades it.")
-            if not read_only:
-                # Also when there is nothing to upgrade: who cannot write should hear so before anything is paid for.
-                with sqlite.told(self.path), self._writer.begin() as connection:
-                    migrations.migrate(connection)
+            if read_only:
+                return found < migrations.newest()
+            # Also when there is nothing to upgrade: who cannot write should hear so before anything is paid for.
+            with sqlite.told(self.path), self._writer.begin() as connection:
+                migrations.migrate(connection)
+            return False
         except LedgerError as error:
             sentence = str(error)
             if sentence.startswith("The ledger"):
