@@ -23,6 +23,12 @@ def split_at(page: Page) -> float:
     return float(page.locator(".cv-handle").get_attribute("aria-valuenow") or "nan")
 
 
+def arrived(page: Page, at: str) -> None:
+    """Is there, and its keys and forms answer: a choice made before that would be nobody's."""
+    page.wait_for_url(at)
+    page.wait_for_selector("html[data-app]", state="attached")
+
+
 def drawn(page: Page) -> Page:
     page.wait_for_selector("html[data-ready]", state="attached")
     return page
@@ -31,16 +37,16 @@ def drawn(page: Page) -> Page:
 def test_from_the_runs_to_a_case_and_all_the_way_back(visited: Opened) -> None:
     page = visited("/")
     page.get_by_role("link", name="nightly").click()
-    page.wait_for_url(f"**/runs/{RUN}")
+    arrived(page, f"**/runs/{RUN}")
     page.keyboard.press("c")
-    page.wait_for_url("**/cases")
+    arrived(page, "**/cases")
     page.locator("select[name=grade]").select_option("F")
-    page.wait_for_url("**/cases?grade=F")  # what was left alone does not stand in the address
+    arrived(page, "**/cases?grade=F")  # what was left alone does not stand in the address
     assert page.locator(".card").count() == 4
     page.keyboard.press("/")
     page.keyboard.type("00015")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/cases?q=00015&grade=F")
+    arrived(page, "**/cases?q=00015&grade=F")
     page.locator(".card a").click()
     drawn(page)
     assert page.locator("h1").inner_text() == "photo-00015/anime"
@@ -53,7 +59,7 @@ def test_from_the_runs_to_a_case_and_all_the_way_back(visited: Opened) -> None:
     drawn(page).keyboard.press("j")
     page.wait_for_function("() => document.querySelector('h1').textContent.includes('00015')")
     page.keyboard.press("u")
-    page.wait_for_url("**/cases?grade=F")
+    arrived(page, "**/cases?grade=F")
 
 
 def test_slider_blink_heatmap_and_zoom(visited: Opened) -> None:

@@ -32,3 +32,5 @@ for (const form of document.querySelectorAll("form[data-auto]")) {
     for (const field of form.elements) field.disabled = false;
   });
 }
+
+document.documentElement.dataset.app = ""; // keys and forms answer from here on
