@@ -32,6 +32,7 @@ alignment: .venv/test
 
 pictures: .venv/test
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/screenshots.py
 
 clean:
 	rm -rf .venv

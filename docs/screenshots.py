@@ -1,0 +1,61 @@
+"""Takes docs/report.webp and docs/view.webp, the pictures in the README, of the demo suite: `make pictures`.
+
+Needs Chromium on the path, and the extras `demo`, `web` and `test`.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
+
+from beholder import Ledger
+from beholder.web.app import create_app
+from beholder.web.serving import served
+
+DOCS = Path(__file__).parent
+WIDTH, HEIGHT = 1280, 800
+RUN, CASE = "demo-edits", "astronaut/green-suit-cat"
+
+
+def main() -> None:
+    place = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if place is None:
+        sys.exit("There is no Chromium on the path.")
+    with tempfile.TemporaryDirectory() as folder:
+        ledger, page = Path(folder) / "demo" / "beholder.db", Path(folder) / "report.html"
+        _beholder("demo", str(ledger.parent))
+        _beholder("report", RUN, "--ledger", str(ledger), "-o", str(page))
+        with Ledger.open(ledger, read_only=True) as book:
+            run = book.run(RUN).id
+        app = create_app(ledger)
+        with sync_playwright() as playwright, served(app) as address:
+            browser = playwright.chromium.launch(executable_path=place, args=["--no-sandbox"])
+            _taken(browser, page.as_uri(), "light", DOCS / "report.webp")
+            _taken(browser, f"{address}/runs/{run}/case?id={CASE}", "dark", DOCS / "view.webp")
+            browser.close()
+        app.state.workshop.close()
+        app.state.ledger.close()
+
+
+def _beholder(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "beholder", *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def _taken(browser: Browser, address: str, theme: str, to: Path) -> None:
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=theme)  # type: ignore[arg-type]
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.wait_for_load_state("networkidle")
+    Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(to, "WEBP", quality=80, method=6)
+    page.close()
+
+
+if __name__ == "__main__":
+    main()
