@@ -286,7 +286,7 @@ def _history(count: int) -> dict[str, float]:
 
     read_s, before = _timed(lambda: _read(count, BEFORE))
     runs = [before, *(_read(count, name) for name in (AFTER, LATEST))]
-    return {"read_s": read_s, **_computed(lambda: history(runs, draws=DRAWS))}
+    return {"read_s": read_s, **_computed(lambda: history(runs, ("score", *CRITERIA), draws=DRAWS))}
 
 
 def _calibrate(count: int) -> dict[str, float]:

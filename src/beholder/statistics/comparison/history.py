@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -76,64 +77,75 @@ def history(
     if group is not None and not any(group in scores.groups for scores in runs):
         listed = ", ".join(dict.fromkeys(name for scores in runs for name in scores.groups)) or "none"
         raise UsageError(f"No case is in a group {group!r}; there are: {listed}.")
-    return [_line(name, runs, group, draws, seed) for name in names]
+    means = [_means(_columns(scores, names), scores.groups.get(group or SOURCE), draws, seed) for scores in runs]
+    changes = [_changes(before, after, names, group, draws, seed) for before, after in pairwise(runs)]
+    slopes = _slopes(names, runs, group, draws, seed)
+    lines = []
+    for at, name in enumerate(names):
+        points = [
+            _point(scores, name, means[run][at], changes[run - 1][at] if run else (None, None, 0))
+            for run, scores in enumerate(runs)
+        ]
+        lines.append(Line(name, tuple(points), *slopes[at]))
+    return lines
 
 
-def _line(name: str, runs: Sequence[Scores], group: str | None, draws: int, seed: int) -> Line:
-    points = []
-    for at, scores in enumerate(runs):
-        values = _values(scores, name)
-        mean = _mean(values, scores.groups.get(group or SOURCE), draws, seed)
-        count = int((~np.isnan(values)).sum())
-        change, p, common = _change(runs[at - 1], scores, name, group, draws, seed) if at else (None, None, 0)
-        points.append(Point(scores.name, mean, count, len(scores) - count, change, p, common))
-    slope, common = _slope(name, runs, group, draws, seed)
-    return Line(name, tuple(points), slope, common)
+def _point(scores: Scores, name: str, mean: Estimate, change: tuple[Estimate | None, float | None, int]) -> Point:
+    known = int((~np.isnan(_columns(scores, [name])[0])).sum())
+    return Point(scores.name, mean, known, len(scores) - known, *change)
 
 
-def _values(scores: Scores, name: str) -> Floats:
-    column = scores.columns.get(name)
-    return np.full(len(scores), np.nan) if column is None else column.values
+def _columns(scores: Scores, names: Sequence[str]) -> list[Floats]:
+    """The values of each, nan where a run has no such column."""
+    nothing = np.full(len(scores), np.nan)
+    return [scores.columns[name].values if name in scores.columns else nothing for name in names]
 
 
-def _mean(values: Floats, groups: Sequence[str] | None, count: int, seed: int) -> Estimate:
-    if not len(values):
-        return undefined("there is no case")
-    draws = Draws(groups, len(values), count=count, seed=seed)
-    return mean_estimates(draws, sums_of(draws, [values]))[0]
+def _means(columns: Sequence[Floats], groups: Sequence[str] | None, count: int, seed: int) -> list[Estimate]:
+    """Of all columns over the same draws: making those is what takes time."""
+    if not len(columns[0]):
+        return [undefined("there is no case")] * len(columns)
+    draws = Draws(groups, len(columns[0]), count=count, seed=seed)
+    return mean_estimates(draws, sums_of(draws, columns))
 
 
-def _change(
-    before: Scores, after: Scores, name: str, group: str | None, count: int, seed: int
-) -> tuple[Estimate, float | None, int]:
+def _changes(
+    before: Scores, after: Scores, names: Sequence[str], group: str | None, count: int, seed: int
+) -> list[tuple[Estimate, float | None, int]]:
     if not set(before.cases) & set(after.cases):
-        return undefined("no case is in both runs"), None, 0
+        return [(undefined("no case is in both runs"), None, 0)] * len(names)
     pairs = shared_cases(before, after, group if _has(before, after, group) else None)
-    column = next((one for one in pairs.columns if one.name == name), None)
-    if column is None:
-        return undefined("the runs do not both have it on one scale"), None, 0
+    columns = {one.name: one.difference for one in pairs.columns if one.name in names}
     draws = Draws(pairs.groups, len(pairs.cases), count=count, seed=seed)
-    found = differences_of(draws, [column.difference])
-    common = int(found.cases[0])
-    return found.means[0], float(found.p[0]) if common else None, common
+    found = differences_of(draws, list(columns.values()))
+    told: dict[str, tuple[Estimate, float | None, int]] = {}
+    for at, name in enumerate(columns):
+        common = int(found.cases[at])
+        told[name] = found.means[at], float(found.p[at]) if common else None, common
+    missing = undefined("the runs do not both have it on one scale"), None, 0
+    return [told.get(name, missing) for name in names]
 
 
 def _has(before: Scores, after: Scores, group: str | None) -> bool:
     return group in before.groups or group in after.groups
 
 
-def _slope(name: str, runs: Sequence[Scores], group: str | None, count: int, seed: int) -> tuple[Estimate, int]:
+def _slopes(
+    names: Sequence[str], runs: Sequence[Scores], group: str | None, count: int, seed: int
+) -> list[tuple[Estimate, int]]:
     if len(runs) < LEAST_RUNS:
-        return undefined(f"a trend takes {LEAST_RUNS} runs at least"), 0
+        return [(undefined(f"a trend takes {LEAST_RUNS} runs at least"), 0)] * len(names)
     rows = [{case: row for row, case in enumerate(scores.cases)} for scores in runs]
     common = [case for case in runs[0].cases if all(case in known for known in rows)]
     if not common:
-        return undefined("no case is in every run"), 0
+        return [(undefined("no case is in every run"), 0)] * len(names)
+    places = [[known[case] for case in common] for known in rows]
     table = np.array(
-        [_values(scores, name)[[known[case] for case in common]] for scores, known in zip(runs, rows, strict=True)]
-    )
+        [[one[own] for one in _columns(scores, names)] for scores, own in zip(runs, places, strict=True)]
+    )  # runs × columns × cases
     when = np.arange(len(runs)) - (len(runs) - 1) / 2
-    slopes: Floats = when @ table / float(when @ when)  # nan where a run has no number
+    slopes: Floats = np.tensordot(when, table, 1) / float(when @ when)  # nan where a run has no number
     given = runs[0].groups.get(group or SOURCE)
-    groups = None if given is None else [given[rows[0][case]] for case in common]
-    return _mean(slopes, groups, count, seed), int((~np.isnan(slopes)).sum())
+    groups = None if given is None else [given[row] for row in places[0]]
+    means = _means(list(slopes), groups, count, seed)
+    return [(mean, int((~np.isnan(one)).sum())) for mean, one in zip(means, slopes, strict=True)]
