@@ -15,117 +15,141 @@ Tabled = tuple[str, Sequence[str], list[Sequence[str]]]
 
 
 def tables(found: Agreement, *, full: bool) -> Iterable[Tabled]:
-    """Title, headers and rows. Narrow ones, so that intervals have room."""
-
-    def interval(estimate: Estimate | None) -> str:
-        return "–" if estimate is None else with_interval(estimate, 2)
-
-    def plain(estimate: Estimate | None) -> str:
-        return "–" if estimate is None else shown(estimate.value, 2)
-
-    def rows(cells: Callable[[Criterion], Sequence[str]], *, decides: bool | None = None) -> list[Sequence[str]]:
-        picked = [one for one in found.criteria if decides is None or one.decides is decides]
-        return [(one.aspect, *cells(one)) for one in picked]
-
+    """Narrow ones, so that intervals have room."""
     people = any(one.people for one in found.criteria)
-    unit = "people's mean ratings" if found.against == "mean" else "people's single ratings"
-    whose, single, majority = unit, "a single rating", "each rating"
-    if found.reference != "people":
-        whose, single, majority = "the other judge's scores", "the other judge", "the other judge"
-    elif found.against == "mean":
-        majority = "the majority of people (a tie is a failure)"
-    scored, decided = (any(one.decides is wanted for one in found.criteria) for wanted in (False, True))
-    if scored:
-        yield (
-            f"Ranking: does the judge put cases in the order of {whose} (1 the same, 0 as by chance)?",
-            ("criterion", "cases", "Spearman ρ", *(("one rater", "judge less rater") if people else ())),
-            rows(
-                lambda one: (
-                    f"{one.cases:,}",
-                    interval(one.coefficients["spearman"]),
-                    *(
-                        (plain(one.people.get("rater_spearman")), interval(one.people.get("rater_difference")))
-                        if people
-                        else ()
-                    ),
-                ),
-                decides=False,
-            ),
-        )
-        yield (
-            f"Distance: how far are its numbers from {whose}, and how far is always saying the same?",
-            ("criterion", "MAE", "constant", "difference", "bias"),
-            [
-                *rows(
-                    lambda one: (
-                        interval(one.coefficients["mae"]),
-                        plain(one.constant.mae),
-                        interval(one.constant.difference),
-                        plain(one.coefficients["bias"]),
-                    ),
-                    decides=False,
-                ),
-                *_overall_row(found, interval, plain),
-            ],
-        )
-        yield (
-            f"Same answer as {single} beyond chance (κ), exactly, at most one step away; other coefficients",
-            ("criterion", "quadratic κ", "exact", "±1", "τb", "τc", "Pearson"),
-            rows(
-                lambda one: (
-                    interval(one.coefficients["quadratic_kappa"]),
-                    *(plain(one.coefficients[name]) for name in _OTHERS),
-                ),
-                decides=False,
-            ),
-        )
-    if decided:
-        yield (
-            f"Yes or no, against {majority}: agreement beyond chance (κ); failures that are right (precision), and "
-            "found (recall)",
-            ("criterion", "cases", "Cohen's κ", "precision", "recall", "same"),
-            rows(
-                lambda one: (
-                    f"{one.cases:,}",
-                    *(interval(one.coefficients[name]) for name in ("kappa", "precision", "recall")),
-                    plain(one.coefficients["exact"]),
-                ),
-                decides=True,
-            ),
-        )
+    if any(not one.decides for one in found.criteria):
+        yield from _scored(found, people=people)
+    if any(one.decides for one in found.criteria):
+        yield _decided(found)
     if people:
-        yield (
-            "People among themselves: 1 if they always agree, 0 if as by chance",
-            ("criterion", "raters", "α ordinal", "α interval", "ICC(1,1)", "ICC(1,k)"),
-            rows(
-                lambda one: (
-                    str(one.raters),
-                    interval(one.people.get("alpha_ordinal")),
-                    *(plain(one.people.get(name)) for name in ("alpha_interval", "icc_1", "icc_k")),
-                )
-            ),
-        )
+        yield _people(found)
     if any(one.beside for one in found.criteria):
-        yield (
-            "Other metrics: their ranking, and how much better the judge ranks the same cases",
-            ("criterion", "metric", "cases", "Spearman ρ", "judge better by"),
-            [
-                (one.aspect, metric.name, f"{metric.cases:,}", interval(metric.spearman), interval(metric.difference))
-                for one in found.criteria
-                for metric in one.beside
-            ],
-        )
+        yield _metrics(found)
     if full:
         yield from _in_full(found)
 
 
-def _overall_row(
-    found: Agreement, interval: Callable[[Estimate | None], str], plain: Callable[[Estimate | None], str]
+def _scored(found: Agreement, *, people: bool) -> Iterable[Tabled]:
+    whose = "people's mean ratings" if found.against == "mean" else "people's single ratings"
+    single = "a single rating"
+    if found.reference != "people":
+        whose, single = "the other judge's scores", "the other judge"
+    yield (
+        f"Ranking: does the judge put cases in the order of {whose} (1 the same, 0 as by chance)?",
+        ("criterion", "cases", "Spearman ρ", *(("one rater", "judge less rater") if people else ())),
+        _rows(
+            found,
+            lambda one: (
+                f"{one.cases:,}",
+                _interval(one.coefficients["spearman"]),
+                *(
+                    (_plain(one.people.get("rater_spearman")), _interval(one.people.get("rater_difference")))
+                    if people
+                    else ()
+                ),
+            ),
+            decides=False,
+        ),
+    )
+    yield (
+        f"Distance: how far are its numbers from {whose}, and how far is always saying the same?",
+        ("criterion", "MAE", "constant", "difference", "bias"),
+        [
+            *_rows(
+                found,
+                lambda one: (
+                    _interval(one.coefficients["mae"]),
+                    _plain(one.constant.mae),
+                    _interval(one.constant.difference),
+                    _plain(one.coefficients["bias"]),
+                ),
+                decides=False,
+            ),
+            *_overall_row(found),
+        ],
+    )
+    yield (
+        f"Same answer as {single} beyond chance (κ), exactly, at most one step away; other coefficients",
+        ("criterion", "quadratic κ", "exact", "±1", "τb", "τc", "Pearson"),
+        _rows(
+            found,
+            lambda one: (
+                _interval(one.coefficients["quadratic_kappa"]),
+                *(_plain(one.coefficients[name]) for name in _OTHERS),
+            ),
+            decides=False,
+        ),
+    )
+
+
+def _decided(found: Agreement) -> Tabled:
+    majority = "each rating"
+    if found.reference != "people":
+        majority = "the other judge"
+    elif found.against == "mean":
+        majority = "the majority of people (a tie is a failure)"
+    return (
+        f"Yes or no, against {majority}: agreement beyond chance (κ); failures that are right (precision), and "
+        "found (recall)",
+        ("criterion", "cases", "Cohen's κ", "precision", "recall", "same"),
+        _rows(
+            found,
+            lambda one: (
+                f"{one.cases:,}",
+                *(_interval(one.coefficients[name]) for name in ("kappa", "precision", "recall")),
+                _plain(one.coefficients["exact"]),
+            ),
+            decides=True,
+        ),
+    )
+
+
+def _people(found: Agreement) -> Tabled:
+    return (
+        "People among themselves: 1 if they always agree, 0 if as by chance",
+        ("criterion", "raters", "α ordinal", "α interval", "ICC(1,1)", "ICC(1,k)"),
+        _rows(
+            found,
+            lambda one: (
+                str(one.raters),
+                _interval(one.people.get("alpha_ordinal")),
+                *(_plain(one.people.get(name)) for name in ("alpha_interval", "icc_1", "icc_k")),
+            ),
+        ),
+    )
+
+
+def _metrics(found: Agreement) -> Tabled:
+    return (
+        "Other metrics: their ranking, and how much better the judge ranks the same cases",
+        ("criterion", "metric", "cases", "Spearman ρ", "judge better by"),
+        [
+            (one.aspect, metric.name, f"{metric.cases:,}", _interval(metric.spearman), _interval(metric.difference))
+            for one in found.criteria
+            for metric in one.beside
+        ],
+    )
+
+
+def _rows(
+    found: Agreement, cells: Callable[[Criterion], Sequence[str]], *, decides: bool | None = None
 ) -> list[Sequence[str]]:
+    return [(one.aspect, *cells(one)) for one in found.criteria if decides is None or one.decides is decides]
+
+
+def _interval(estimate: Estimate | None) -> str:
+    return "–" if estimate is None else with_interval(estimate, 2)
+
+
+def _plain(estimate: Estimate | None) -> str:
+    return "–" if estimate is None else shown(estimate.value, 2)
+
+
+def _overall_row(found: Agreement) -> list[Sequence[str]]:
     if not found.overall:
         return []
     judge, constant, difference = (found.overall[name] for name in ("mae", "constant", "difference"))
-    return [("mean of them", interval(judge), plain(constant), interval(difference), "")]
+    return [("mean of them", _interval(judge), _plain(constant), _interval(difference), "")]
 
 
 def _in_full(found: Agreement) -> Iterable[Tabled]:

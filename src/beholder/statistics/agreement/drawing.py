@@ -9,9 +9,7 @@ from enum import StrEnum
 import numpy as np
 
 from beholder.statistics.agreement.coefficients import (
-    Pairs,
     Sums,
-    decisions,
     distances,
     hits,
     paired,
@@ -66,9 +64,8 @@ def reference(values: Floats, against: Against) -> Floats:
 
 
 def judge_and_people(x: Floats, values: Floats, against: Against, low: float, *, people: bool = True) -> Weighed:
-    """The coefficients of a judge's scores with cases × raters: `JUDGE`, and `DECISIONS` where both are 0 and 1; with
-    `people` also `judge_as_rater`. `low` is where the people's scale begins. `exact` and `within_one` are left out
-    where ratings lie on no steps."""
+    """The coefficients of a judge's scores with cases × raters: `JUDGE`; with `people` also `judge_as_rater`. `low` is
+    where the people's scale begins. `exact` and `within_one` are left out where ratings lie on no steps."""
     place, first, times = alike(np.column_stack([x, values]))
     x, values = x[first], values[first]
     unit, single = paired(x, reference(values, against), times), paired(x, values)
@@ -76,9 +73,6 @@ def judge_and_people(x: Floats, values: Floats, against: Against, low: float, *,
     step = step_of(single.y)
     if step is not None:
         sums.append(hits(single, low, step))
-    if yes_or_no(single.x) and yes_or_no(single.y):
-        majority = Pairs(unit.x, (unit.y > 0.5).astype(np.float64), unit.case, unit.size)  # a tie is a failure
-        sums += [_only(decisions(single), "kappa"), _only(decisions(majority), "precision", "recall")]
     parts: list[Weighed] = [ranks(unit), together(sums)]
     if people:
         parts.append(judge_as_rater(x, values, times, each=against is Against.EACH))
@@ -186,7 +180,3 @@ def _counted_together(place: Ints, size: int, parts: Sequence[Weighed]) -> Weigh
 def yes_or_no(values: Floats) -> bool:
     known = values[~np.isnan(values)]
     return bool(len(known)) and bool(np.isin(known, (0.0, 1.0)).all())
-
-
-def _only(sums: Sums, *names: str) -> Sums:
-    return Sums(sums.terms, lambda found: {name: sums.follows(found)[name] for name in names})
