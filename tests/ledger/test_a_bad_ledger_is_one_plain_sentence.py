@@ -231,7 +231,7 @@ from beholder.errors import LedgerError
 from beholder.ledger import Ledger
 ledger = Ledger.open(sys.argv[1])
 ledger.start(run_record())
-resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 try:
     for start in range(0, 6400, 64):
         ledger.write("r1", [entry(number) for number in range(start, start + 64)])

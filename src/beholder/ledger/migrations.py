@@ -9,12 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, inspect, select, text, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Float,
+    ForeignKey,
+    LargeBinary,
+    MetaData,
+    Table,
+    inspect,
+    select,
+    text,
+    update,
+)
 
 from beholder.errors import LedgerError
 from beholder.ledger.facets import facets
 from beholder.ledger.packing import plain_text, unpack_verdict
-from beholder.ledger.tables import meta, metadata
+from beholder.ledger.tables import Number, Words, meta, metadata
 
 Step = Callable[[Connection], None]
 
@@ -49,8 +61,58 @@ def _tell_facets(connection: Connection) -> None:
     connection.execute(text(f"CREATE INDEX verdicts_in_order ON verdicts ({columns})"))
 
 
+def _share_runs_and_wait_for_batches(connection: Connection) -> None:
+    """Tables for several processes on one run, and for what providers answer in their own time."""
+    then = MetaData()
+    Table("runs", then, Column("number", Number, primary_key=True))
+
+    def run(**how: bool) -> Column[int]:
+        return Column("run", Number, ForeignKey("runs.number"), **how)
+
+    def words(*names: str) -> list[Column[str]]:
+        return [Column(name, Words, nullable=False) for name in names]
+
+    new = [
+        Table(
+            "workers",
+            then,
+            run(primary_key=True),
+            Column("holder", Words, primary_key=True),
+            Column("until", Float, nullable=False),
+            Column("part", Float, nullable=False),
+            *words("allowance_usd", "written"),
+            sqlite_with_rowid=False,
+        ),
+        Table(
+            "leases",
+            then,
+            run(primary_key=True),
+            *(Column(name, Words, primary_key=True) for name in ("case_id", "rubric")),
+            *words("holder"),
+            sqlite_with_rowid=False,
+        ),
+        Table(
+            "jobs",
+            then,
+            Column("number", Number, primary_key=True),
+            run(nullable=False, index=True),
+            *words("judge", "state", "handle", "reserved_usd", "created"),
+            Column("body", LargeBinary, nullable=False),
+        ),
+        Table(
+            "replies",
+            then,
+            run(primary_key=True),
+            Column("key", LargeBinary, primary_key=True),
+            Column("body", LargeBinary, nullable=False),
+            sqlite_with_rowid=False,
+        ),
+    ]
+    then.create_all(connection, tables=new)
+
+
 # The first one takes a file from version 1 to version 2, and so on.
-STEPS: Sequence[Step] = (_tell_facets,)
+STEPS: Sequence[Step] = (_tell_facets, _share_runs_and_wait_for_batches)
 
 
 def newest(steps: Sequence[Step] = STEPS) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Float,
@@ -28,40 +29,44 @@ from sqlalchemy import (
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
 
+# Numbers that do not run out, and texts that compare and sort by their bytes, whatever the database is set to.
+Number = BigInteger().with_variant(Integer, "sqlite")
+Words = Text().with_variant(Text(collation="C"), "postgresql")
+
 metadata = MetaData()
 
-meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
+meta = Table("meta", metadata, Column("key", Words, primary_key=True), Column("value", Words, nullable=False))
 
 runs = Table(
     "runs",
     metadata,
-    Column("number", Integer, primary_key=True),
-    Column("id", Text, nullable=False, unique=True),
-    Column("name", Text, nullable=False, index=True),
-    Column("fingerprint", Text, nullable=False, index=True),
-    Column("state", Text, nullable=False),
-    Column("created", Text, nullable=False),
-    Column("updated", Text, nullable=False),
+    Column("number", Number, primary_key=True),
+    Column("id", Words, nullable=False, unique=True),
+    Column("name", Words, nullable=False, index=True),
+    Column("fingerprint", Words, nullable=False, index=True),
+    Column("state", Words, nullable=False),
+    Column("created", Words, nullable=False),
+    Column("updated", Words, nullable=False),
     Column("total", Integer, nullable=False),
     Column("skipped", Integer, nullable=False),
-    Column("spent_usd", Text, nullable=False),
+    Column("spent_usd", Words, nullable=False),
     Column("unpriced", Integer, nullable=False),
-    Column("tags", Text, nullable=False),
+    Column("tags", Words, nullable=False),
     Column("body", LargeBinary, nullable=False),  # suite, rubrics, prompt, versions
     sqlite_autoincrement=True,
 )
 
 
 def _run() -> Column[int]:
-    return Column("run", Integer, ForeignKey("runs.number"), nullable=False)
+    return Column("run", Number, ForeignKey("runs.number"), nullable=False)
 
 
 cases = Table(
     "cases",
     metadata,
-    Column("run", Integer, ForeignKey("runs.number"), primary_key=True),
-    Column("id", Text, primary_key=True),
-    Column("groups", Text, nullable=False),
+    Column("run", Number, ForeignKey("runs.number"), primary_key=True),
+    Column("id", Words, primary_key=True),
+    Column("groups", Words, nullable=False),
     Column("body", LargeBinary, nullable=False),  # images, fields
     sqlite_with_rowid=False,
 )
@@ -69,19 +74,19 @@ cases = Table(
 verdicts = Table(
     "verdicts",
     metadata,
-    Column("number", Integer, primary_key=True),
+    Column("number", Number, primary_key=True),
     _run(),
     Column("position", Integer, nullable=False),
-    Column("case_id", Text, nullable=False),
-    Column("rubric", Text, nullable=False),
-    Column("outcome", Text, nullable=False),
+    Column("case_id", Words, nullable=False),
+    Column("rubric", Words, nullable=False),
+    Column("outcome", Words, nullable=False),
     Column("score", Float),
     Column("reused", Boolean, nullable=False),
     Column("answers", LargeBinary, nullable=False),  # the ids of the answers it was made from, 16 bytes each
     Column("body", LargeBinary, nullable=False),
-    Column("grade", Text),
+    Column("grade", Words),
     Column("passed", Boolean),
-    Column("facets", Text),  # JSON, see `facets`; empty where there is nothing to tell
+    Column("facets", Words),  # JSON, see `facets`; empty where there is nothing to tell
     UniqueConstraint("run", "case_id", "rubric"),
 )
 # With all that lists are filtered and sorted by, so that they need not go through the bodies.
@@ -94,15 +99,15 @@ Index("verdicts_by_outcome", verdicts.c.run, verdicts.c.outcome, verdicts.c.scor
 answers = Table(
     "answers",
     metadata,
-    Column("number", Integer, primary_key=True),
+    Column("number", Number, primary_key=True),
     Column("key", LargeBinary, nullable=False),  # of brief, judge and sample
     Column("id", LargeBinary, nullable=False, index=True),  # of brief and text
     Column("brief_digest", LargeBinary, nullable=False),
-    Column("judge", Text, nullable=False),
+    Column("judge", Words, nullable=False),
     Column("sample", Integer, nullable=False),
-    Column("model", Text),
-    Column("usage", Text, nullable=False),
-    Column("cost_usd", Text),
+    Column("model", Words),
+    Column("usage", Words, nullable=False),
+    Column("cost_usd", Words),
     Column("latency_s", Float),
     Column("attempts", Integer, nullable=False),
     Column("flags", LargeBinary),  # packed; empty for none, as nearly always
@@ -122,13 +127,58 @@ run_answers = Table(
     "run_answers",
     metadata,
     Column("answer", LargeBinary, primary_key=True),
-    Column("run", Integer, ForeignKey("runs.number"), primary_key=True),
+    Column("run", Number, ForeignKey("runs.number"), primary_key=True),
     sqlite_with_rowid=False,
 )
 run_thumbnails = Table(
     "run_thumbnails",
     metadata,
     Column("digest", LargeBinary, primary_key=True),
-    Column("run", Integer, ForeignKey("runs.number"), primary_key=True),
+    Column("run", Number, ForeignKey("runs.number"), primary_key=True),
+    sqlite_with_rowid=False,
+)
+
+# Several processes at work on one run (`sharing`). A worker that does not say in time that it lives is gone, and so are
+# its leases and what it may spend.
+workers = Table(
+    "workers",
+    metadata,
+    Column("run", Number, ForeignKey("runs.number"), primary_key=True),
+    Column("holder", Words, primary_key=True),
+    Column("until", Float, nullable=False),  # seconds since 1970, by the database's own clock
+    Column("part", Float, nullable=False),  # of the paces of the run, 0 to 1
+    Column("allowance_usd", Words, nullable=False),  # set aside for it, and not yet in the run's `spent_usd`
+    Column("written", Words, nullable=False),  # the batch it wrote last, so that none is counted twice
+    sqlite_with_rowid=False,
+)
+leases = Table(
+    "leases",
+    metadata,
+    Column("run", Number, ForeignKey("runs.number"), primary_key=True),
+    Column("case_id", Words, primary_key=True),
+    Column("rubric", Words, primary_key=True),
+    Column("holder", Words, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Requests that a provider answers in its own time (`jobs`), and its replies until there is a verdict.
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("number", Number, primary_key=True),
+    Column("run", Number, ForeignKey("runs.number"), nullable=False, index=True),
+    Column("judge", Words, nullable=False),
+    Column("state", Words, nullable=False),
+    Column("handle", Words, nullable=False),  # JSON, as the provider's batch API needs it; empty until it has one
+    Column("reserved_usd", Words, nullable=False),
+    Column("created", Words, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # the keys of its requests
+)
+replies = Table(
+    "replies",
+    metadata,
+    Column("run", Number, ForeignKey("runs.number"), primary_key=True),
+    Column("key", LargeBinary, primary_key=True),
+    Column("body", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
