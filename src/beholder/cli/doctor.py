@@ -6,9 +6,9 @@ import importlib.util
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -24,7 +24,10 @@ _EXTRAS = {
     "genai_prices": ("prices", "prices"),
     "pydantic_ai": ("other providers", "providers"),
 }
+_MOST_BYTES = 1024 * 1024  # of a server's list of models
 _MARKS = {"ok": "✓", "note": "·", "problem": "✗"}
+
+Listed: TypeAlias = Mapping[str, str]  # by the model's name, where its weights came from
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Finding:
 
 def doctor(
     judge: Annotated[str | None, typer.Option(help="Also ask whether this judge can be reached.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="Also ask whether a server answers here.")] = None,
+    base_url: Annotated[list[str] | None, typer.Option(help="Also ask whether a server answers here.")] = None,
     ledger: LedgerAt = None,
     timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds to wait for the server.")] = 10.0,
     json_: AsJson = False,
@@ -50,14 +53,14 @@ def doctor(
     from beholder.cli import WRONG_USE
 
     wrong = False
-    for finding in _findings(judge, base_url, ledger, timeout_s):
+    for finding in _findings(judge, base_url or [], ledger, timeout_s):
         wrong = wrong or finding.state == "problem"
         mark = _MARKS[finding.state]
         say(json.dumps(asdict(finding)) if json_ else printable(f"{mark} {finding.about}: {finding.said}"))
     raise typer.Exit(WRONG_USE if wrong else 0)
 
 
-def _findings(judge: str | None, base_url: str | None, ledger: str | None, timeout_s: float) -> Iterator[Finding]:
+def _findings(judge: str | None, base_urls: Sequence[str], ledger: str | None, timeout_s: float) -> Iterator[Finding]:
     from beholder import __version__
 
     yield Finding("beholder", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
@@ -68,8 +71,8 @@ def _findings(judge: str | None, base_url: str | None, ledger: str | None, timeo
         yield Finding(what, "ok" if there else "note", "installed" if there else missing)
     yield from _keys()
     yield from _ledger(ledger)
-    if judge or base_url:
-        yield _server(judge or "openai:any", base_url, timeout_s)
+    if judge or base_urls:
+        yield from _servers(judge, base_urls, timeout_s)
 
 
 def _decoders() -> Iterator[Finding]:
@@ -108,27 +111,27 @@ def _keys() -> Iterator[Finding]:
 
 def _ledger(where: str | None) -> Iterator[Finding]:
     from beholder.ledger import Ledger
-    from beholder.ledger.ledger import place
+    from beholder.ledger.places import in_postgresql, place
 
     try:
         path = place(where)
-        if not os.path.lexists(path):
+        if not in_postgresql(path) and not os.path.lexists(path):
             yield Finding("ledger", "note", f"none at {path} yet; the first run makes it")
             return
         with Ledger.open(where, read_only=True) as book:
             problems = book.check()
-            count = len(book.runs()) if not problems else 0
+            count, size = (len(book.runs()), book.size()) if not problems else (0, 0)
     except LedgerError as error:
         yield Finding("ledger", "problem", str(error))
         return
     for problem in problems:
         yield Finding("ledger", "problem", problem)
     if not problems:
-        size = os.path.getsize(path)
-        yield Finding("ledger", "ok", f"{path} is sound: {count} runs, {size / 1e6:.1f} MB")
+        yield Finding("ledger", "ok", f"{book.place} is sound: {count} runs, {size / 1e6:.1f} MB")
 
 
-def _server(spec: str, base_url: str | None, timeout_s: float) -> Finding:
+def _servers(judge: str | None, base_urls: Sequence[str], timeout_s: float) -> Iterator[Finding]:
+    """Whether each server answers and, where they say what they serve, whether all serve the judge's model."""
     import asyncio
     from importlib.metadata import entry_points
 
@@ -136,23 +139,46 @@ def _server(spec: str, base_url: str | None, timeout_s: float) -> Finding:
     from beholder.judges.wires import Wire
 
     try:
-        provider, _ = split_spec(spec)
+        provider, model = split_spec(judge or "openai:any")
         wire = next((entry.load() for entry in entry_points(group="beholder.judges") if entry.name == provider), None)
-        if base_url is None and not isinstance(wire, Wire):
-            return Finding("server", "note", f"{provider} is not Beholder's own wire; only asking it would tell")
-        address = base_url
-        if address is None and isinstance(wire, Wire):
-            address = os.environ.get(wire.base_url_variable, "").strip() or wire.base_url
-        url = checked_url(address or "")
-        if provider == "openai":
-            url += "/models"
-        return asyncio.run(_ask(url, timeout_s))
+        if not base_urls:
+            if not isinstance(wire, Wire):
+                yield Finding("server", "note", f"{provider} is not Beholder's own wire; only asking it would tell")
+                return
+            base_urls = [os.environ.get(wire.base_url_variable, "").strip() or wire.base_url]
+        path = "/models" if provider == "openai" else ""
+        urls = [checked_url(url) + path for url in base_urls]
     except BeholderError as error:
-        return Finding("server", "problem", str(error))
+        yield Finding("server", "problem", str(error))
+        return
+
+    async def asked() -> list[tuple[Finding, Listed]]:
+        return await asyncio.gather(*(_ask(url, timeout_s) for url in urls))
+
+    answers = asyncio.run(asked())
+    yield from (finding for finding, _ in answers)
+    listed = {url: names for url, (_, names) in zip(urls, answers, strict=True) if names}
+    if judge and listed:
+        yield _served(model, listed)
 
 
-async def _ask(url: str, timeout_s: float) -> Finding:
-    """One GET without a key: any answer shows that somebody is there."""
+def _served(model: str, listed: Mapping[str, Listed]) -> Finding:
+    """Whether servers that list their models list this one, and from the same weights (vLLM's `root`). What none of
+    them lists may still be served: Ollama, for one, knows its models by longer names."""
+    lacking = {url: names for url, names in listed.items() if model not in names}
+    if lacking:
+        told = "; ".join(f"{url} lists {', '.join(sorted(names)[:5])}" for url, names in lacking.items())
+        state = "problem" if len(lacking) < len(listed) else "note"
+        return Finding("model", state, f"{model} is not listed everywhere: {told}")
+    roots = {names[model] for names in listed.values()} - {""}
+    if len(roots) > 1:
+        return Finding("model", "note", f"{model} comes from different places: {', '.join(sorted(roots))}")
+    return Finding("model", "ok", f"{model} is listed by {', '.join(listed)}")
+
+
+async def _ask(url: str, timeout_s: float) -> tuple[Finding, Listed]:
+    """One GET without a key: any answer shows that somebody is there. Also the models that it lists, each with where
+    its weights came from, if the server says so."""
     import aiohttp
 
     from beholder.judges.wires.transport import certificates, proxy_for
@@ -167,13 +193,28 @@ async def _ask(url: str, timeout_s: float) -> Finding:
             session.get(url, proxy=proxy_for(url), allow_redirects=False) as response,
         ):
             status = response.status
+            body = b""
+            while status == 200 and len(body) < _MOST_BYTES and (piece := await response.content.read(_MOST_BYTES)):
+                body += piece
     except TimeoutError:
-        return Finding("server", "problem", f"{url} did not answer within {timeout_s:g} s")
+        return Finding("server", "problem", f"{url} did not answer within {timeout_s:g} s"), {}
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Finding("server", "problem", f"{url} cannot be reached: {error or type(error).__name__}")
+        return Finding("server", "problem", f"{url} cannot be reached: {error or type(error).__name__}"), {}
     if status >= 500:
-        return Finding("server", "problem", f"{url} answers, with an error of its own (HTTP {status})")
+        return Finding("server", "problem", f"{url} answers, with an error of its own (HTTP {status})"), {}
     meaning = {401: ", which wants a key", 403: ", which wants a key"}.get(status, "")
     if status == 404:
-        return Finding("server", "note", f"{url} answers with HTTP 404; look whether the base URL is right")
-    return Finding("server", "ok", f"{url} answers (HTTP {status}{meaning})")
+        return Finding("server", "note", f"{url} answers with HTTP 404; look whether the base URL is right"), {}
+    return Finding("server", "ok", f"{url} answers (HTTP {status}{meaning})"), _models_in(body)
+
+
+def _models_in(body: bytes) -> Listed:
+    """The models of a list in OpenAI's form; none where it is something else."""
+    from beholder.judges.wires import Malformed
+    from beholder.judges.wires.reading import document, items, text
+
+    try:
+        entries = items(document(body).get("data"))
+    except Malformed:
+        return {}
+    return {text(one.get("id")): text(one.get("root")) for one in entries if one.get("id")}

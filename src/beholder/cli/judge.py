@@ -35,7 +35,9 @@ def judge(
         typer.Option(help="Who judges: PROVIDER:MODEL; several form a jury. Without it, instruments."),
     ] = None,
     samples: Annotated[int, typer.Option(help="How often each judge is asked.")] = 1,
-    base_url: Annotated[str | None, typer.Option(help="Where a compatible server answers.")] = None,
+    base_url: Annotated[
+        list[str] | None, typer.Option(help="Where a compatible server answers; several share the requests.")
+    ] = None,
     param: Annotated[list[str] | None, typer.Option(help="A model parameter: NAME=VALUE.")] = None,
     key_variable: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for one call; up to six are made.")] = 120.0,
@@ -97,7 +99,7 @@ def judge(
         raise UsageError("--key-variable is for one provider, and the judges are of several.")
     for one in rubrics:
         composer(one, options).rubric_for(case)  # what is wrong with the case is said before any key is looked for
-    places = [(name, _base_url(name, judge, base_url)) for name in judge]
+    places = [(name, _base_urls(name, judge, base_url or [])) for name in judge]
     with waiting(f"asking {', '.join(judge)}"):
         judged = asyncio.run(_ask(rubrics, case, options, places, parameters, key_variable, timeout))
     show(judged, form, full=full)
@@ -106,15 +108,15 @@ def judge(
     raise typer.Exit(exit_code([verdict for verdict, _ in judged], fail_under, strict=strict, seed=seed))
 
 
-def _base_url(name: str, names: Sequence[str], base_url: str | None) -> str | None:
+def _base_urls(name: str, names: Sequence[str], base_urls: Sequence[str]) -> Sequence[str]:
     """Where a judge answers. A base URL is for `openai:` judges where there are any: no other key may go there."""
     from beholder.judges.protocol import INSTRUMENTS
 
     providers = sorted({one.partition(":")[0] for one in names} - {INSTRUMENTS}) or [INSTRUMENTS]
     meant = "openai" if "openai" in providers or len(providers) > 1 else providers[0]
-    if base_url and meant not in providers:
+    if base_urls and meant not in providers:
         raise UsageError(f"--base-url is for one provider, and the judges are of {', '.join(providers)}.")
-    return base_url if name.partition(":")[0] == meant else None
+    return base_urls if name.partition(":")[0] == meant else ()
 
 
 def _case(
@@ -160,7 +162,7 @@ async def _ask(
     rubrics: Sequence[Rubric],
     case: Case,
     options: Options,
-    places: Sequence[tuple[str, str | None]],
+    places: Sequence[tuple[str, Sequence[str]]],
     parameters: dict[str, object],
     key_variable: str | None,
     timeout_s: float,
@@ -169,8 +171,15 @@ async def _ask(
     from beholder.runs.once import verdicts
 
     judges = [
-        judge_from(name, base_url=base_url, params=parameters, key_variable=key_variable, timeout_s=timeout_s)
-        for name, base_url in places
+        judge_from(
+            name,
+            base_url=urls[0] if len(urls) == 1 else None,
+            base_urls=urls if len(urls) > 1 else (),
+            params=parameters,
+            key_variable=key_variable,
+            timeout_s=timeout_s,
+        )
+        for name, urls in places
     ]
     try:
         return await verdicts(rubrics, case, judges, options)

@@ -31,6 +31,7 @@ from beholder.judges.wires.faults import (
     shorten,
 )
 from beholder.judges.wires.patience import Patience, retry_after
+from beholder.judges.wires.spreading import Spread
 from beholder.judges.wires.transport import Response, Transport
 from beholder.rubrics.brief import Brief, Text
 
@@ -38,17 +39,20 @@ GROUP = "beholder.judges"
 STRUCTURED_OUTPUT_UNAVAILABLE = "structured_output_unavailable"
 # Other tiers have other prices.
 TIERS = frozenset({"service_tier", "serviceTier", "speed"})
+ANY_OF_SEVERAL = "base_urls"  # in the place of a base URL in an identity
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a person may set about a judge. `params` are model parameters, and `detail` and `max_side` for pictures.
 
-    `retries` counts requests after the first. `price` goes before the price list. `sleep` and `random` are there so
-    that tests need not wait.
+    `base_urls`, in place of `base_url`, are servers of your own that all serve this model: requests are spread over
+    them. `retries` counts requests after the first. `price` goes before the price list. `sleep`, `random` and `clock`
+    are there so that tests need not wait.
     """
 
     base_url: str | None = None
+    base_urls: Sequence[str] = ()
     params: Mapping[str, object] = field(default_factory=dict)
     key_variable: str | None = None
     timeout_s: float = 120.0
@@ -58,6 +62,7 @@ class Settings:
     price: Price | None = None
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = randomness.random
+    clock: Callable[[], float] = time.monotonic
 
     def patience(self, brief: Brief) -> Patience:
         """For one call with `brief`."""
@@ -68,6 +73,7 @@ class Given(TypedDict, total=False):
     """`Settings` as keywords."""
 
     base_url: str | None
+    base_urls: Sequence[str]
     params: Mapping[str, object]
     key_variable: str | None
     timeout_s: float
@@ -77,6 +83,7 @@ class Given(TypedDict, total=False):
     price: Price | None
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
+    clock: Callable[[], float]
 
 
 STANDARD_SETTINGS = Settings()
@@ -92,8 +99,8 @@ class ModelJudge:
         self, wire: Wire, model: str, settings: Settings = STANDARD_SETTINGS, *, key: str | None = None
     ) -> None:
         self.wire, self.model, self._settings = wire, model, settings
-        base_url = settings.base_url or os.environ.get(wire.base_url_variable, "").strip()
-        self.base_url = checked_url(base_url) if base_url else wire.base_url
+        urls = _base_urls(wire, settings)
+        self.base_url = urls[0]
         self.params, self._sizing = split_params(settings.params, wire.sizing, wire.details, wire.name)
         self._key, source = key, "the program"
         if key is None:
@@ -102,9 +109,8 @@ class ModelJudge:
         self._secrets = (self._key,) if self._key else ()
         native = (wire.names.get(name) or name for name in self.params)
         self._target = Target(self.name, model, self.base_url, source, wire.key_variables, (*self.params, *native))
-        self._transport = Transport(
-            self.base_url, timeout_s=settings.timeout_s, connect_timeout_s=settings.connect_timeout_s
-        )
+        timeouts = {"timeout_s": settings.timeout_s, "connect_timeout_s": settings.connect_timeout_s}
+        self._spread = Spread([Transport(url, **timeouts) for url in urls], settings.clock)
         self._structured = True
         # Parameters that cannot be sent are told now, not when the first case is asked.
         wire.request(self._question(Brief("", "", None, "", (), None, "", "")))
@@ -118,7 +124,8 @@ class ModelJudge:
 
     @property
     def identity(self) -> str:
-        return identity(self.name, self.base_url, self.params, self._sizing.detail)
+        place = ANY_OF_SEVERAL if self._settings.base_urls else self.base_url
+        return identity(self.name, place, self.params, self._sizing.detail)
 
     @property
     def sizing(self) -> Sizing:
@@ -133,67 +140,102 @@ class ModelJudge:
         the flag `structured_output_unavailable`. A `seed` among the parameters counts up with the sample.
         """
         patience = self._settings.patience(brief)
-        question = replace(
-            self._question(brief), params=seeded(self.params, sample), earlier=earlier, max_tokens=max_tokens
-        )
+        question = self._question(brief, sample, earlier, max_tokens)
+        tried: set[str] = set()
 
         async def ask(structured: bool) -> Answer:
-            request = self.wire.request(replace(question, structured=structured))
-            return await patience.persist(lambda: self._once(request, structured))
+            asked = replace(question, structured=structured)
+            return await patience.persist(lambda: self._spread.ask(lambda server: self._once(server, asked), tried))
 
         answer, able = await answered(ask, patience, brief, self._structured)
         self._structured = self._structured and able
         return answer
 
     async def aclose(self) -> None:
-        await self._transport.aclose()
+        await self._spread.aclose()
 
-    def _question(self, brief: Brief) -> Question:
-        return Question(brief, self.model, self.base_url, self._key, self.params, detail=self._sizing.detail)
+    @property
+    def settings(self) -> Settings:
+        return self._settings
 
-    async def _once(self, request: Request, structured: bool) -> Answer:
-        started = time.perf_counter()
-        response = await self._transport.post(request)
-        latency_s = time.perf_counter() - started
-        if not 200 <= response.status < 300:
-            raise self._fault(response, structured)
+    def hidden(self, text: str) -> str:
+        """The text without this judge's key."""
+        return hide(text, self._secrets)
+
+    def request(
+        self,
+        brief: Brief,
+        structured: bool,
+        *,
+        sample: int = 0,
+        earlier: Sequence[Turn] = (),
+        max_tokens: int | None = None,
+    ) -> Request:
+        """What `answer` sends."""
+        return self.wire.request(replace(self._question(brief, sample, earlier, max_tokens), structured=structured))
+
+    def read(self, body: bytes, latency_s: float = 0.0, *, batch: bool = False, name: str = "") -> Answer:
+        """The answer in a reply; what it cost is reckoned as of a `batch` if it came in one. Raises `Again` where there
+        is none in it; `name` is for that sentence."""
         try:
-            reply = self.wire.read(response.body)
+            reply = self.wire.read(body)
         except Malformed as malformed:
             said = shorten(redact(str(malformed), self._secrets))
-            raise Again(f"{self.name} sent a reply that is not of its form ({said}).") from None
+            raise Again(f"{name or self.name} sent a reply that is not of its form ({said}).") from None
         return Answer(
             text=hide(reply.text, self._secrets),
             finish=reply.finish,
             model=hide(reply.model, self._secrets) if reply.model else None,
             usage=reply.usage,
-            cost_usd=self._cost(reply),
+            cost_usd=self._cost(reply, batch),
             latency_s=latency_s,
             detail=redact(reply.detail, self._secrets),
         )
 
-    def _fault(self, response: Response, structured: bool) -> Exception:
+    def fault(self, response: Response, structured: bool, target: Target | None = None) -> Exception:
+        """The exception that a response without an answer amounts to; `target` is whom to name, if another."""
+        target = target or self._target
         if 300 <= response.status < 400:
-            target = urlsplit(response.headers.get("location", ""))
+            place = urlsplit(response.headers.get("location", ""))
             # Only the host: the rest of a redirect may hold what must not be shown.
-            where = f"to {target.scheme}://{target.hostname}" if target.hostname else "elsewhere on the same server"
+            where = f"to {place.scheme}://{place.hostname}" if place.hostname else "elsewhere on the same server"
             return SetupError(
-                f"{self.base_url} redirects {where}; redirects are not followed: set the base URL to the right place."
+                f"{target.url} redirects {where}; redirects are not followed: set the base URL to the right place."
             )
         return meaning(
             response.status,
             complaint_in(response.body, self._secrets),
-            self._target,
+            target,
             structured=structured,
             after=retry_after(response.headers),
         )
 
-    def _cost(self, reply: Reply) -> Decimal | None:
+    def _question(
+        self, brief: Brief, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
+    ) -> Question:
+        params = seeded(self.params, sample)
+        return Question(
+            brief, self.model, self.base_url, self._key, params, earlier, max_tokens, detail=self._sizing.detail
+        )
+
+    async def _once(self, server: Transport, question: Question) -> Answer:
+        request = self.wire.request(replace(question, base_url=server.base_url))
+        started = time.perf_counter()
+        response = await server.post(request)
+        latency_s = time.perf_counter() - started
+        target = self._target
+        if self._settings.base_urls:
+            target = replace(target, name=f"{self.name} at {server.base_url}", url=server.base_url)
+        if not 200 <= response.status < 300:
+            raise self.fault(response, question.structured, target)
+        return self.read(response.body, latency_s, name=target.name)
+
+    def _cost(self, reply: Reply, batch: bool) -> Decimal | None:
         given = self._settings.price
         if given is None and (self.base_url != self.wire.base_url or TIERS & self.params.keys()):
             return None
         costs = (
-            cost(self.wire.name, model, reply.usage, cache_writes=reply.cache_writes, given=given)
+            cost(self.wire.name, model, reply.usage, cache_writes=reply.cache_writes, given=given, batch=batch)
             for model in (reply.model, self.model)
             if model
         )
@@ -236,30 +278,39 @@ def judge_from(spec: str, settings: Settings | None = None, **given: Unpack[Give
 
 
 def identity(name: str, base_url: str, params: Mapping[str, object], detail: str | None) -> str:
-    """What an answer of a model depends on besides the brief, as one text."""
+    """What an answer of a model depends on besides the brief, as one text.
+
+    A server of your own is told from others by its base URL, since two may serve different weights under one name.
+    Where `base_urls` are given, even one, that is not so: they all serve the same model, and whoever adds a fourth
+    server or loses one has the same judge and all of its answers. There the model's name alone says what is served;
+    other weights, another quantisation or another chat template need a name of their own (vLLM's
+    `--served-model-name`).
+    """
     return json.dumps([name, base_url, dict(sorted(params.items())), detail], ensure_ascii=False, default=str)
 
 
-def identity_of(spec: str, base_url: str | None, params: Mapping[str, object]) -> str:
+def identity_of(spec: str, base_url: str | None, params: Mapping[str, object], base_urls: Sequence[str] = ()) -> str:
     """The identity that the judge of that name would have; needs no key and asks nobody."""
     if spec == INSTRUMENTS:
         return judge_from(spec, base_url=base_url, params=params).identity
     made = _plugin(split_spec(spec)[0])
     sizing = sizing_of(spec, params)
     rest = {name: value for name, value in params.items() if name not in ("detail", "max_side")}
+    if base_urls:
+        return identity(spec, ANY_OF_SEVERAL, rest, sizing.detail)
     if not isinstance(made, Wire):
         return identity(spec, base_url or "", rest, sizing.detail)
     elsewhere = base_url or os.environ.get(made.base_url_variable, "").strip()
     return identity(spec, checked_url(elsewhere) if elsewhere else made.base_url, rest, sizing.detail)
 
 
-def is_elsewhere(spec: str, base_url: str | None) -> bool:
+def is_elsewhere(spec: str, base_url: str | None, base_urls: Sequence[str] = ()) -> bool:
     """Whether the judge of that name would be asked anywhere but at its provider's own address."""
     if spec == INSTRUMENTS:
         return False
     made = _plugin(split_spec(spec)[0])
-    if not isinstance(made, Wire):
-        return bool(base_url)
+    if base_urls or not isinstance(made, Wire):
+        return bool(base_urls or base_url)
     elsewhere = base_url or os.environ.get(made.base_url_variable, "").strip()
     return bool(elsewhere) and elsewhere.rstrip("/") != made.base_url
 
@@ -356,6 +407,21 @@ def find_key(wire: Wire, variable: str | None, *, needed: bool) -> tuple[str | N
         wanted = " or ".join(names)
         raise SetupError(f"{wire.name} needs a key and {wanted} is not set; set it: export {names[0]}=YOUR_KEY")
     return None, ""
+
+
+def _base_urls(wire: Wire, settings: Settings) -> tuple[str, ...]:
+    """Where a model is asked."""
+    if not settings.base_urls:
+        one = settings.base_url or os.environ.get(wire.base_url_variable, "").strip()
+        return (checked_url(one) if one else wire.base_url,)
+    if settings.base_url:
+        raise SetupError("base_url and base_urls are both given; keep one.")
+    urls = tuple(checked_url(url) for url in settings.base_urls)
+    if wire.base_url in urls:
+        raise SetupError(
+            f"{wire.base_url} is {wire.name}'s own address; base_urls are servers of your own that all serve one model."
+        )
+    return urls
 
 
 def checked_url(url: str) -> str:

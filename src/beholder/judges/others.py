@@ -239,6 +239,8 @@ class OtherJudge:
 
 def _arguments(provider: str, accepted: Mapping[str, object], settings: Settings) -> dict[str, object]:
     arguments: dict[str, object] = {}
+    if settings.base_urls:
+        raise SetupError(f"{provider} takes one base URL; several are for openai:, anthropic: and google:.")
     if settings.base_url:
         name = next((name for name in ("base_url", "api_base") if name in accepted), None)
         if name is None:

@@ -49,15 +49,29 @@ _MARKUP = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.DOTALL | r
 
 
 class Again(Exception):
-    """Worth another try. `after` is how long the provider asked to wait; `retries` caps how often to try."""
+    """Worth another try. `after` is how long the provider asked to wait; `retries` caps how often to try; `busy` says
+    that the server is there and has no time; `at_once` that another server is free, so that nothing need be waited for.
+    """
 
-    def __init__(self, sentence: str, *, after: float | None = None, retries: int | None = None) -> None:
-        self.after, self.retries = after, retries
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        after: float | None = None,
+        retries: int | None = None,
+        busy: bool = False,
+        at_once: bool = False,
+    ) -> None:
+        self.after, self.retries, self.busy, self.at_once = after, retries, busy, at_once
         super().__init__(sentence)
 
 
 class Never(Exception):
-    """This request will not be answered, however often it is sent."""
+    """This request will not be answered, however often it is sent. `of_server`: nor will any other, by this server."""
+
+    def __init__(self, sentence: str, *, of_server: bool = False) -> None:
+        self.of_server = of_server
+        super().__init__(sentence)
 
 
 class Blocked(Exception):
@@ -168,7 +182,7 @@ def meaning(status: int, complaint: Complaint, target: Target, *, structured: bo
         return Never(sentence)
     if status in AGAIN or status >= 500:
         after = after if after is not None else complaint.retry_after
-        return Again(sentence, after=after)
+        return Again(sentence, after=after, busy=status in AGAIN)
     return Never(sentence)
 
 

@@ -50,6 +50,9 @@ class Patience:
                 if failures > allowed:
                     tries = f" Tried {self.attempts} times." if self.attempts > 1 else ""
                     raise Unreachable(f"{again}{tries}", self.attempts) from None
+                if again.at_once:
+                    _log.info("%s Try %d of %d at another.", again, failures + 1, allowed + 1)
+                    continue
                 if again.after is not None and again.after > LONGEST_RETRY_AFTER_S:
                     wait = (
                         f"It asks to wait {again.after:.0f} s, longer than the {LONGEST_RETRY_AFTER_S:.0f} s allowed."

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -34,11 +35,11 @@ class Transport:
     """POSTs requests to one server. Belongs to the event loop that first uses it; makes its session then."""
 
     def __init__(self, base_url: str, *, timeout_s: float, connect_timeout_s: float) -> None:
-        self._base_url = base_url
+        self.base_url = base_url
         self._host = urlsplit(base_url).netloc
         self._timeout_s = timeout_s
         self._connect_timeout_s = connect_timeout_s
-        self._proxy = proxy_for(base_url)
+        self.proxy = proxy_for(base_url)
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, request: Request) -> Response:
@@ -46,24 +47,35 @@ class Transport:
 
         Raises `Again` for a connection that failed and `Never` for one that cannot be trusted.
         """
-        import aiohttp
         from yarl import URL
 
-        if self._session is None:
-            self._session = self._open()
-        try:
-            async with self._session.post(
+        with self.told():
+            async with self.session.post(
                 URL(request.url, encoded=True),
                 data=_stream(request.body),
                 headers={**request.headers, "Content-Length": str(len(request.body))},
-                proxy=self._proxy,
+                proxy=self.proxy,
                 allow_redirects=False,
             ) as response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 return Response(response.status, headers, _plain(await self._body(response), headers))
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = self._open()
+        return self._session
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """What goes wrong with a connection, as `Again` or `Never`."""
+        import aiohttp
+
+        try:
+            yield
         except aiohttp.ConnectionTimeoutError:
             raise Again(
-                f"No connection to {self._base_url} within {self._connect_timeout_s:g} s; {self._advice()}.",
+                f"No connection to {self.base_url} within {self._connect_timeout_s:g} s; {self._advice()}.",
                 retries=CONNECT_RETRIES,
             ) from None
         except TimeoutError:
@@ -71,19 +83,38 @@ class Transport:
         except aiohttp.ClientSSLError as error:
             reason = getattr(error.os_error, "verify_message", "") or getattr(error.os_error, "reason", "")
             raise Never(
-                f"{self._host} is not trusted ({reason}); if its certificate is your own, set SSL_CERT_FILE to it."
+                f"{self._host} is not trusted ({reason}); if its certificate is your own, set SSL_CERT_FILE to it.",
+                of_server=True,
             ) from None
         except aiohttp.ClientHttpProxyError as error:
-            raise Never(f"The proxy answered {error.status} for {self._host}; check HTTPS_PROXY.") from None
+            said = f"The proxy answered {error.status} for {self._host}; check HTTPS_PROXY."
+            raise Never(said, of_server=True) from None
         except aiohttp.ClientConnectorError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else "no such host"
             raise Again(
-                f"Cannot connect to {self._base_url} ({reason}); {self._advice()}.", retries=CONNECT_RETRIES
+                f"Cannot connect to {self.base_url} ({reason}); {self._advice()}.", retries=CONNECT_RETRIES
             ) from None
         except ValueError:  # the base URL was checked, so it is a proxy whose name can be no name
-            raise Never(f"{self._base_url} cannot be asked; {self._advice()}.") from None
+            raise Never(f"{self.base_url} cannot be asked; {self._advice()}.", of_server=True) from None
         except (aiohttp.ClientError, OSError):
             raise Again(f"{self._host} dropped the connection.") from None
+
+    async def is_up(self) -> bool:
+        """Whether `GET base_url/models` is answered by anything but an error of the server's own. No key is sent: who
+        asks for one is there."""
+        import aiohttp
+        from yarl import URL
+
+        try:
+            async with self.session.get(
+                URL(f"{self.base_url}/models", encoded=True),
+                proxy=self.proxy,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=self._connect_timeout_s),
+            ) as response:
+                return response.status < 500
+        except (aiohttp.ClientError, OSError, ValueError):  # a timeout is an OSError
+            return False
 
     async def aclose(self) -> None:
         if self._session is not None:
@@ -91,12 +122,12 @@ class Transport:
             self._session = None
 
     def _advice(self) -> str:
-        return "check the base URL and the proxy" if self._proxy else "check the base URL and that the server is up"
+        return "check the base URL and the proxy" if self.proxy else "check the base URL and that the server is up"
 
     def _trust(self) -> ssl.SSLContext | bool:
         """Certificates take 20 ms to load, and plain http has no use for them."""
-        proxied = self._proxy is not None and self._proxy.startswith("https:")
-        return certificates() if proxied or self._base_url.startswith("https:") else True
+        proxied = self.proxy is not None and self.proxy.startswith("https:")
+        return certificates() if proxied or self.base_url.startswith("https:") else True
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp
