@@ -1,8 +1,9 @@
 """No test reaches beyond this machine: a connection or a look-up elsewhere fails, and so does the test that tried.
-And a real browser for the tests that need one."""
+And a real browser and a real PostgreSQL for the tests that need them."""
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import os
 import shutil
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
+import postgres_server
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -97,7 +99,21 @@ def violations() -> Callable[[Page], list[tuple[str, list[str]]]]:
     return violations
 
 
-def _lacking(why: str) -> NoReturn:
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgres_server.Server]:
+    """A PostgreSQL server of our own. On a build server there must be one; elsewhere its tests are left out, with the
+    reason."""
+    if importlib.util.find_spec("psycopg") is None:
+        _lacking("the Python package psycopg is not installed", what="PostgreSQL to test with")
+    programs = postgres_server.programs()
+    if programs is None:
+        _lacking("there is no initdb on the path or in /usr/lib/postgresql", what="PostgreSQL to test with")
+    server = postgres_server.Server(programs)
+    yield server
+    server.end()
+
+
+def _lacking(why: str, what: str = "browser to test in") -> NoReturn:
     if os.environ.get("CI"):
-        pytest.fail(f"no browser to test in: {why}")
-    pytest.skip(f"no browser to test in: {why}")
+        pytest.fail(f"no {what}: {why}")
+    pytest.skip(f"no {what}: {why}")

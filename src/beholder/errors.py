@@ -4,10 +4,13 @@
     ├── UsageError             the person asked for something that cannot be done; exit code 2
     │   ├── CaseError          a case lacks a role or a field, or has one too many
     │   ├── LedgerError        the ledger cannot be used: locked, read-only, damaged, from a newer version, disk full
+    │   │   └── LedgerGone     the connection to it was lost, or there is none yet: what was under way may be tried again
+    │   │   └── LedgerGone     its server cannot be reached, at this moment
     │   ├── RubricError        a rubric, style or prompt file is wrong; carries every problem with line and key
     │   └── SetupError         a judge cannot be asked at all: no key, unknown model, a missing extra
     ├── ImageError             a picture cannot be used: becomes the outcome `unreadable`
     ├── OverBudget             a call was not made because the budget does not allow it: the outcome `over_budget`
+    ├── Waiting                the answer will come later, from a provider's batch: there is no verdict yet
     ├── Unreachable            the judge gave no answer after every retry: becomes the outcome `unreachable`
     └── AnswerError            an answer breaks the rubric's form: repaired once, then the outcome `invalid`
 
@@ -34,6 +37,11 @@ class CaseError(UsageError):
 
 class LedgerError(UsageError):
     """The ledger cannot be opened, read or written, or does not hold what was asked for."""
+
+
+class LedgerGone(LedgerError):
+    """There is no connection to the ledger's server, or no longer. Whether a write that was under way has happened is
+    not known; trying again later may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,10 @@ class ImageError(BeholderError):
 
 class OverBudget(BeholderError):
     """A call was not made: it might have cost more than is left."""
+
+
+class Waiting(BeholderError):
+    """The answer is not there yet: it was asked for in a batch, or will be in the next."""
 
 
 class Unreachable(BeholderError):

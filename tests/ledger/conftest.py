@@ -1,8 +1,8 @@
-"""A ledger on a real disk."""
+"""A ledger on a real disk, and one in a real PostgreSQL: what is promised of one is promised of the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +10,24 @@ from ledger_making import run_record
 
 from beholder.ledger import Ledger
 
+KINDS = ("sqlite", "postgresql")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def new_place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str | Path]:
+    """Calls for places where there is no ledger yet: of a file, of a database."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres").schema
+    return lambda: tmp_path_factory.mktemp("ledger") / "beholder.db"
+
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "beholder.db"
+def place(new_place: Callable[[], str | Path]) -> str | Path:
+    return new_place()
 
 
 @pytest.fixture
-def ledger(place: Path) -> Iterator[Ledger]:
+def ledger(place: str | Path) -> Iterator[Ledger]:
     """An empty ledger with one run, `r1`."""
     with Ledger.open(place) as ledger:
         ledger.start(run_record())

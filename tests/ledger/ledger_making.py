@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import sha256
-from pathlib import Path
 
 from beholder.cases import Case
 from beholder.ledger import AnswerKey, Entry, Ledger, RunRecord, StoredAnswer
@@ -116,7 +115,7 @@ def entry(number: int = 0, of: Verdict | None = None, **changes: object) -> Entr
 
 
 def main() -> None:
-    where, run, first, count, batch = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:6])
+    where, run, first, count, batch = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
     with Ledger.open(where) as ledger:
         ledger.start(run_record(run))
         print("started", flush=True)

@@ -19,6 +19,12 @@ from beholder.errors import LedgerError
 from beholder.ledger import Ledger
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """All this is about files."""
+    return tmp_path / "beholder.db"
+
+
 @contextmanager
 def told(said: str) -> Iterator[None]:
     with pytest.raises(LedgerError, match=said) as caught:
@@ -184,11 +190,11 @@ def test_an_empty_file(place: Path) -> None:
         assert ledger.runs() == []
 
 
-def test_an_address_that_is_no_file_is_refused_without_its_password() -> None:
-    with told("A ledger is a file for now"):
-        Ledger.open("postgresql://me:secret@host/db")
+def test_an_address_of_another_kind_is_refused_without_its_password() -> None:
+    with told("A ledger is a file, or a PostgreSQL database"):
+        Ledger.open("mysql://me:secret@host/db")
     with pytest.raises(LedgerError) as caught:
-        Ledger.open("postgresql://me:secret@host/db")
+        Ledger.open("mysql://me:secret@host/db")
     assert "secret" not in str(caught.value)
 
 
@@ -231,7 +237,7 @@ from beholder.errors import LedgerError
 from beholder.ledger import Ledger
 ledger = Ledger.open(sys.argv[1])
 ledger.start(run_record())
-resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, 700_000))
 try:
     for start in range(0, 6400, 64):
         ledger.write("r1", [entry(number) for number in range(start, start + 64)])

@@ -80,7 +80,8 @@ def test_a_deleted_number_is_never_given_again(ledger: Ledger) -> None:
         assert connection.exec_driver_sql("SELECT number FROM runs WHERE id = 'r3'").scalar() == 3
 
 
-def test_nothing_of_it_stays_in_the_file_and_the_room_comes_back(place: Path) -> None:
+def test_nothing_of_it_stays_in_the_file_and_the_room_comes_back(tmp_path: Path) -> None:
+    place = tmp_path / "beholder.db"
     mark = SECRET.encode()
     with Ledger.open(place) as ledger:
         ledger.start(run_record())

@@ -12,7 +12,8 @@ from beholder.ledger import Ledger
 from beholder.ledger.words import WORDS
 
 
-def test_an_edit_verdict_with_its_answer_takes_less_than_two_kilobytes(place: Path) -> None:
+def test_an_edit_verdict_with_its_answer_takes_less_than_two_kilobytes(tmp_path: Path) -> None:
+    place = tmp_path / "beholder.db"
     with Ledger.open(place) as ledger:
         ledger.start(run_record())
         empty = place.stat().st_size

@@ -15,6 +15,12 @@ from beholder.ledger import Ledger, migrations
 FIRST = Path(__file__).with_name("version-1.sql")
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """All this is about files."""
+    return tmp_path / "beholder.db"
+
+
 def old_file(place: Path) -> None:
     """A ledger as the first version of Beholder that had one left it."""
     with sqlite3.connect(place) as old:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from ledger_making import NOW, case, entry, run_record, unscored, verdict
@@ -40,8 +41,8 @@ def test_an_id_goes_before_a_name(ledger: Ledger) -> None:
     assert ledger.run("r1").id == "r1"
 
 
-def test_no_run_yet(tmp_path: object) -> None:
-    with Ledger.open(f"{tmp_path}/new.db") as ledger, pytest.raises(LedgerError, match=r"no run in the ledger .* yet"):
+def test_no_run_yet(place: str | Path) -> None:
+    with Ledger.open(place) as ledger, pytest.raises(LedgerError, match=r"no run in the ledger .* yet"):
         ledger.run()
 
 
@@ -67,7 +68,7 @@ def test_wrong_changes_are_refused(ledger: Ledger) -> None:
         ledger.rename("r1", " ")
     with pytest.raises(LedgerError, match="must not be empty"):
         ledger.tag("r1", "")
-    with pytest.raises(ValueError, match="running, interrupted, finished"):
+    with pytest.raises(ValueError, match="running, .*finished"):
         ledger.update("r1", state="asleep")
     with pytest.raises(TypeError, match="fingerprint"):
         ledger.update("r1", fingerprint="x")  # type: ignore[call-arg]

@@ -79,7 +79,7 @@ def test_a_reader_that_stops_half_way_holds_nobody_up(ledger: Ledger) -> None:
     ledger.write("r1", [ledger_making.entry(number) for number in range(600)])
     reading = ledger.verdicts("r1")
     next(reading)
-    with Ledger.open(ledger.path, timeout_s=0) as other:
+    with Ledger.open(ledger.address, timeout_s=0) as other:
         other.write("r1", [ledger_making.entry(601)])
         other.delete("r1")
     assert len(list(reading)) < 600  # and what is gone is gone, without an error

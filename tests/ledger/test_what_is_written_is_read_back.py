@@ -112,6 +112,20 @@ def test_half_a_surrogate_pair_is_no_reason_to_lose_a_verdict(ledger: Ledger) ->
     assert ledger.check() == []
 
 
+def test_neither_is_a_nul(ledger: Ledger) -> None:
+    odd = verdict(1, case="p\0", assessment="\0", answer="said \0", judge="j\0", model="m\0", grade="\0")
+    ledger.write("r1", [entry(1, odd, case=case(odd, groups={"g\0": "\0"}, fields={"f": "\0"}))])
+    assert ledger.verdict("r1", "p\0") == [odd]
+    assert ledger.raw("r1", "p\0") == {"edit-preservation": ["said \0"]}
+    assert ledger.outcomes("r1", ["p\0"]) == {("p\0", "edit-preservation"): "scored"}
+    assert ledger.case("r1", "p\0") == case(odd, groups={"g\0": "\0"}, fields={"f": "\0"})
+    assert ledger.cached([stored(odd).key])[stored(odd).key].text == "said \0"
+    ledger.rename("r1", "n\0")
+    ledger.tag("r1", "t\0")
+    assert ledger.run("n\0").id == "r1"
+    assert ledger.check() == []
+
+
 def test_a_count_past_all_bounds_is_unknown(ledger: Ledger) -> None:
     ledger.write("r1", [entry(1, verdict(1, usage={"input_tokens": 10**30, "output_tokens": 5}))])
     [found] = ledger.verdict("r1", "photo-00001/model-a")

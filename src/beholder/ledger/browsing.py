@@ -14,10 +14,10 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, func, null, select
 
 from beholder.ledger import tables
+from beholder.ledger.dialects import contains, has_item, number_at, text_at, unindexed
 from beholder.ledger.facets import FLAGS, NO, SCORES, STYLE
 from beholder.ledger.packing import plain_text
 from beholder.ledger.reading import Judged, judged_row, texts_of
-from beholder.ledger.sqlite import contains, has_item, member, unindexed
 
 LEFT_OPEN = "left_open"  # scored, but too little of it was answered for a score
 SORTS = ("worst", "best", "order", "case")
@@ -115,7 +115,9 @@ def _chosen(connection: Connection, run: int, wanted: Wanted, offset: int, limit
     order = _order(wanted, found.c.key, found.c.position, found.c.number)
     query = select(found.c.number, count.scalar_subquery()).order_by(*order).offset(offset).limit(limit)
     rows = connection.execute(query).all()
-    return (rows[0][1] if rows else connection.scalar(count) or 0), [row[0] for row in rows]
+    if not rows and offset:  # past the end
+        return connection.scalar(count) or 0, []
+    return (rows[0][1] if rows else 0), [row[0] for row in rows]
 
 
 def counts(connection: Connection, run: int) -> Counts:
@@ -192,14 +194,14 @@ def _conditions(run: int, wanted: Wanted) -> list[ColumnElement[bool]]:
     if wanted.outcome == LEFT_OPEN:
         found += [unindexed(_V.outcome) == "scored", _V.score.is_(None)]
     elif wanted.outcome:
-        found.append(unindexed(_V.outcome) == wanted.outcome)
+        found.append(unindexed(_V.outcome) == plain_text(wanted.outcome))
         if wanted.outcome == "scored":
             found.append(_V.score.is_not(None))
     if wanted.grade:
         found.append(_V.grade == plain_text(wanted.grade))
     if wanted.passed is not None:
         found.append(_V.passed.is_(wanted.passed))
-    value = member(_V.facets, SCORES, wanted.criterion) if wanted.criterion else _V.score
+    value = _value(wanted)
     if wanted.least is not None:
         found.append(value >= wanted.least)
     if wanted.most is not None:
@@ -207,7 +209,7 @@ def _conditions(run: int, wanted: Wanted) -> list[ColumnElement[bool]]:
     if wanted.assertion:
         found.append(has_item(_V.facets, NO, plain_text(wanted.assertion)))
     if wanted.style:
-        found.append(member(_V.facets, STYLE) == wanted.style)
+        found.append(text_at(_V.facets, STYLE) == plain_text(wanted.style))
     if wanted.flag:
         found.append(has_item(_V.facets, FLAGS, plain_text(wanted.flag)))
     # Names and texts are in the index of cases and rubrics, which gives numbers.
@@ -215,7 +217,7 @@ def _conditions(run: int, wanted: Wanted) -> list[ColumnElement[bool]]:
     named = [other.rubric == plain_text(wanted.rubric)] if wanted.rubric else []
     named += [contains(other.case_id, plain_text(wanted.text))] if wanted.text else []
     if wanted.group:
-        kept = member(_C.groups, wanted.group)
+        kept = text_at(_C.groups, plain_text(wanted.group))
         belongs = kept == plain_text(wanted.value) if wanted.value else kept.is_not(None)
         named.append(other.case_id.in_(select(_C.id).where(_C.run == run, belongs)))
     if named:
@@ -228,7 +230,12 @@ def _sort_key(wanted: Wanted) -> ColumnElement[Any]:
         return null()
     if wanted.sort == "case":
         return _V.case_id
-    return member(_V.facets, SCORES, wanted.criterion) if wanted.criterion else _V.score
+    return _value(wanted)
+
+
+def _value(wanted: Wanted) -> ColumnElement[Any]:
+    """What is bounded, and sorted by."""
+    return number_at(_V.facets, SCORES, plain_text(wanted.criterion)) if wanted.criterion else _V.score
 
 
 def _order(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import IO, TYPE_CHECKING
@@ -13,13 +10,13 @@ from typing import IO, TYPE_CHECKING
 from beholder.errors import SetupError
 from beholder.ledger.flattening import Cell, Columns, flat
 from beholder.ledger.reading import Judged
+from beholder.ledger.spreadsheets import csv_line, harmless
 
 if TYPE_CHECKING:
     import polars
 
 FORMATS = ("csv", "jsonl", "parquet")
 
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _PAGE = 1024
 
 
@@ -27,17 +24,16 @@ def csv_lines(verdicts: Callable[[], Iterable[Judged]]) -> Iterator[bytes]:
     """Flat rows under a header, UTF-8, RFC 4180 with `\\n` at the ends of lines. Goes through the verdicts twice: the
     header needs to know every column.
 
-    A text that a spreadsheet would run as a formula (it starts with = + - @, a tab or a return, and is no number) gets
-    an apostrophe in front, which spreadsheets do not show; so do the names of columns.
+    Texts and the names of columns are made `harmless`: no spreadsheet runs one as a formula.
     """
     columns = Columns()
     for one in verdicts():
         columns.add(one)
     kinds = columns.kinds
-    yield _csv_line([_harmless(name) for name in kinds])
+    yield csv_line([harmless(name) for name in kinds])
     for one in verdicts():
         row = flat(one)
-        yield _csv_line([_harmless(row.get(name)) for name in kinds])
+        yield csv_line([_cell(row.get(name)) for name in kinds])
 
 
 def json_lines(verdicts: Iterable[Judged]) -> Iterator[bytes]:
@@ -75,16 +71,8 @@ def write_parquet(verdicts: Iterable[Judged], file: IO[bytes]) -> None:
     frame(verdicts).write_parquet(file)
 
 
-def _csv_line(cells: Iterable[Cell]) -> bytes:
-    line = io.StringIO()
-    csv.writer(line).writerow(cells)  # told to end lines in \n, it would not quote a cell with a \r in it
-    return line.getvalue().removesuffix("\r\n").encode("utf-8", "backslashreplace") + b"\n"
-
-
-def _harmless(cell: Cell) -> Cell:
-    if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell and not _NUMBER.fullmatch(cell):
-        return f"'{cell}"
-    return cell
+def _cell(cell: Cell) -> Cell:
+    return harmless(cell) if isinstance(cell, str) else cell
 
 
 def _encodable(row: dict[str, Cell]) -> dict[str, Cell]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from beholder.ledger.packing import dump, plain_text
+from beholder.ledger.packing import dump, plain_json
 from beholder.verdicts.model import Verdict
 
 SCORES, NO, FLAGS, STYLE = "scores", "no", "flags", "style"
@@ -31,15 +29,4 @@ def facets(verdict: Verdict) -> str | None:
         found[STYLE] = verdict.style
     if not found:
         return None
-    try:
-        return msgspec.json.encode(found).decode()
-    except UnicodeEncodeError:  # half a surrogate pair somewhere, which a database would not find again
-        return dump(_plain(found))
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, str):
-        return plain_text(value)
-    if isinstance(value, dict):
-        return {plain_text(key): _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list) else value
+    return plain_json(dump(found))

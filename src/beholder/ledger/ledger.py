@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from sqlalchemy import Connection, Engine, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, delete, exists, func, select
 
 from beholder.cases import Case
 from beholder.errors import LedgerError
-from beholder.ledger import browsing, checking, migrations, reading, sqlite, tables, tallying, writing
-from beholder.ledger.model import FINISHED, REVIEW, STATES, AnswerKey, Entry, Progress, RunRecord, StoredAnswer
-from beholder.ledger.packing import digest_bytes, dump, pack, plain_text, unpack
-from beholder.ledger.redacting import redacted
+from beholder.ledger import browsing, checking, migrations, reading, records, sharing, tables, tallying, writing
+from beholder.ledger.dialects import parts
+from beholder.ledger.model import FINISHED, REVIEW, AnswerKey, Entry, Progress, RunRecord, StoredAnswer
+from beholder.ledger.opening import Database, opened
+from beholder.ledger.packing import digest_bytes, dump, plain_text
+from beholder.ledger.places import place
+from beholder.ledger.reading import Judged
 from beholder.ledger.tables import AnyRow
 from beholder.verdicts.model import Verdict
 
@@ -26,9 +29,9 @@ if TYPE_CHECKING:
 
     import polars
 
-VARIABLE = "BEHOLDER_LEDGER"
-USUAL = "beholder.db"
 TIMEOUT_S = 30.0
+
+_HOLDING = 0x6265  # tells locks of runs from those of other programs
 
 _RUNS, _V = tables.runs.c, tables.verdicts.c
 
@@ -50,10 +53,22 @@ class Ledger:
     id, by the start of its id if no other starts so, by its name (the newest of that name), or as "latest".
     """
 
-    def __init__(self, path: Path, engine: Engine) -> None:
-        self.path = path
-        self._engine = engine
-        self._writer = sqlite.writing(engine)
+    place: str
+    """Where it is, as it may be shown: without a password."""
+    path: Path | None
+    """The file, where it is one."""
+    shared: bool
+    """Whether several processes may work on one run."""
+
+    address: str
+    """Where it is, as `open` takes it: with the password, and never to be shown."""
+
+    def __init__(self, database: Database) -> None:
+        self.place, self.path, self.address = database.place, database.path, database.address
+        self.shared = database.path is None
+        self._kind = database.kind
+        self._engine = database.engine
+        self._writer = database.kind.writing(database.engine)
 
     @classmethod
     def open(
@@ -64,24 +79,23 @@ class Ledger:
         read_only: bool = False,
         timeout_s: float = TIMEOUT_S,
     ) -> Ledger:
-        """The ledger at a path (or `sqlite:///path`); without one where `BEHOLDER_LEDGER` says, else `beholder.db`.
+        """The ledger at a path (or `sqlite:///path`) or in a database (`postgresql://user@host/database`); without one
+        where `BEHOLDER_LEDGER` says, else `beholder.db`.
 
-        A file of an older version is brought up to date. Apart from that, a ledger that is opened `read_only` is never
+        One of an older version is brought up to date. Apart from that, a ledger that is opened `read_only` is never
         written to and never made. `timeout_s` is how long a write waits for another process.
         """
         create = create and not read_only
-        path = sqlite.checked_path(place(where), create=create)
-        engine = sqlite.open_engine(path, create=create, read_only=read_only, timeout_s=timeout_s)
-        ledger = cls(path, engine)
+        ledger = cls(opened(place(where), create=create, read_only=read_only, timeout_s=timeout_s))
         try:
-            older = ledger._settle(read_only)
+            older = ledger._settle(create, read_only)
         except BaseException:
             ledger.close()
             raise
         if older:
             ledger.close()
-            cls.open(path, create=False, timeout_s=timeout_s).close()
-            return cls.open(path, read_only=True, timeout_s=timeout_s)
+            cls.open(ledger.address, create=False, timeout_s=timeout_s).close()
+            return cls.open(ledger.address, read_only=True, timeout_s=timeout_s)
         return ledger
 
     def close(self) -> None:
@@ -95,12 +109,42 @@ class Ledger:
     ) -> None:
         self.close()
 
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that reads. What goes wrong with the database in it is told as a `LedgerError`."""
+        with self._kind.told(self.place), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that writes, one at a time over all processes: all of it is kept, or nothing when it raises.
+        What goes wrong with the database in it is told as a `LedgerError`."""
+        with self._kind.told(self.place), self._writer.begin() as connection:
+            yield connection
+
+    def number(self, connection: Connection, run: str) -> int:
+        """The number of a run, by which its rows are kept. Raises `LedgerError` for none, or several."""
+        return int(self._row(connection, run).number)
+
+    @contextmanager
+    def held(self, run: str) -> Iterator[bool]:
+        """Whether this process alone holds the run, from now to the end of the context or of the process. For a ledger
+        in PostgreSQL; a file is held beside itself (`runs.holding`)."""
+        with self._kind.told(self.place), self._engine.connect() as connection:
+            number = self.number(connection, run)
+            mine = connection.scalar(select(func.pg_try_advisory_lock(_HOLDING, number)))
+            connection.commit()
+            try:
+                yield bool(mine)
+            finally:
+                connection.invalidate()  # the lock is the connection's, and goes with it
+
     # Runs
 
     def start(self, run: RunRecord) -> None:
         """Writes a new run down. Whatever in it looks like a key is left out."""
-        with sqlite.told(self.path), self._writer.begin() as connection:
-            _start(connection, run)
+        with self.writing() as connection:
+            records.start(connection, run)
 
     def find_or_start(self, run: RunRecord, *, fresh: bool) -> tuple[RunRecord, bool]:
         """The newest run with the fingerprint of `run`; where there is none, `run` is started. Also whether it was.
@@ -108,29 +152,29 @@ class Ledger:
         With `fresh` only a run that was begun so (its suite has `fresh: true`) and is not finished is gone on with. Of
         processes that ask at the same time exactly one starts the run.
         """
-        with sqlite.told(self.path), self._writer.begin() as connection:
-            found = _newest(connection, run.fingerprint)
+        with self.writing() as connection:
+            found = records.newest(connection, run.fingerprint)
             if found is not None and (not fresh or (found.suite.get("fresh") is True and found.state != FINISHED)):
                 return found, False
-            _start(connection, run)
+            records.start(connection, run)
         return run, True
 
     def run(self, name: str = "latest") -> RunRecord:
         """One run. Raises `LedgerError` where there is none of that name, or several start so."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            return _record(self._row(connection, name))
+        with self.reading() as connection:
+            return records.record(self._row(connection, name))
 
     def runs(self, *, tag: str | None = None) -> list[RunRecord]:
         """All runs, newest first: by the order in which they were started, not by the clock."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
+        with self.reading() as connection:
             rows = connection.execute(select(tables.runs).order_by(_RUNS.number.desc())).all()
-        records = [_record(row) for row in rows]
-        return records if tag is None else [record for record in records if tag in record.tags]
+        found = [records.record(row) for row in rows]
+        return found if tag is None else [record for record in found if tag in record.tags]
 
     def find(self, fingerprint: str) -> RunRecord | None:
         """The newest run with that fingerprint."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            return _newest(connection, fingerprint)
+        with self.reading() as connection:
+            return records.newest(connection, fingerprint)
 
     def progress(self) -> dict[str, Progress]:
         """How far each run is, by its id; answered from an index."""
@@ -140,7 +184,7 @@ class Ledger:
             .join_from(tables.verdicts, tables.runs, _V.run == _RUNS.number)
             .group_by(_RUNS.id)
         )
-        with sqlite.told(self.path), self._engine.begin() as connection:
+        with self.reading() as connection:
             return {id_: Progress(done, scored, mean) for id_, done, scored, mean in connection.execute(query)}
 
     def update(self, run: str, **changes: Unpack[Changes]) -> None:
@@ -150,13 +194,13 @@ class Ledger:
             raise TypeError(f"a run has no {', '.join(sorted(unknown))} to change")
         values: dict[str, object] = dict(changes)
         if "state" in changes:
-            values["state"] = _state(changes["state"])
+            values["state"] = records.checked_state(changes["state"])
         if "name" in changes:
             values["name"] = plain_text(changes["name"])
         if "tags" in changes:
             values["tags"] = dump([plain_text(tag) for tag in changes["tags"]])
-        with sqlite.told(self.path), self._writer.begin() as connection:
-            _change(connection, self._row(connection, run).number, **values)
+        with self.writing() as connection:
+            records.change(connection, self.number(connection, run), **values)
 
     def rename(self, run: str, name: str) -> None:
         if not name.strip():
@@ -167,19 +211,19 @@ class Ledger:
         """Adds tags and removes others; the tags that the run then has."""
         if any(not tag.strip() for tag in tags):
             raise LedgerError("A tag must not be empty.")
-        with sqlite.told(self.path), self._writer.begin() as connection:
+        with self.writing() as connection:
             row = self._row(connection, run)
             had = json.loads(row.tags)
             new = [tag for tag in dict.fromkeys((*had, *map(plain_text, tags))) if tag not in remove]
-            _change(connection, row.number, tags=dump(new))
+            records.change(connection, row.number, tags=dump(new))
         return tuple(new)
 
     def delete(self, run: str) -> None:
         """Deletes a run with everything that only it used: its cases and verdicts, and the answers and thumbnails that
         no other run refers to. The room goes back to the disk, and nothing of it stays readable in the file."""
         answers, thumbnails = tables.run_answers, tables.run_thumbnails
-        with sqlite.told(self.path), self._writer.begin() as connection:
-            number = self._row(connection, run).number
+        with self.writing() as connection:
+            number = self.number(connection, run)
             for links, link, table, column in (
                 (answers, answers.c.answer, tables.answers, tables.answers.c.id),
                 (thumbnails, thumbnails.c.digest, tables.thumbnails, tables.thumbnails.c.digest),
@@ -188,11 +232,11 @@ class Ledger:
                 others = exists().where(link == column, links.c.run != number)
                 connection.execute(delete(table).where(column.in_(own), ~others))
                 connection.execute(delete(links).where(links.c.run == number))
-            connection.execute(delete(tables.verdicts).where(_V.run == number))
-            connection.execute(delete(tables.cases).where(tables.cases.c.run == number))
+            for table in (tables.verdicts, tables.cases, tables.workers, tables.leases, tables.jobs, tables.replies):
+                connection.execute(delete(table).where(table.c.run == number))
             connection.execute(delete(tables.runs).where(_RUNS.number == number))
-        with sqlite.told(self.path):
-            sqlite.shrink(self._engine)
+        with self._kind.told(self.place):
+            self._kind.shrink(self._engine)
 
     # While a run is under way
 
@@ -200,22 +244,22 @@ class Ledger:
         """The outcomes that there are for these cases, by case id and rubric name."""
         asked = {plain_text(id_): id_ for id_ in case_ids}
         found: dict[tuple[str, str], str] = {}
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            number = self._row(connection, run).number
-            for part in sqlite.parts(list(asked)):
+        with self.reading() as connection:
+            number = self.number(connection, run)
+            for part in parts(list(asked)):
                 query = select(_V.case_id, _V.rubric, _V.outcome).where(_V.run == number, _V.case_id.in_(part))
                 found |= {(asked[case], rubric): outcome for case, rubric, outcome in connection.execute(query)}
         return found
 
     def outcomes_of(self, run: str) -> dict[tuple[str, str], str]:
         """All outcomes of a run, by case id and rubric name; for a run that a person can go through."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            query = select(_V.case_id, _V.rubric, _V.outcome).where(_V.run == self._row(connection, run).number)
+        with self.reading() as connection:
+            query = select(_V.case_id, _V.rubric, _V.outcome).where(_V.run == self.number(connection, run))
             return {(case, rubric): outcome for case, rubric, outcome in connection.execute(query)}
 
     def cached(self, keys: Sequence[AnswerKey]) -> dict[AnswerKey, StoredAnswer]:
         """The newest answer to each key that there is one for, whichever run paid for it."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
+        with self.reading() as connection:
             return reading.cached(connection, keys)
 
     def answered_since(self, number: int) -> tuple[list[bytes], int]:
@@ -223,7 +267,7 @@ class Ledger:
         the number of the newest answer. Many are streamed from an index, without the answers themselves."""
         columns = tables.answers.c
         query = select(columns.key)
-        with sqlite.told(self.path), self._engine.begin() as connection:
+        with self.reading() as connection:
             newest = connection.scalar(select(func.max(columns.number))) or 0
             if newest == number:
                 return [], newest
@@ -233,25 +277,30 @@ class Ledger:
         """Those of these image files (by the digest of the file) that have a thumbnail."""
         asked = {digest_bytes(digest): digest for digest in digests}
         column = tables.thumbnails.c.digest
-        with sqlite.told(self.path), self._engine.begin() as connection:
+        with self.reading() as connection:
             return {
                 asked[digest]
-                for part in sqlite.parts(list(asked))
+                for part in parts(list(asked))
                 for digest in connection.scalars(select(column).where(column.in_(part)))
             }
 
-    def write(self, run: str, entries: Sequence[Entry]) -> None:
+    def write(self, run: str, entries: Sequence[Entry], worker: sharing.Worker | None = None) -> None:
         """Writes verdicts in one transaction: when this returns all of them are safe, when it raises none is there.
 
-        A verdict on the same case by the same rubric is replaced; what was spent is added to the run.
+        A verdict on the same case by the same rubric is replaced; what was spent is added to the run. A batch of a
+        `worker` is written once, however often this is called with it, and ends the worker's leases.
         """
         if not entries:
             return
         known, unknown = writing.spent(entries)
-        with sqlite.told(self.path), self._writer.begin() as connection:
+        with self.writing() as connection:
             row = self._row(connection, run)
+            if worker is not None:
+                if sharing.written_before(connection, row.number, worker):
+                    return
+                sharing.settle(connection, row.number, worker, entries, known)
             writing.write_entries(connection, row.number, entries)
-            _change(
+            records.change(
                 connection,
                 row.number,
                 spent_usd=str(Decimal(row.spent_usd) + known),
@@ -268,14 +317,12 @@ class Ledger:
         outcome: str | None = None,
         rubric: str | None = None,
         answers: bool = False,
-    ) -> Iterator[reading.Judged]:
+    ) -> Iterator[Judged]:
         """The verdicts of a run with the groups of their cases, in the order of the cases, streamed."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            number = self._row(connection, run).number
+        with self.reading() as connection:
+            number = self.number(connection, run)
         wanted = None if case is None else plain_text(case)
-        yield from reading.judged(
-            self._engine, self.path, number, case=wanted, outcome=outcome, rubric=rubric, answers=answers
-        )
+        yield from reading.judged(self.reading, number, case=wanted, outcome=outcome, rubric=rubric, answers=answers)
 
     def verdicts(
         self, run: str, *, outcome: str | None = None, rubric: str | None = None, answers: bool = False
@@ -292,8 +339,8 @@ class Ledger:
 
     def raw(self, run: str, case_id: str) -> dict[str, list[str]]:
         """The raw answers behind the verdicts on a case, by rubric; a jury's one by one."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            number = self._row(connection, run).number
+        with self.reading() as connection:
+            number = self.number(connection, run)
             query = select(_V.rubric, _V.answers).where(_V.run == number, _V.case_id == plain_text(case_id))
             found = {row.rubric: reading.answer_texts(connection, row.answers) for row in connection.execute(query)}
         for verdict in self.verdict(run, case_id):
@@ -305,65 +352,65 @@ class Ledger:
         self, run: str, wanted: browsing.Wanted, *, offset: int = 0, limit: int = 50, answers: bool = False
     ) -> browsing.Found:
         """Some of the verdicts of a run, filtered and sorted by the database."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            number = self._row(connection, run).number
+        with self.reading() as connection:
+            number = self.number(connection, run)
             return browsing.browse(connection, number, wanted, offset, limit, answers=answers)
 
     def counts(self, run: str) -> browsing.Counts:
         """How many verdicts of a run came to what; quick, as an index tells it. `tally` tells more."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            return browsing.counts(connection, self._row(connection, run).number)
+        with self.reading() as connection:
+            return browsing.counts(connection, self.number(connection, run))
 
     def groups(self, run: str) -> dict[str, list[str]]:
         """The groups that the cases of a run belong to, with their values, as some cases tell."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            return browsing.groups(connection, self._row(connection, run).number)
+        with self.reading() as connection:
+            return browsing.groups(connection, self.number(connection, run))
 
     def lines(self, run: str) -> list[browsing.Line]:
         """Every verdict of a run as far as indexes tell it, in the order of the cases."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            return browsing.lines(connection, self._row(connection, run).number)
+        with self.reading() as connection:
+            return browsing.lines(connection, self.number(connection, run))
 
-    def on_case(self, case_id: str, *, most: int = 60) -> list[tuple[str, reading.Judged]]:
+    def on_case(self, case_id: str, *, most: int = 60) -> list[tuple[str, Judged]]:
         """The verdicts on a case in all runs, with the ids of the runs, newest first."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
+        with self.reading() as connection:
             return browsing.on_case(connection, case_id, most)
 
     def cases(self, run: str) -> Iterator[Case]:
         """The cases of a run that have a verdict, by id, streamed. Their images are absolute paths; of a web address
         its query is not kept, of data and bytes only the kind."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            number = self._row(connection, run).number
-        yield from reading.cases(self._engine, self.path, number)
+        with self.reading() as connection:
+            number = self.number(connection, run)
+        yield from reading.cases(self.reading, number)
 
     def case(self, run: str, case_id: str) -> Case:
         """One case of a run. Raises `LedgerError` where there is none."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            number = self._row(connection, run).number
-        for case in reading.cases(self._engine, self.path, number, case=plain_text(case_id)):
+        with self.reading() as connection:
+            number = self.number(connection, run)
+        for case in reading.cases(self.reading, number, case=plain_text(case_id)):
             return case
         raise LedgerError(f"There is no case {case_id!r} in the run {run!r}.")
 
-    def judged_on(self, run: str, case_ids: Sequence[str]) -> Iterator[reading.Judged]:
+    def judged_on(self, run: str, case_ids: Sequence[str]) -> Iterator[Judged]:
         """The verdicts on some cases of a run, without their raw answers; in no order that can be relied on."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            number = self._row(connection, run).number
-        yield from reading.judged_on(self._engine, self.path, number, [plain_text(id_) for id_ in case_ids])
+        with self.reading() as connection:
+            number = self.number(connection, run)
+        yield from reading.judged_on(self.reading, number, [plain_text(id_) for id_ in case_ids])
 
     def case_ids(self, run: str) -> list[str]:
         """The ids of the cases of a run that have a verdict, in their order; quick for any number of them."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            return reading.case_ids(connection, self._row(connection, run).number)
+        with self.reading() as connection:
+            return reading.case_ids(connection, self.number(connection, run))
 
     def case_groups(self, run: str, limit: int | None = None) -> dict[str, dict[str, str]]:
         """The groups of the cases of a run by id, of the first so many or of all."""
-        with sqlite.told(self.path), self._engine.begin() as connection:
-            return reading.case_groups(connection, self._row(connection, run).number, limit)
+        with self.reading() as connection:
+            return reading.case_groups(connection, self.number(connection, run), limit)
 
     def thumbnail(self, digest: str) -> bytes | None:
         """The WebP of an image file, by the digest of the file."""
         column = tables.thumbnails.c
-        with sqlite.told(self.path), self._engine.begin() as connection:
+        with self.reading() as connection:
             found = connection.scalar(select(column.webp).where(column.digest == digest_bytes(digest)))
         return None if found is None else bytes(found)
 
@@ -384,28 +431,41 @@ class Ledger:
     def check(self) -> list[str]:
         """Everything that is wrong with the file, as sentences; empty when it is sound. Reads all of it."""
         try:
-            with sqlite.told(self.path), self._engine.begin() as connection:
-                return checking.check(connection)
+            with self.reading() as connection:
+                return checking.check(connection, self._kind.check_pages(connection))
         except LedgerError as error:
             return [str(error)]
 
-    def _settle(self, read_only: bool) -> bool:
+    def holds(self) -> dict[str, int]:
+        """How many runs, cases, verdicts, answers and thumbnails there are."""
+        with self.reading() as connection:
+            return checking.counts(connection)
+
+    def size(self) -> int:
+        """Bytes on the disk, as the database counts them."""
+        with self.reading() as connection:
+            return self._kind.size(connection)
+
+    def _settle(self, create: bool, read_only: bool) -> bool:
         """Makes sure that the tables are of this version; of a ledger that may only be read, whether they are older."""
         try:
-            with sqlite.told(self.path), self._engine.begin() as connection:
+            with self.reading() as connection:
                 found = migrations.version(connection)
                 migrations.check(found)
+            if not found and not create and self.path is None:
+                raise LedgerError(f"There is no ledger at {self.place!r}; name one with --ledger.")
             if read_only:
                 return found < migrations.newest()
             # Also when there is nothing to upgrade: who cannot write should hear so before anything is paid for.
-            with sqlite.told(self.path), self._writer.begin() as connection:
+            with self.writing() as connection:
                 migrations.migrate(connection)
+                self._kind.may_write(connection)
             return False
         except LedgerError as error:
             sentence = str(error)
-            if sentence.startswith("The ledger"):
+            if sentence.startswith(("The ledger", "There is no ledger")):
                 raise
-            raise LedgerError(f"The ledger {str(self.path)!r} {sentence}") from None
+            raise LedgerError(f"The ledger {self.place!r} {sentence}") from None
 
     def _row(self, connection: Connection, name: str) -> AnyRow:
         newest = select(tables.runs).order_by(_RUNS.number.desc()).limit(2)
@@ -421,90 +481,5 @@ class Ledger:
             rows = connection.execute(newest.where(~_RUNS.fingerprint.startswith(REVIEW))).all()
             if rows:
                 return rows[0]
-            raise LedgerError(f"There is no run in the ledger {str(self.path)!r} yet.")
-        raise LedgerError(f"There is no run {name!r} in the ledger {str(self.path)!r}; `beholder runs` lists them.")
-
-
-def exists_at(where: str | os.PathLike[str] | None) -> bool:
-    """Whether there is a ledger where `Ledger.open` would look for it."""
-    return Path(place(where)).exists()
-
-
-def place(where: str | os.PathLike[str] | None = None) -> str:
-    """The path of the ledger that `where` names; without one `BEHOLDER_LEDGER` does, else it is `beholder.db`."""
-    text = os.fspath(where if where is not None else os.environ.get(VARIABLE, "").strip() or USUAL)
-    if not text.strip():
-        raise LedgerError("The ledger has no name; name a file with --ledger.")
-    scheme, found, rest = text.partition("://")
-    if not found:
-        return text
-    if scheme == "sqlite":
-        return rest.removeprefix("/")  # as SQLAlchemy writes them: sqlite:///relative, sqlite:////absolute
-    raise LedgerError(f"A ledger is a file for now, and not at {scheme}:// addresses; name a path with --ledger.")
-
-
-def _start(connection: Connection, run: RunRecord) -> None:
-    if connection.scalar(select(_RUNS.number).where(_RUNS.id == run.id)) is not None:
-        raise LedgerError(f"There is a run {run.id!r} in the ledger already.")
-    body = redacted({"suite": run.suite, "rubrics": run.rubrics, "prompt": run.prompt, "versions": run.versions})
-    row = {
-        "id": run.id,
-        "name": plain_text(run.name),
-        "fingerprint": run.fingerprint,
-        "state": _state(run.state),
-        "created": _time(run.created),
-        "updated": _time(run.updated),
-        "total": run.total,
-        "skipped": run.skipped,
-        "spent_usd": str(run.spent_usd or Decimal(0)),
-        "unpriced": run.unpriced,
-        "tags": dump([plain_text(tag) for tag in run.tags]),
-        "body": pack(body),
-    }
-    connection.execute(insert(tables.runs).values(row))
-
-
-def _newest(connection: Connection, fingerprint: str) -> RunRecord | None:
-    query = select(tables.runs).where(_RUNS.fingerprint == fingerprint).order_by(_RUNS.number.desc()).limit(1)
-    row = connection.execute(query).one_or_none()
-    return None if row is None else _record(row)
-
-
-def _change(connection: Connection, number: int, **values: object) -> None:
-    """Changes columns of a run, and the time of its last change."""
-    now = _time(datetime.now(UTC))
-    connection.execute(update(tables.runs).where(_RUNS.number == number).values(**values, updated=now))
-
-
-def _record(row: AnyRow) -> RunRecord:
-    body = unpack(row.body, f"the run {row.id!r}")
-    assert isinstance(body, dict)
-    known = Decimal(row.spent_usd)
-    return RunRecord(
-        id=row.id,
-        name=row.name,
-        fingerprint=row.fingerprint,
-        state=row.state,
-        created=datetime.fromisoformat(row.created),
-        updated=datetime.fromisoformat(row.updated),
-        total=row.total,
-        suite=body["suite"],
-        rubrics=tuple(body["rubrics"]),
-        prompt=body["prompt"],
-        versions=body["versions"],
-        tags=tuple(json.loads(row.tags)),
-        spent_usd=None if row.unpriced and not known else known,
-        skipped=row.skipped,
-        unpriced=row.unpriced,
-    )
-
-
-def _state(state: str) -> str:
-    if state not in STATES:
-        raise ValueError(f"a run is {', '.join(STATES)}, not {state!r}")
-    return state
-
-
-def _time(moment: datetime) -> str:
-    """Naive times are taken as UTC."""
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+            raise LedgerError(f"There is no run in the ledger {self.place!r} yet.")
+        raise LedgerError(f"There is no run {name!r} in the ledger {self.place!r}; `beholder runs` lists them.")

@@ -66,8 +66,8 @@ def _share_runs_and_wait_for_batches(connection: Connection) -> None:
     then = MetaData()
     Table("runs", then, Column("number", Number, primary_key=True))
 
-    def run(**how: bool) -> Column[int]:
-        return Column("run", Number, ForeignKey("runs.number"), **how)
+    def run(*, key: bool) -> Column[int]:
+        return Column("run", Number, ForeignKey("runs.number"), primary_key=key, nullable=False, index=not key or None)
 
     def words(*names: str) -> list[Column[str]]:
         return [Column(name, Words, nullable=False) for name in names]
@@ -76,7 +76,7 @@ def _share_runs_and_wait_for_batches(connection: Connection) -> None:
         Table(
             "workers",
             then,
-            run(primary_key=True),
+            run(key=True),
             Column("holder", Words, primary_key=True),
             Column("until", Float, nullable=False),
             Column("part", Float, nullable=False),
@@ -86,7 +86,7 @@ def _share_runs_and_wait_for_batches(connection: Connection) -> None:
         Table(
             "leases",
             then,
-            run(primary_key=True),
+            run(key=True),
             *(Column(name, Words, primary_key=True) for name in ("case_id", "rubric")),
             *words("holder"),
             sqlite_with_rowid=False,
@@ -95,14 +95,14 @@ def _share_runs_and_wait_for_batches(connection: Connection) -> None:
             "jobs",
             then,
             Column("number", Number, primary_key=True),
-            run(nullable=False, index=True),
+            run(key=False),
             *words("judge", "state", "handle", "reserved_usd", "created"),
             Column("body", LargeBinary, nullable=False),
         ),
         Table(
             "replies",
             then,
-            run(primary_key=True),
+            run(key=True),
             Column("key", LargeBinary, primary_key=True),
             Column("body", LargeBinary, nullable=False),
             sqlite_with_rowid=False,
@@ -130,7 +130,7 @@ def version(connection: Connection) -> int:
         if {"key", "value"} <= columns:
             found = connection.scalar(select(meta.c.value).where(meta.c.key == _VERSION))
     if found is None or not str(found).isdecimal():
-        raise LedgerError("is a database of another program, not a ledger; name another file with --ledger.")
+        raise LedgerError("is a database of another program, not a ledger; name another one with --ledger.")
     return int(found)
 
 

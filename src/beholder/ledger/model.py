@@ -10,7 +10,7 @@ from decimal import Decimal
 from beholder.cases import Case
 from beholder.verdicts.model import Flag, Verdict
 
-RUNNING, INTERRUPTED, FINISHED = STATES = ("running", "interrupted", "finished")
+RUNNING, INTERRUPTED, WAITING, FINISHED = STATES = ("running", "interrupted", "waiting", "finished")
 REVIEW = "review:"  # how the fingerprint of a review begins: a run whose judge is a person, about another run
 
 

@@ -88,8 +88,16 @@ def dump(value: object) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The text as a database takes it: half a surrogate pair, which UTF-8 cannot hold, is escaped."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """The text as every database takes it: half a surrogate pair, which UTF-8 cannot hold, and NUL, which PostgreSQL
+    cannot, are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
+def plain_json(text: str) -> str:
+    """A JSON text whose texts are plain: PostgreSQL reads no other, and SQLite would not find them again."""
+    if "\\u" not in text:
+        return text
+    return dump(_plain(json.loads(text)))
 
 
 def digest_bytes(digest: str) -> bytes:
@@ -139,6 +147,14 @@ def _json(value: object) -> bytes:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, TypeError, OverflowError):  # half a surrogate pair, a mapping of another kind
         return json.dumps(value, default=_as_dict).encode("ascii")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, str):
+        return plain_text(value)
+    if isinstance(value, dict):
+        return {plain_text(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _as_dict(value: object) -> object:

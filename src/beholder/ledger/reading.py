@@ -7,21 +7,33 @@ while the caller works, however long that takes, and memory stays flat.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import msgspec
-from sqlalchemy import Connection, Engine, select, tuple_
+from sqlalchemy import Connection, select, tuple_
 
 from beholder.cases import Case
 from beholder.errors import LedgerError
 from beholder.ledger import tables
+from beholder.ledger.dialects import parts
 from beholder.ledger.model import AnswerKey, StoredAnswer
-from beholder.ledger.packing import DAMAGED, key_id, split_ids, unpack, unpack_flags, unpack_text, unpack_verdict
-from beholder.ledger.sqlite import parts, told
+from beholder.ledger.packing import (
+    DAMAGED,
+    key_id,
+    plain_text,
+    split_ids,
+    unpack,
+    unpack_flags,
+    unpack_text,
+    unpack_verdict,
+)
 from beholder.ledger.tables import AnyRow, AnySelect
 from beholder.verdicts.model import Verdict
+
+Reading = Callable[[], AbstractContextManager[Connection]]  # a transaction that reads, as `Ledger.reading`
 
 PAGE = 256
 
@@ -42,8 +54,7 @@ class Judged:
 
 
 def judged(
-    engine: Engine,
-    where: object,
+    reading: Reading,
     run: int,
     *,
     case: str | None = None,
@@ -61,10 +72,10 @@ def judged(
     )
     for column, wanted in ((_V.case_id, case), (_V.outcome, outcome), (_V.rubric, rubric)):
         if wanted is not None:
-            query = query.where(column == wanted)
+            query = query.where(column == plain_text(wanted))
     last: tuple[int, int] | None = None
     while True:
-        with told(where), engine.begin() as connection:
+        with reading() as connection:
             rows = connection.execute(_after(query, last)).all()
             texts = texts_of(connection, rows) if answers else {}
         yield from (judged_row(row, texts) for row in rows)
@@ -73,14 +84,14 @@ def judged(
         last = rows[-1].position, rows[-1].number
 
 
-def cases(engine: Engine, where: object, run: int, *, case: str | None = None) -> Iterator[Case]:
+def cases(reading: Reading, run: int, *, case: str | None = None) -> Iterator[Case]:
     """The cases of a run, in the order of their ids. An image is its path, or what `source_text` kept of it."""
     query = select(_C.id, _C.groups, _C.body).where(_C.run == run).order_by(_C.id).limit(PAGE)
     if case is not None:
         query = query.where(_C.id == case)
     last: str | None = None
     while True:
-        with told(where), engine.begin() as connection:
+        with reading() as connection:
             rows = connection.execute(query if last is None else query.where(_C.id > last)).all()
         yield from (_case(row) for row in rows)
         if len(rows) < PAGE:
@@ -88,7 +99,7 @@ def cases(engine: Engine, where: object, run: int, *, case: str | None = None) -
         last = rows[-1].id
 
 
-def judged_on(engine: Engine, where: object, run: int, case_ids: Sequence[str]) -> Iterator[Judged]:
+def judged_on(reading: Reading, run: int, case_ids: Sequence[str]) -> Iterator[Judged]:
     """The verdicts on these cases, in the order of the run within each few hundred of them, without raw answers."""
     query = (
         select(_V.position, _V.case_id, _V.reused, _V.answers, _V.body, _C.groups)
@@ -97,7 +108,7 @@ def judged_on(engine: Engine, where: object, run: int, case_ids: Sequence[str]) 
         .order_by(_FEW, _V.number)
     )
     for part in parts(list(case_ids)):
-        with told(where), engine.begin() as connection:
+        with reading() as connection:
             rows = connection.execute(query.where(_V.case_id.in_(part))).all()
         yield from (judged_row(row, {}) for row in rows)
 
@@ -161,7 +172,7 @@ def _case(row: AnyRow) -> Case:
     if not isinstance(body, dict):
         raise LedgerError(DAMAGED.format(what))
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in body["fields"].items()}
-    return Case(body["id"], body["images"], fields, json.loads(row.groups))
+    return Case(body["id"], body["images"], fields, body.get("groups") or json.loads(row.groups))
 
 
 def answer_texts(connection: Connection, ids: bytes) -> list[str]:

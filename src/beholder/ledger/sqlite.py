@@ -8,44 +8,20 @@ wait for a writer, and writers wait for each other up to the timeout.
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, create_engine, event, exists, func, select
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from beholder.errors import LedgerError
-from beholder.ledger.packing import dump
 
-__all__ = [
-    "check_pages",
-    "checked_path",
-    "contains",
-    "has_item",
-    "insert",
-    "member",
-    "open_engine",
-    "parts",
-    "shrink",
-    "told",
-    "unindexed",
-    "writing",
-]
-
-T = TypeVar("T")
-
-_PART = 500  # values in one IN (…); SQLite takes 32,766
 _BEGIN = "beholder_begin"  # the execution option that says how a transaction starts
-
-_PLAIN = re.compile(r"[\w .:/-]+")
 
 # By the start of SQLite's name for the error, the longest first.
 _SENTENCES = {
@@ -134,39 +110,16 @@ def told(where: object) -> Iterator[None]:
         raise
 
 
-def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Many values, in as many as one statement takes."""
-    return (values[start : start + _PART] for start in range(0, len(values), _PART))
+def may_write(connection: Connection) -> None:
+    """Nothing that the transaction has not raised when it began."""
 
 
-def member(column: ColumnElement[Any], *path: str) -> ColumnElement[Any]:
-    """The value at a place of a JSON column, NULL where there is none."""
-    *way, last = path
-    within = "$" + "".join(f'."{name}"' for name in way)
-    if _PLAIN.fullmatch(last):
-        return func.json_extract(column, f'{within}."{last}"')
-    # A path cannot name everything that a key can be; going through the keys can, and is slower.
-    items = func.json_each(column, within).table_valued("key", "value")
-    return select(items.c.value).where(items.c.key == last).scalar_subquery()
-
-
-def has_item(column: ColumnElement[Any], name: str, item: str) -> ColumnElement[bool]:
-    """Whether the list of that name in a JSON column has this text in it."""
-    items = func.json_each(column, f"$.{name}").table_valued("value")
-    found = exists(select(items.c.value).where(items.c.value == item))
-    # Most rows do not have the text anywhere, which is quicker to see.
-    return (func.instr(column, dump(item)[1:-1]) > 0) & found
-
-
-def contains(column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
-    """Whether the text stands anywhere in a text column; capital or small is the same, as far as ASCII goes."""
-    return func.instr(func.lower(column), text.lower() if text.isascii() else text) > 0
-
-
-def unindexed(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A text column that no index is chosen for: the one in order has all that a list needs, others lead to the table
-    for each row."""
-    return column.concat("")
+def size(connection: Connection) -> int:
+    """Bytes in the file."""
+    pages, each = (
+        int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()) for name in ("page_count", "page_size")
+    )
+    return pages * each
 
 
 def check_pages(connection: Connection) -> list[str]:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Table, select
 
 from beholder.cases import Case, ImageSource
 from beholder.images.sources import is_remote
 from beholder.ledger import tables
+from beholder.ledger.dialects import Insert, insert_for, parts
 from beholder.ledger.facets import facets
 from beholder.ledger.model import AnswerKey, Entry, StoredAnswer
 from beholder.ledger.packing import (
@@ -23,31 +24,14 @@ from beholder.ledger.packing import (
     pack_flags,
     pack_text,
     pack_verdict,
+    plain_json,
     plain_text,
 )
-from beholder.ledger.sqlite import insert, parts
 from beholder.verdicts.model import Verdict
 
 Row = dict[str, object]
 
 _LARGEST = 2**63 - 1  # of an integer column
-
-_case_in = insert(tables.cases)
-_CASE = _case_in.on_conflict_do_update(
-    index_elements=["run", "id"], set_={"groups": _case_in.excluded.groups, "body": _case_in.excluded.body}
-)
-_verdict_in = insert(tables.verdicts)
-_VERDICT = _verdict_in.on_conflict_do_update(
-    index_elements=["run", "case_id", "rubric"],
-    set_={
-        name: _verdict_in.excluded[name]
-        for name in ("position", "outcome", "score", "reused", "answers", "body", "grade", "passed", "facets")
-    },
-)
-_ANSWER, _THUMBNAIL, _RUN_ANSWER, _RUN_THUMBNAIL = (
-    insert(table).on_conflict_do_nothing()
-    for table in (tables.answers, tables.thumbnails, tables.run_answers, tables.run_thumbnails)
-)
 
 
 def write_entries(connection: Connection, run: int, entries: Sequence[Entry]) -> None:
@@ -56,16 +40,40 @@ def write_entries(connection: Connection, run: int, entries: Sequence[Entry]) ->
     cases = {entry.case.id: entry.case for entry in entries}
     thumbnails = {digest_bytes(digest): webp for entry in entries for digest, webp in entry.thumbnails}
     images = {digest_bytes(image.source_digest) for entry in entries for image in entry.verdict.images}
-    for statement, rows in (
-        (_CASE, [_case(run, case) for case in cases.values()]),
-        (_ANSWER, [_answer(answer) for entry in entries for answer in entry.answers]),
-        (_THUMBNAIL, [{"digest": digest, "webp": webp} for digest, webp in thumbnails.items()]),
-        (_VERDICT, [_verdict(run, entry, own) for entry, own in zip(entries, ids, strict=True)]),
-        (_RUN_ANSWER, [{"answer": id_, "run": run} for id_ in sorted({id_ for own in ids for id_ in own})]),
-        (_RUN_THUMBNAIL, [{"digest": digest, "run": run} for digest in sorted(images | thumbnails.keys())]),
-    ):
-        if rows:
-            connection.execute(statement, rows)
+    links = sorted({id_ for own in ids for id_ in own})
+    answers = [_answer(answer) for entry in entries for answer in entry.answers]
+    put(connection, replacing(connection, tables.cases, "run", "id"), [_case(run, case) for case in cases.values()])
+    put(connection, keeping(connection, tables.answers), answers)
+    put(connection, keeping(connection, tables.thumbnails), [_thumbnail(*one) for one in thumbnails.items()])
+    put(
+        connection,
+        replacing(connection, tables.verdicts, "run", "case_id", "rubric"),
+        [_verdict(run, entry, own) for entry, own in zip(entries, ids, strict=True)],
+    )
+    put(connection, keeping(connection, tables.run_answers), [{"answer": id_, "run": run} for id_ in links])
+    put(
+        connection,
+        keeping(connection, tables.run_thumbnails),
+        [{"digest": digest, "run": run} for digest in sorted(images | thumbnails.keys())],
+    )
+
+
+def put(connection: Connection, statement: Insert, rows: Sequence[Row]) -> None:
+    """Writes rows, if there are any."""
+    if rows:
+        connection.execute(statement, rows)
+
+
+def keeping(connection: Connection, table: Table) -> Insert:
+    """Inserts rows; one that is there already stays as it is."""
+    return insert_for(connection, table).on_conflict_do_nothing()
+
+
+def replacing(connection: Connection, table: Table, *key: str) -> Insert:
+    """Inserts rows; one with the same `key` is overwritten, and keeps its number."""
+    new = insert_for(connection, table)
+    other = [column.name for column in table.c if column.name not in (*key, "number")]
+    return new.on_conflict_do_update(index_elements=list(key), set_={name: new.excluded[name] for name in other})
 
 
 def spent(entries: Iterable[Entry]) -> tuple[Decimal, int]:
@@ -153,12 +161,16 @@ def _stands_elsewhere(verdict: Verdict, ids: Sequence[bytes]) -> bool:
 
 def _case(run: int, case: Case) -> Row:
     images = {role: source_text(source) for role, source in case.images.items()}
-    return {
-        "run": run,
-        "id": plain_text(case.id),
-        "groups": dump(dict(case.groups)),
-        "body": pack({"id": case.id, "images": images, "fields": dict(case.fields)}),
-    }
+    body = {"id": case.id, "images": images, "fields": dict(case.fields)}
+    given = dump(dict(case.groups))
+    groups = plain_json(given)
+    if groups != given:
+        body["groups"] = dict(case.groups)
+    return {"run": run, "id": plain_text(case.id), "groups": groups, "body": pack(body)}
+
+
+def _thumbnail(digest: bytes, webp: bytes) -> Row:
+    return {"digest": digest, "webp": webp}
 
 
 def _answer(answer: StoredAnswer) -> Row:

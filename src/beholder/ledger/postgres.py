@@ -1,0 +1,235 @@
+"""Everything that only PostgreSQL does: opening a database, its transactions, its errors as sentences.
+
+Whoever writes takes one lock for the whole ledger first (`pg_advisory_xact_lock`), so that there is one writer at a
+time, as in a SQLite file: answers are numbered in the order in which they come to be seen, and no two writers wait for
+each other for ever. Readers wait for nobody, and see one state of the ledger for as long as their transaction lasts.
+A batch that was written is on the server's disk before `write` returns (as far as the server's `synchronous_commit` is
+on, as usual).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from beholder.errors import LedgerError, LedgerGone, SetupError
+from beholder.ledger import tables
+
+if TYPE_CHECKING:
+    import psycopg
+
+OLDEST = 12  # the oldest server that is still looked after when this was written has 13
+
+_LOCK = 0x6265686F6C646572  # "beholder"; one for each database
+_WRITES = "beholder_writes"  # the execution option of a transaction that writes
+
+# Until a server that does not answer is told: seconds, and not the minutes that TCP would take. What is in the URL
+# counts more.
+_PATIENCE = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+# A process that stands still in the middle of writing (a laptop that was closed) must not keep the others waiting.
+_IDLE_S = 60
+
+_READ_ONLY = "may not be written (the server or its user is read-only); name another one with --ledger."
+_LOCKED = "is locked by another program; wait until that is done, or close it, and try again."
+
+# By the start of SQLSTATE, the longest first. https://www.postgresql.org/docs/current/errcodes-appendix.html
+_SENTENCES = {
+    "25006": _READ_ONLY,
+    "3F000": "has no schema to keep its tables in; make the one that the search_path names.",
+    "42501": "may not be used so: its user lacks the right to. Grant it, or name another ledger with --ledger.",
+    "42P01": "is damaged: one of its tables is missing.",
+    "53100": "cannot be written: the server's disk is full. Make room and start again; what was written is safe.",
+    "53200": "cannot be used: the server is out of memory.",
+    "54000": "cannot hold a name that long; the id of a case may have about 2,600 bytes in PostgreSQL.",
+    "55P03": _LOCKED,
+    "57014": "took too long to answer, and the server gave up (statement_timeout).",
+    "58": "cannot be read or written: the server's disk reports an error.",
+    "XX": "is damaged, as far as the server can tell; look into its log.",
+}
+_GONE_STATES = ("08", "57P01", "57P02", "57P03", "53300")
+# The server's own words when it refuses a connection; for these it has no SQLSTATE for us.
+_GONE_WORDS = (
+    "starting up",
+    "not yet accepting connections",
+    "shutting down",
+    "in recovery mode",
+    "too many clients",
+    "connection slots",
+)
+_REFUSED_WORDS = ("FATAL:", "password", "authentication", "SSL")
+
+
+def open_engine(where: str, *, read_only: bool, timeout_s: float) -> tuple[Engine, str]:
+    """An engine for the database, and how it may be shown. Raises `LedgerError` when the URL, or what is there, is of
+    no use."""
+    url = _url(where)
+    place = _shown(url)
+    engine = _engine(url, read_only=read_only, timeout_s=timeout_s)
+    try:
+        with told(place), engine.connect() as connection:
+            version = int((connection.dialect.server_version_info or (0,))[0])
+        if version < OLDEST:
+            raise LedgerError(f"The ledger {place!r} is on PostgreSQL {version}; {OLDEST} or newer is needed.")
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine, place
+
+
+def writing(engine: Engine) -> Engine:
+    """The engine for transactions that write."""
+    return engine.execution_options(**{_WRITES: True})
+
+
+def may_write(connection: Connection) -> None:
+    """Raises what writing would raise, where this user may not."""
+    for table in (tables.runs, tables.verdicts):
+        names = ", ".join(column.name for column in table.c)
+        connection.execute(text(f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {table.name} WHERE false"))
+        connection.execute(text(f"UPDATE {table.name} SET number = number WHERE false"))
+
+
+def holds_tables(where: str) -> bool:
+    """Whether there is anything in the database."""
+    engine, place = open_engine(where, read_only=True, timeout_s=5)
+    try:
+        with told(place), engine.begin() as connection:
+            return bool(inspect(connection).get_table_names())
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def told(where: object) -> Iterator[None]:
+    """What PostgreSQL complains about, as one sentence; our own mistakes stay what they are."""
+    import psycopg
+
+    try:
+        yield
+    except (DBAPIError, psycopg.Error) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        state = getattr(cause, "sqlstate", None) or ""
+        for start in sorted(_SENTENCES, key=len, reverse=True):
+            if state.startswith(start):
+                raise LedgerError(f"The ledger {str(where)!r} {_SENTENCES[start]}") from None
+        if state.startswith(_GONE_STATES):
+            raise LedgerGone(
+                f"The ledger {str(where)!r} is gone: the server stopped or closed the connection."
+            ) from None
+        if state or not isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
+            raise
+        raise _unreached(str(where), str(cause)) from None
+
+
+def check_pages(connection: Connection) -> list[str]:
+    """What PostgreSQL itself finds wrong: rows that belong to no run. Its own pages it checks when it reads them."""
+    found = []
+    for table in tables.metadata.sorted_tables:
+        if "run" in table.c:
+            lost = connection.scalar(
+                text(f"SELECT count(*) FROM {table.name} t WHERE NOT EXISTS (SELECT 1 FROM runs WHERE number = t.run)")
+            )
+            found += [f"{lost} rows of {table.name} belong to no run"] if lost else []
+    return found
+
+
+def size(connection: Connection) -> int:
+    """Bytes on the server's disk."""
+    return int(connection.scalar(text("SELECT pg_database_size(current_database())")) or 0)
+
+
+def shrink(engine: Engine) -> None:
+    """The room of what was deleted is used again by the server itself (autovacuum)."""
+
+
+def _unreached(place: str, said: str) -> LedgerError:
+    """Why there is no connection, in the server's or the system's own words: they may be in any language."""
+    words = " ".join(said.split())
+    reason = words.rpartition("FATAL: ")[2] if "FATAL: " in words else words.rpartition(" failed: ")[2]
+    reason = re.sub(r"\[Errno -?\d+\] ", "", reason.partition(" Is the server running")[0]).strip(" .")
+    if any(word in words for word in _GONE_WORDS):
+        return LedgerGone(f"The ledger {place!r} does not answer yet: {reason}. Try again in a moment.")
+    if any(word in words for word in _REFUSED_WORDS):
+        make = " Make it with `createdb`, or name another one." if reason.startswith("database ") else ""
+        return LedgerError(f"The ledger {place!r} cannot be opened: {reason}.{make}")
+    return LedgerGone(
+        f"The ledger {place!r} does not answer: {reason}. Is the server running, and is this its address?"
+    )
+
+
+def _url(where: str) -> URL:
+    """Raises `LedgerError`, which shows nothing of an address that cannot be read: any part may be the password."""
+    try:
+        url = make_url(where)
+    except (ArgumentError, ValueError):
+        raise LedgerError(
+            "The address of the ledger cannot be read; it is written postgresql://user:password@host:5432/database."
+        ) from None
+    if "@" in (url.host or ""):
+        raise LedgerError(
+            "The address of the ledger cannot be read: write %40 for an @ in the name or the password "
+            "(postgresql://user:password@host:5432/database)."
+        )
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _shown(url: URL) -> str:
+    """The address without its password, and without settings that do not say where it is."""
+    query = {name: value for name, value in url.query.items() if name in ("host", "port", "dbname", "options")}
+    return URL.create("postgresql", url.username, None, url.host, url.port, url.database, query).render_as_string()
+
+
+def _engine(url: URL, *, read_only: bool, timeout_s: float) -> Engine:
+    try:
+        import psycopg
+    except ImportError:
+        raise SetupError("A ledger in PostgreSQL needs psycopg: pip install 'beholder[postgres]'") from None
+
+    def connect() -> psycopg.Connection[Any]:
+        try:
+            connection = psycopg.connect(**_settings(url), autocommit=True)
+        except psycopg.ProgrammingError as error:  # a setting that libpq does not know
+            raise LedgerError(f"The ledger {_shown(url)!r} cannot be opened: {' '.join(str(error).split())}.") from None
+        connection.execute(
+            "SELECT set_config('lock_timeout', %s, false),"
+            " set_config('idle_in_transaction_session_timeout', %s, false)",
+            (f"{max(1, int(timeout_s * 1000))}ms", f"{_IDLE_S}s"),
+        )
+        if read_only:
+            connection.execute("SET default_transaction_read_only = on")
+        connection.autocommit = False
+        return connection
+
+    # The ping finds a server again that was restarted.
+    engine = create_engine("postgresql+psycopg://", creator=connect, pool_pre_ping=True, hide_parameters=True)
+
+    level = psycopg.IsolationLevel
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITES, False)
+        raw: Any = connection.connection.dbapi_connection
+        raw.isolation_level = level.READ_COMMITTED if writes else level.REPEATABLE_READ
+        raw.read_only = None if writes else True  # `None` is what the server has set, `False` would overrule that
+        if writes:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+
+    return engine
+
+
+def _settings(url: URL) -> dict[str, Any]:
+    """What libpq is told: our patience first, which the address may overrule."""
+    named = url.translate_connect_args(username="user", database="dbname")
+    asked = {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
+    return {**_PATIENCE, "application_name": "beholder", **named, **asked}

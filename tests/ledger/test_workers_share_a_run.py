@@ -1,0 +1,155 @@
+"""Several workers on one run: none judges what another holds, a dead one's leases lapse, and money and pace hold for all
+of them together."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ledger_making import entry, run_record, unscored, verdict
+
+from beholder.ledger import Ledger
+from beholder.ledger.sharing import Claimed, Key, Worker, beat, claim, grant, leave
+
+LONG_S, GONE_S = 600.0, -1.0
+RUBRIC = verdict(0).rubric
+FINAL = ("scored", "refused", "filtered")
+
+
+def alive(ledger: Ledger, holder: str, lease_s: float = LONG_S) -> float:
+    with ledger.writing() as connection:
+        return beat(connection, ledger.number(connection, "r1"), holder, lease_s)
+
+
+def claimed(ledger: Ledger, holder: str, *numbers: int, final: tuple[str, ...] = FINAL) -> Claimed:
+    with ledger.writing() as connection:
+        return claim(connection, ledger.number(connection, "r1"), holder, keys(*numbers), final)
+
+
+def granted(ledger: Ledger, holder: str, limit: str, least: str) -> Decimal:
+    with ledger.writing() as connection:
+        return grant(connection, ledger.number(connection, "r1"), holder, Decimal(limit), Decimal(least))
+
+
+def gone(ledger: Ledger, holder: str) -> None:
+    with ledger.writing() as connection:
+        leave(connection, ledger.number(connection, "r1"), holder)
+
+
+def keys(*numbers: int) -> list[Key]:
+    return [(verdict(number).case, RUBRIC) for number in numbers]
+
+
+def test_what_one_holds_no_other_gets(ledger: Ledger) -> None:
+    alive(ledger, "a")
+    alive(ledger, "b")
+    assert claimed(ledger, "a", 0, 1) == Claimed(frozenset(keys(0, 1)), frozenset())
+    assert claimed(ledger, "b", 0, 1, 2) == Claimed(frozenset(keys(2)), frozenset(keys(0, 1)))
+    assert claimed(ledger, "a", 0) == Claimed(frozenset(keys(0)), frozenset())  # asked again, it is still its own
+
+
+def test_the_leases_of_a_worker_that_is_gone_lapse(ledger: Ledger) -> None:
+    alive(ledger, "b")
+    alive(ledger, "a", GONE_S)
+    claimed(ledger, "a", 0, 1)
+    assert claimed(ledger, "b", 0, 1).held == frozenset(keys(0, 1))
+    alive(ledger, "b")
+    assert claimed(ledger, "b", 0, 1).mine == frozenset(keys(0, 1))
+
+
+def test_who_leaves_holds_nothing(ledger: Ledger) -> None:
+    alive(ledger, "b")
+    alive(ledger, "a")
+    claimed(ledger, "a", 0)
+    gone(ledger, "a")
+    assert claimed(ledger, "b", 0).mine == frozenset(keys(0))
+
+
+def test_what_has_a_verdict_is_nobodys(ledger: Ledger) -> None:
+    alive(ledger, "a")
+    alive(ledger, "b")
+    claimed(ledger, "a", 0, 1)
+    ledger.write("r1", [entry(0), entry(1, of=unscored(1))], Worker("a", "first"))
+    assert claimed(ledger, "b", 0, 1) == Claimed(frozenset(), frozenset())
+
+
+def test_a_failure_is_not_tried_again_by_another_worker_but_by_the_next_start(ledger: Ledger) -> None:
+    alive(ledger, "a")
+    alive(ledger, "b")
+    claimed(ledger, "a", 0)
+    ledger.write("r1", [entry(0, of=unscored(0))], Worker("a", "first"))
+    retried = ("scored",)  # as with --retry refused
+    assert claimed(ledger, "b", 0, final=retried) == Claimed(frozenset(), frozenset())
+    gone(ledger, "a")
+    assert claimed(ledger, "b", 0, final=retried) == Claimed(frozenset(), frozenset())
+    gone(ledger, "b")
+    alive(ledger, "c")
+    assert claimed(ledger, "c", 0, final=retried).mine == frozenset(keys(0))
+
+
+def test_a_batch_that_is_written_twice_counts_once(ledger: Ledger) -> None:
+    alive(ledger, "a")
+    for _ in range(2):
+        ledger.write("r1", [entry(0, spent_usd=Decimal("0.5"))], Worker("a", "first"))
+    assert ledger.run("r1").spent_usd == Decimal("0.5")
+    ledger.write("r1", [entry(1, spent_usd=Decimal("0.5"))], Worker("a", "second"))
+    assert ledger.run("r1").spent_usd == 1
+
+
+def test_paces_are_shared_and_never_more_than_the_whole(ledger: Ledger) -> None:
+    parts = {"a": alive(ledger, "a")}
+    assert parts == {"a": 1.0}
+    parts["b"] = alive(ledger, "b")
+    assert parts["b"] == 0  # until the first has made room
+    for holder in ("a", "b", "c", "a", "b", "c"):
+        parts[holder] = alive(ledger, holder)
+        assert sum(parts.values()) <= 1 + 1e-9
+    assert list(parts.values()) == pytest.approx([1 / 3] * 3)
+    gone(ledger, "c")
+    assert [alive(ledger, "a"), alive(ledger, "b")] == pytest.approx([0.5, 0.5])
+
+
+def test_what_a_dead_worker_might_have_spent_is_free_again(ledger: Ledger) -> None:
+    alive(ledger, "a", GONE_S)
+    assert granted(ledger, "a", "1", "1") == 1
+    alive(ledger, "b")
+    assert granted(ledger, "b", "1", "1") == 1
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from("abc"), st.decimals("0.01", "0.5", places=2), st.decimals(0, 1, places=2)), max_size=25
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(steps, st.integers(0, 10**9))
+def test_together_they_never_spend_more_than_the_budget(
+    ledger: Ledger, calls: list[tuple[str, Decimal, Decimal]], run: int
+) -> None:
+    name = f"run-{run}"
+    if name not in {record.id for record in ledger.runs()}:
+        ledger.start(run_record(name))
+    purses = dict.fromkeys("abc", Decimal(0))
+    spent = ledger.run(name).spent_usd or Decimal(0)
+    limit = spent + 1
+    with ledger.writing() as connection:
+        number = ledger.number(connection, name)
+        for holder in purses:
+            beat(connection, number, holder, LONG_S)
+    for place, (holder, most, share) in enumerate(calls):
+        if purses[holder] < most:
+            with ledger.writing() as connection:
+                purses[holder] += grant(connection, number, holder, limit, most - purses[holder])
+        if purses[holder] < most:
+            continue
+        cost = most * share
+        purses[holder] -= cost
+        ledger.write(name, [entry(place, spent_usd=cost)], Worker(holder, f"{run}/{place}"))
+        spent += cost
+        assert spent + sum(purses.values()) <= limit
+    assert ledger.run(name).spent_usd == spent
+    with ledger.writing() as connection:
+        for holder in purses:
+            leave(connection, number, holder)
