@@ -20,11 +20,11 @@ BRIEF = Brief("r", "1", None, "", (), None, "d", "l")
     st.lists(st.tuples(st.decimals(0, 5, places=3), st.decimals(0, 1, places=2)), max_size=40),
     st.decimals(0, 20, places=2),
 )
-def test_reservations_never_exceed_the_limit(calls: list[tuple[Decimal, Decimal]], limit: Decimal) -> None:
+async def test_reservations_never_exceed_the_limit(calls: list[tuple[Decimal, Decimal]], limit: Decimal) -> None:
     budget = Budget(limit)
     for amount, share in calls:
         try:
-            budget.reserve(amount)
+            await budget.reserve(amount)
         except OverBudget:
             continue
         assert budget.spent + budget.reserved <= limit
@@ -62,8 +62,39 @@ async def test_an_unknown_cost_counts_in_full_and_no_answer_as_free() -> None:
     assert budget.reserved == 0
 
 
-def test_a_budget_of_nothing_allows_nothing_that_costs() -> None:
+async def test_a_budget_of_nothing_allows_nothing_that_costs() -> None:
     budget = Budget(Decimal(0))
-    budget.reserve(Decimal(0))
+    await budget.reserve(Decimal(0))
     with pytest.raises(OverBudget, match="is left"):
-        budget.reserve(Decimal("0.01"))
+        await budget.reserve(Decimal("0.01"))
+
+
+async def test_a_shared_budget_fetches_what_it_needs_and_no_more_than_there_is() -> None:
+    purse = Decimal(10)
+
+    async def more(least: Decimal) -> Decimal:
+        nonlocal purse
+        await asyncio.sleep(0)
+        given = min(purse, 2 * least)
+        if given < least:
+            return Decimal(0)
+        purse -= given
+        return given
+
+    budgets = [Budget(Decimal(10)), Budget(Decimal(10))]
+    for budget in budgets:
+        budget.share(more)
+    got = 0
+
+    async def spend(budget: Budget) -> None:
+        nonlocal got
+        try:
+            await budget.reserve(Decimal(1))
+        except OverBudget:
+            return
+        got += 1
+        budget.settle(Decimal(1), Decimal(1))
+
+    await asyncio.gather(*(spend(budget) for budget in budgets for _ in range(9)))
+    assert got == 10
+    assert sum(budget.spent for budget in budgets) == 10

@@ -104,6 +104,22 @@ async def test_requests_and_tokens_per_minute_are_kept_evenly(monkeypatch: pytes
     assert clock.now == pytest.approx(110.0)
 
 
+async def test_a_process_keeps_to_its_part_of_a_pace_and_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    gate = Gate(100, requests_per_minute=60, sleep=clock.sleep)
+    gate.share(0.25)
+    for _ in range(3):
+        await gate.enter(1)
+    assert clock.now == pytest.approx(108.0)
+    gate.share(0)
+    waiting = asyncio.create_task(gate.enter(1))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    gate.share(1)
+    await waiting
+
+
 async def test_a_pace_does_not_save_up_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     pace = Pace(60, clock.sleep)

@@ -10,7 +10,8 @@ from ledger_making import run_record
 
 from beholder import Case, Ledger, Verdict
 from beholder.ledger.model import AnswerKey, Entry, StoredAnswer
-from beholder.runs.engine import _Clerk, _Known
+from beholder.runs.clerk import Clerk
+from beholder.runs.engine import _Known
 from beholder.verdicts.model import Outcome
 
 
@@ -33,7 +34,7 @@ async def test_answers_are_found_whoever_wrote_them_and_whenever(tmp_path: Path)
     with Ledger.open(tmp_path / "ledger.db") as ours, Ledger.open(tmp_path / "ledger.db") as theirs:
         ours.start(run_record("run"))
         answered(ours, keys(0, 300))
-        clerk = _Clerk(ours)
+        clerk = Clerk(ours)
         known = _Known(clerk)
         await known.refresh()
         assert set(await known.recall(keys(0, 300))) == set(keys(0, 300))
@@ -47,7 +48,7 @@ async def test_what_is_new_is_not_looked_up(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.start(run_record("run"))
         answered(ledger, keys(0, 300))
-        clerk = _Clerk(ledger)
+        clerk = Clerk(ledger)
         known = _Known(clerk)
         await known.refresh()
         clerk.close()  # whoever asks the ledger now fails

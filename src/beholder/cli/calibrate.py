@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beholder.cli.calibration_options import FeaturesAt, measured
+from beholder.cli.files import write
 from beholder.cli.runs import AsJson, LedgerAt
 from beholder.cli.statistics_options import (
     DRAWS,
@@ -122,7 +123,7 @@ def calibrate(
     saved = document(results, made)
     written = output is not None and bool(saved["aspects"])
     if output is not None and written:
-        _write(output, text_of(saved) + "\n")
+        write(output, text_of(saved) + "\n")
     if json_:
         told = [scores_of(result, task) | {"aspect": task.aspect} for result in results for task in result.tasks]
         say(json.dumps({"written": str(output) if written else None, "made": made, "aspects": told, "notes": notes}))
@@ -268,13 +269,6 @@ def _tasks(known: _Known, wanted: _Wanted, note: Callable[[str], None]) -> list[
             )
         )
     return tasks
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        output.write_text(text, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{str(output)!r} cannot be written: {error.strerror or error}.") from None
 
 
 def _show(results: Sequence[Result], notes: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beholder.cli.files import write
 from beholder.cli.runs import AsJson, LedgerAt
 from beholder.cli.statistics_options import DRAWS, SEED, CasesAt, DrawCount, GroupBy, ScoresAt, Seed
 from beholder.errors import UsageError
@@ -70,7 +71,7 @@ def compare(
     if junit is not None and decided is not None:
         from beholder.reports.junit import comparison_junit
 
-        _put(junit, comparison_junit(comparison, decided))
+        write(junit, comparison_junit(comparison, decided))
     if json_:
         found = comparison.to_dict()
         say(json.dumps(found | ({"gate": decided.to_dict()} if decided and wanted else {})))
@@ -152,14 +153,7 @@ def _write(comparison: Comparison, decided: Gate | None, markdown: Path | None) 
     if str(markdown) == "-":
         say(text.rstrip("\n"))
     else:
-        _put(markdown, text)
-
-
-def _put(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{str(path)!r} cannot be written: {error.strerror}.") from None
+        write(markdown, text)
 
 
 def _show(comparison: Comparison, decided: Gate | None) -> None:

@@ -31,7 +31,9 @@ def demo(
     judge: Annotated[
         list[str] | None, typer.Option(help="Who judges: PROVIDER:MODEL; without one the offline judge.")
     ] = None,
-    base_url: Annotated[str | None, typer.Option(help="Where a compatible server answers.")] = None,
+    base_url: Annotated[
+        list[str] | None, typer.Option(help="Where a compatible server answers; several share the requests.")
+    ] = None,
     no_run: Annotated[bool, typer.Option("--no-run", help="Only build the suite.")] = False,
 ) -> None:
     """Build a small suite of restyles, edits and descriptions, judge it, and show what was caught and what was missed.
@@ -53,7 +55,7 @@ def demo(
     raise typer.Exit(0 if scored else UNSCORED)
 
 
-def _judged(folder: Path, chapter: Chapter, judge: Sequence[str], base_url: str | None) -> list[Judged]:
+def _judged(folder: Path, chapter: Chapter, judge: Sequence[str], base_url: list[str] | None) -> list[Judged]:
     """The verdicts on a chapter: `beholder run --json` on its suite, and what the ledger has of that run then."""
     from beholder.cli.run import run
     from beholder.demo.building import LEDGER, suite_path
@@ -70,6 +72,7 @@ def _judged(folder: Path, chapter: Chapter, judge: Sequence[str], base_url: str 
             retry="",
             fresh=False,
             skip_bad=False,
+            batch=False,
             quiet=True,
             json_=True,
         )
@@ -119,7 +122,11 @@ def _next(folder: Path, *, judged: bool) -> None:
     ]
     if judged:
         ledger = shlex.quote(str(folder / LEDGER))
-        lines.insert(0, f"beholder show demo-edits motorcycle/blue-cast --ledger {ledger}    # one verdict in full")
+        lines[:0] = [
+            f"beholder view --ledger {ledger}    # look at all of it in the browser",
+            f"beholder report demo-restyles --ledger {ledger}    # one HTML file to send to a colleague",
+            f"beholder show demo-edits motorcycle/blue-cast --ledger {ledger}    # one verdict in full",
+        ]
     else:
         lines.insert(0, f"beholder demo {place}    # judge it offline")
     typer.echo("\nNext:\n" + "\n".join(f"  {line}" for line in lines))

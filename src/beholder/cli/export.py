@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from beholder.cli.calibration_options import Anyway, CalibrationAt, FeaturesAt, applying
+from beholder.cli.files import replacing, spare
 from beholder.cli.runs import LedgerAt, Which
 from beholder.errors import UsageError
 
 if TYPE_CHECKING:
-    from beholder.ledger import Ledger
     from beholder.ledger.reading import Judged
 
 
@@ -54,8 +51,8 @@ def export(
         if output is None:
             _print(_lines(to, verdicts))
             return
-        _spare(book, output)
-        with _told(output), _opened(output) as file:
+        spare(book, output)
+        with replacing(output) as file:
             if to == "parquet":
                 write_parquet(verdicts(), file)
             else:
@@ -73,42 +70,3 @@ def _print(lines: Iterable[bytes]) -> None:
     for line in lines:
         out.write(line)
     out.flush()
-
-
-def _spare(book: Ledger, output: Path) -> None:
-    with suppress(OSError):
-        if os.path.samefile(book.path, output):
-            raise UsageError(f"{str(output)!r} is the ledger itself; name another file.")
-
-
-@contextmanager
-def _opened(output: Path) -> Iterator[IO[bytes]]:
-    """A file beside the wanted one, which takes its place when everything is written: half an export is none. What is
-    there and is no regular file (a pipe, a device) stays what it is and is written to as it is."""
-    if output.is_dir():
-        raise UsageError(f"{str(output)!r} is a folder; name a file in it.")
-    if output.exists() and not output.is_file():
-        with output.open("wb") as file:
-            yield file
-        return
-    output = output.resolve()  # a link stays one
-    handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-    draft = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        mask = os.umask(0)
-        os.umask(mask)
-        draft.chmod(0o666 & ~mask)
-        draft.replace(output)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def _told(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{str(output)!r} cannot be written: {reason}.") from None

@@ -29,6 +29,7 @@ class Counts:
         self.total = total
         self.before = 0
         self.now = 0
+        self.later = 0  # have no answer yet
         self.reused = 0
         self.outcomes: Counter[str] = Counter()
         self.spent = Decimal(0)
@@ -39,6 +40,9 @@ class Counts:
 
     def skipped(self, count: int) -> None:
         self.before += count
+
+    def waiting(self, count: int) -> None:
+        self.later += count
 
     def done(self, entries: Sequence[Entry]) -> None:
         self.now += len(entries)
@@ -63,6 +67,7 @@ class Counts:
             "done": self.before + self.now,
             "total": self.total,
             "before": self.before,
+            "waiting": self.later,
             "reused": self.reused,
             "outcomes": dict(self.outcomes.most_common()),
             "spent_usd": None if self.unpriced and not self.spent else float(self.spent),

@@ -190,11 +190,13 @@ def _sit(sheets: Sequence[Sheet], ledger: Ledger, budget: Budget, *, fresh: bool
     from beholder.ledger.model import FINISHED
     from beholder.qualify.reading import sitting_tag
     from beholder.runs.running import checked_cases, record_for, seated
+    from beholder.runs.sharing import Limits
     from beholder.verdicts.model import Outcome
 
     first, lacking = "", 0
     for sheet in sheets:
-        judges = seated(sheet.suite, budget)
+        limits = Limits(budget, whole=True)  # it is for all sheets
+        judges = seated(sheet.suite, limits)
         checked = checked_cases(sheet.suite)
         record, new = record_for(sheet.suite, ledger, checked, fresh=fresh)
         first = first or record.id
@@ -203,7 +205,7 @@ def _sit(sheets: Sequence[Sheet], ledger: Ledger, budget: Budget, *, fresh: bool
         if not quiet:
             going_on = "" if new else ", going on"
             say(f"{record.name}: {record.total} papers, run {record.id}{going_on}", error=True)
-        state, _ = carry_out(sheet.suite, ledger, record, checked, judges, new=new, quiet=quiet, as_json=False)
+        state, _ = carry_out(sheet.suite, ledger, record, checked, judges, limits, new=new, quiet=quiet, as_json=False)
         if state != FINISHED:
             say("interrupted; the same command (without --fresh) goes on where it was", error=True)
             raise typer.Exit(UNSCORED)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.export import _opened, _spare, _told
+from beholder.cli.files import replacing, spare
 from beholder.cli.runs import LedgerAt, Which
 from beholder.cli.statistics_options import Mapped
 from beholder.errors import UsageError
@@ -31,8 +31,8 @@ def export(
     """Write the ratings of a run as CSV: case, rater, aspect, score.
 
     An aspect is a criterion by its key, `score` for the overall (0 to 1, computed), or an assertion by its id (1 yes,
-    0 no). What was left open has no row. A text that a spreadsheet would take for a formula gets an apostrophe in
-    front.
+    0 no), as the columns of the run are named. What was left open has no row. A text that a spreadsheet would take for
+    a formula gets an apostrophe in front.
     """
     from beholder.ledger import Ledger
     from beholder.runs.reviewing import is_review, review_at, reviews_of
@@ -61,8 +61,8 @@ def export(
             out.writelines(lines)
             out.flush()
             return
-        _spare(book, output)
-        with _told(output), _opened(output) as file:
+        spare(book, output)
+        with replacing(output) as file:
             file.writelines(lines)
 
 
@@ -76,8 +76,8 @@ def import_(
     """Take ratings from a file as reviews of a run, one for each rater.
 
     An aspect is a criterion of the run's rubric or one of its assertions (1 yes, 0 no); others are named with --map
-    ASPECT=CRITERION. `score` is computed and not taken. What a rater did not rate is left open. A rating that is there
-    already is replaced.
+    ASPECT=CRITERION. `score` is computed and not taken. What a rater did not rate is left open. Where a rating
+    is there already, what the file says takes its place and the rest stays.
     """
     from beholder.ledger import Ledger
     from beholder.statistics.review_import import import_ratings

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.export import _opened, _spare, _told
+from beholder.cli.files import replacing, spare
 from beholder.cli.runs import LedgerAt, Which
 from beholder.cli.statistics_options import GroupBy
 from beholder.errors import UsageError
+from beholder.reports.html import MAX_MB
 from beholder.reports.terminal import say
 
 if TYPE_CHECKING:
     from beholder.ledger import Ledger, RunRecord
+    from beholder.reports.html.gathering import Watch
 
-MAX_MB = 25.0  # as in `reports.html.page`, which is too heavy to import for a help text
+LONG = 500  # verdicts: with fewer it is done before anybody wonders
 ENDINGS = {"html": "html", "md": "md", "junit": "xml"}
 
 
@@ -49,10 +54,11 @@ def report(
     with Ledger.open(ledger, read_only=True) as book, tempfile.TemporaryFile() as draft:
         record, other = book.run(run), None if against is None else book.run(against)
         place = output or Path(f"{_file_name(record)}.{ENDINGS[format_]}")
-        _spare(book, place)
-        told = _made(book, record, other, format_, draft, max_mb, group)
+        spare(book, place)
+        with _watching(record.total) as watch:
+            told = _made(book, record, other, format_, draft, max_mb, group, watch)
         draft.seek(0)
-        with _told(place), _opened(place) as file:
+        with replacing(place) as file:
             shutil.copyfileobj(draft, file)
     say(f"{place}: {told}")
 
@@ -65,6 +71,7 @@ def _made(
     draft: IO[bytes],
     max_mb: float,
     group: str | None,
+    watch: Watch,
 ) -> str:
     """Writes the report into `draft`; what there is to say of it."""
     from beholder.verdicts.model import counted
@@ -72,7 +79,7 @@ def _made(
     if format_ == "html":
         from beholder.reports.html.page import write_report
 
-        made = write_report(book, record, draft, max_mb=max_mb, group=group, other=other)
+        made = write_report(book, record, draft, max_mb=max_mb, group=group, other=other, watch=watch)
         lines = [f"{counted(made.verdicts, 'verdict')} on {counted(made.cases, 'case')}, {made.size / 1e6:.1f} MB."]
         if made.pictures:
             lines.append(f"Pictures are {made.pictures}.")
@@ -80,7 +87,7 @@ def _made(
     if format_ == "md":
         from beholder.reports.run_markdown import run_markdown
 
-        text = run_markdown(book, record, group, other)
+        text = run_markdown(book, record, group, other, watch=watch)
     elif other is None:
         from beholder.reports.run_junit import run_junit
 
@@ -89,6 +96,23 @@ def _made(
         raise UsageError("Of two runs `beholder compare OLD NEW --junit FILE` writes JUnit; leave out --against.")
     draft.write(text.encode("utf-8", "backslashreplace"))
     return f"{draft.tell():,} bytes."
+
+
+@contextmanager
+def _watching(verdicts: int) -> Iterator[Watch]:
+    """A bar on a terminal while much is worked on, which goes when it is done; else nothing is shown."""
+    from beholder.reports.html.gathering import unwatched
+
+    if verdicts < LONG or not sys.stderr.isatty():
+        yield unwatched
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
+        task = bar.add_task("", total=verdicts)
+        yield lambda what, done, of: bar.update(task, description=what, completed=done, total=of)
 
 
 def _file_name(record: RunRecord) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from beholder.cli.progress import Counts
     from beholder.judges.protocol import Judge
     from beholder.ledger import Ledger, RunRecord
+    from beholder.runs.sharing import Limits
     from beholder.runs.suite import Suite
     from beholder.verdicts.model import Outcome
 
@@ -30,6 +31,7 @@ def run(
     retry: Annotated[str, typer.Option(help="Final outcomes to try again: refused,filtered.")] = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew and ask even what is answered already.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without cases that are wrong.")] = False,
+    batch: Annotated[bool, typer.Option("--batch", help="By the provider's batch API: half price, in a day.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: progress, then the summary.")] = False,
 ) -> None:
@@ -39,14 +41,18 @@ def run(
     """
     from beholder.judges.protocol import check_able
     from beholder.ledger import Ledger
+    from beholder.runs.batching import How, check_batch, under_way
     from beholder.runs.budget import Budget
     from beholder.runs.running import checked_cases, record_for, require_prices, seated
+    from beholder.runs.sharing import Limits
 
     require_prices(suite)
     again = _outcomes(retry)
-    budget = Budget(suite.budget_usd())
-    judges = seated(suite, budget)  # a missing key is found before a run is begun
+    limits = Limits(Budget(suite.budget_usd()))
+    judges = seated(suite, limits)  # a missing key is found before a run is begun
     check_able(judges, suite.rubrics())
+    if batch:
+        check_batch(suite)
     checked = checked_cases(suite, skip_bad=skip_bad)
     if checked.problem_count and not json_:
         print(f"beholder: {len(checked.bad)} cases are left out; they are wrong.", file=sys.stderr)
@@ -54,8 +60,13 @@ def run(
         record, new = record_for(suite, ledger, checked, fresh=fresh)
         if not quiet and not json_:
             print(f"{'run' if new else 'going on with run'} {record.id} ({record.name}), {record.total} verdicts")
-        budget.spent = record.spent_usd or budget.spent
-        state, counts = carry_out(suite, ledger, record, checked, judges, again, new=new, quiet=quiet, as_json=json_)
+        limits.budget.spent = record.spent_usd or limits.budget.spent
+        how = {"new": new, "quiet": quiet, "as_json": json_}
+        if batch or under_way(ledger, record.id):  # what is under way is not asked live as well
+            from beholder.cli.collect import by_batch
+
+            raise typer.Exit(by_batch(suite, ledger, record, checked, How(anew=batch, retry=again), **how))
+        state, counts = carry_out(suite, ledger, record, checked, judges, limits, again, **how)
         raise typer.Exit(_report(suite, ledger, record, state, counts, new=new, as_json=json_, quiet=quiet))
 
 
@@ -65,6 +76,7 @@ def carry_out(
     record: RunRecord,
     checked: Checked,
     judges: Sequence[Judge],
+    limits: Limits,
     retry: frozenset[Outcome] = frozenset(),
     *,
     new: bool,
@@ -82,8 +94,8 @@ def carry_out(
     gc.set_threshold(20_000, 20, 20)
     if not new:
         _renamed(suite, ledger, record)
-    with held(ledger.path, record.id):
-        state = asyncio.run(_execute(suite, ledger, record, checked, judges, retry, counts))
+    with held(ledger, record.id):
+        state = asyncio.run(_execute(suite, ledger, record, checked, judges, limits, retry, counts))
     return state, counts
 
 
@@ -116,6 +128,7 @@ async def _execute(
     record: RunRecord,
     checked: Checked,
     judges: Sequence[Judge],
+    limits: Limits,
     retry: frozenset[Outcome],
     counts: Counts,
 ) -> str:
@@ -125,7 +138,7 @@ async def _execute(
     from beholder.runs.running import run_suite
 
     stop = asyncio.Event()
-    work = asyncio.ensure_future(run_suite(suite, ledger, record, checked, judges, retry, counts, stop))
+    work = asyncio.ensure_future(run_suite(suite, ledger, record, checked, judges, limits, retry, counts, stop))
 
     def interrupted() -> None:
         if stop.is_set():
@@ -160,8 +173,8 @@ def _report(
     from beholder.reports.terminal import printable
     from beholder.runs.thresholds import Means, exit_code, missed
 
-    # What was done before is only in the ledger; reading all of it again costs a third of a millisecond a case.
-    tally = ledger.tally(record.id) if counts.before or not new else counts.tally
+    # What was done before, or by others, is only in the ledger; reading it again costs a third of a millisecond a case.
+    tally = ledger.tally(record.id) if counts.before or not new or ledger.shared else counts.tally
     criteria = {key: mean.exact for one in tally.rubrics.values() for key, mean in one.criteria.items()}
     means = Means(
         total=record.total,

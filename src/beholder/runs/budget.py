@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
 
 from beholder.errors import OverBudget
@@ -11,24 +12,42 @@ from beholder.judges.protocol import Answer, Judge, Turn
 from beholder.rubrics.brief import Brief
 
 Most = Callable[[Brief, Sequence[Turn], int | None], tuple[Decimal, int | None]]
+More = Callable[[Decimal], Awaitable[Decimal]]
 
 
 class Budget:
-    """Money, in US dollars. `limit` is `None` where everything may be spent; then only `spent` is kept."""
+    """Money, in US dollars. `limit` is `None` where everything may be spent; then only `spent` is kept.
+
+    A budget that several processes share hands itself out in parts: `share` makes `limit` what this process was given
+    so far, and `more` fetches at least so much more, or nothing.
+    """
 
     def __init__(self, limit: Decimal | None = None, spent: Decimal = Decimal(0)) -> None:
         self.limit = limit
         self.spent = spent
         self.reserved = Decimal(0)
+        self._more: More | None = None
+        self._fetching = asyncio.Lock()
 
-    def reserve(self, amount: Decimal) -> None:
+    def share(self, more: More) -> None:
+        """From now on only what `more` gives may be spent, as long as there is a limit at all."""
+        if self.limit is not None:
+            self.limit, self.spent, self._more = Decimal(0), Decimal(0), more
+
+    async def reserve(self, amount: Decimal) -> None:
         """Sets `amount` aside. Raises `OverBudget` when that would be more than is left."""
-        if self.limit is not None and self.spent + self.reserved + amount > self.limit:
-            left = max(Decimal(0), self.limit - self.spent - self.reserved)
-            raise OverBudget(
-                f"a call may cost up to ${amount:.4f}, and ${left:.4f} of the budget ${self.limit} is left"
-            )
+        if self._more is not None and self._missing(amount) > 0:
+            async with self._fetching:
+                if self.limit is not None and (missing := self._missing(amount)) > 0:
+                    self.limit += await self._more(missing)
+        if self.limit is not None and (missing := self._missing(amount)) > 0:
+            left = max(Decimal(0), amount - missing)
+            of = "what all processes may spend" if self._more else f"the budget ${self.limit}"
+            raise OverBudget(f"a call may cost up to ${amount:.4f}, and ${left:.4f} of {of} is left")
         self.reserved += amount
+
+    def _missing(self, amount: Decimal) -> Decimal:
+        return Decimal(0) if self.limit is None else self.spent + self.reserved + amount - self.limit
 
     def settle(self, amount: Decimal, cost: Decimal | None) -> None:
         """A reservation is over; `cost` is what it really came to, `None` where nobody knows: then all of it."""
@@ -69,7 +88,7 @@ class BudgetedJudge:
     ) -> Answer:
         """Asks, if the budget allows it. A call that got no answer at all is counted as free."""
         amount, max_tokens = self._most(brief, earlier, max_tokens)
-        self._budget.reserve(amount)
+        await self._budget.reserve(amount)
         cost: Decimal | None = Decimal(0)
         try:
             answer = await self._judge.answer(brief, sample=sample, earlier=earlier, max_tokens=max_tokens)

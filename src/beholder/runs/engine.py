@@ -4,29 +4,31 @@
               bounded   each: pictures, brief, judges, verdict    bounded   batches, each durable before it counts
 
 Nothing grows with the number of cases: both queues are short, and what is finished is in the ledger and nowhere else.
-The ledger is spoken to from one thread of its own, so that the loop never waits for the disk.
+Where the ledger is shared, other processes may do the same with the same run: each leases what it is about to judge.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from beholder.cases import Case
-from beholder.errors import ImageError
+from beholder.errors import ImageError, Waiting
 from beholder.judges.protocol import Judge
 from beholder.ledger import Ledger
 from beholder.ledger.model import AnswerKey, Entry, StoredAnswer
 from beholder.ledger.packing import key_id
 from beholder.rubrics.composing import Composer
+from beholder.runs.clerk import Clerk
 from beholder.runs.judging import Judged, judge_case
 from beholder.runs.pictures import Pictures
+from beholder.runs.sharing import LEASE_S, Claims, Limits, joined
 from beholder.verdicts.model import Outcome
 
 if TYPE_CHECKING:
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
 
 AHEAD = 0.25  # workers beyond the concurrency: they make the next briefs while all that may be asked are asked
 HANDED = 2  # cases begun at a time: eighty at once would read all their pictures before the first request goes out
-CHUNK = 256  # cases that are looked up in the ledger together
+CHUNK = 256  # jobs that are looked up in the ledger together
+LEAST_LEASED = 8  # and that are leased together, where there are other processes: about as many as are asked at once
+LOOK_AGAIN_S = 1.0  # between two looks at what other processes hold
 BATCH = 64  # verdicts that are written together
 LINGER_S = 0.25  # how long a batch that is not full waits for more
 
@@ -46,6 +50,8 @@ _BLOOM_MASK = _BLOOM_BYTES * 8 - 1
 _PLACES = Struct("<4I")
 
 FINAL = frozenset({Outcome.SCORED, Outcome.REFUSED, Outcome.FILTERED})
+
+Cases = Callable[[], Iterable[Case]]  # in the same order each time
 
 T = TypeVar("T")
 
@@ -65,36 +71,52 @@ class Work:
     thumbnails: bool = True
     audit: bool = True
     calibration: Calibration | None = None
+    lease_s: float = LEASE_S
+
+    @property
+    def final(self) -> frozenset[Outcome]:
+        """The outcomes after which a case is done."""
+        return FINAL - self.retry
 
 
 class Watch(Protocol):
-    """Who looks on. `skipped` were done before; `done` are verdicts that are safely in the ledger."""
+    """Who looks on. `skipped` were done before, or by others; `waiting` have no answer yet; `done` are verdicts that
+    are safely in the ledger."""
 
     def skipped(self, count: int) -> None: ...
+
+    def waiting(self, count: int) -> None: ...
 
     def done(self, entries: Sequence[Entry]) -> None: ...
 
 
 async def execute(
-    work: Work, cases: Iterable[Case], ledger: Ledger, pictures: Pictures, watch: Watch, stop: asyncio.Event
+    work: Work,
+    cases: Cases,
+    ledger: Ledger,
+    pictures: Pictures,
+    watch: Watch,
+    stop: asyncio.Event,
+    limits: Limits | None = None,
 ) -> None:
-    """Judges all cases that have no final outcome in the run yet.
+    """Judges all cases that have no final outcome in the run yet; they are gone through again where other processes
+    hold some of them. `limits` are those of the judges, which all processes keep together.
 
     When `stop` is set, no new case is begun and those under way are finished. A cancelled run loses what was under
     way and nothing else. Raises what makes going on senseless: `SetupError`, `LedgerError`.
     """
-    clerk = _Clerk(ledger)
+    clerk = Clerk(ledger)
     jobs: asyncio.Queue[_Job | None] = asyncio.Queue(maxsize=HANDED)
     finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * BATCH)
     known = _Known(clerk) if work.recall else None
-    desk = _Desk(work, pictures, clerk, finished, stop, asyncio.Semaphore(work.concurrency), known)
+    desk = _Desk(work, pictures, clerk, finished, watch, stop, asyncio.Semaphore(work.concurrency), known)
     workers = work.concurrency + math.ceil(work.concurrency * AHEAD)
     try:
-        async with asyncio.TaskGroup() as house:
-            writer = house.create_task(_write(work.run_id, finished, clerk, known, watch))
+        async with joined(clerk, work.run_id, limits or Limits(), work.lease_s) as claims, asyncio.TaskGroup() as house:
+            writer = house.create_task(_write(work.run_id, finished, clerk, claims, known, watch))
             try:
                 async with asyncio.TaskGroup() as office:
-                    office.create_task(_enlist(work, cases, clerk, known, watch, jobs, workers, stop))
+                    office.create_task(_enlist(work, cases, claims, known, watch, jobs, workers, stop))
                     for _ in range(workers):
                         office.create_task(desk.work(jobs))
             finally:
@@ -110,53 +132,76 @@ async def execute(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
+    """One verdict to give. `number` counts them over the whole run."""
+
+    number: int
     position: int
     case: Case
     composer: Composer
 
-
-class _Clerk:
-    """The ledger, asked from one thread."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-
-    async def do(self, work: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
-
-    def close(self) -> None:
-        self._thread.shutdown()
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.case.id, self.composer.rubric.name
 
 
 async def _enlist(
     work: Work,
-    cases: Iterable[Case],
-    clerk: _Clerk,
+    cases: Cases,
+    claims: Claims,
     known: _Known | None,
     watch: Watch,
     jobs: asyncio.Queue[_Job | None],
     workers: int,
     stop: asyncio.Event,
 ) -> None:
-    """Puts every job that is not done yet into the queue, then one end mark for each worker."""
-    position = 0
-    for chunk in chunks(cases, CHUNK):
-        if stop.is_set():
-            break
-        if known is not None:
-            await known.refresh()
-        outcomes = await clerk.do(clerk.ledger.outcomes, work.run_id, [case.id for case in chunk])
-        for case in chunk:
-            for composer in work.composers:
-                outcome = outcomes.get((case.id, composer.rubric.name))
-                if outcome in FINAL and outcome not in work.retry:
+    """Puts every job that is ours into the queue, then one end mark for each worker. What other processes hold is
+    looked at again: they may be gone before it is done."""
+    size = min(CHUNK, max(LEAST_LEASED, work.concurrency)) if claims.worker() else CHUNK
+    held: array[int] | None = None
+    while not stop.is_set() and (held is None or held):
+        if held is not None:
+            await _pause(stop, LOOK_AGAIN_S)
+        held, looked = array("q"), held
+        for chunk in chunks(_jobs(cases(), work.composers, looked), size):
+            if stop.is_set():
+                break
+            if known is not None:
+                await known.refresh()
+            claimed = await claims.claim([job.key for job in chunk], work.final)
+            for job in chunk:
+                if job.key in claimed.held:
+                    held.append(job.number)
+                elif job.key not in claimed.mine:
                     watch.skipped(1)
                 elif not stop.is_set():
-                    await jobs.put(_Job(position, case, composer))
-            position += 1
+                    await jobs.put(job)
     for _ in range(workers):
         await jobs.put(None)
+
+
+def _jobs(cases: Iterable[Case], composers: Sequence[Composer], only: Sequence[int] | None) -> Iterator[_Job]:
+    """All jobs of a run, or only those with these numbers, which rise."""
+    wanted = None if only is None else iter(only)
+    following = None if wanted is None else next(wanted, None)
+    number = 0
+    for position, case in enumerate(cases):
+        for composer in composers:
+            if wanted is None:
+                yield _Job(number, position, case, composer)
+            elif number == following:
+                yield _Job(number, position, case, composer)
+                following = next(wanted, None)
+                if following is None:
+                    return
+            number += 1
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return
 
 
 class _Known:
@@ -165,7 +210,7 @@ class _Known:
     own and every chunk of cases, tells which need no look. 2 MB hold a million keys with 2 needless looks in a
     thousand."""
 
-    def __init__(self, clerk: _Clerk) -> None:
+    def __init__(self, clerk: Clerk) -> None:
         self._clerk = clerk
         self._newest = 0
         self._bits = bytearray(_BLOOM_BYTES)
@@ -209,8 +254,9 @@ class _Desk:
 
     work_: Work
     pictures: Pictures
-    clerk: _Clerk
+    clerk: Clerk
     finished: asyncio.Queue[Entry | None]
+    watch: Watch
     stop: asyncio.Event
     slots: asyncio.Semaphore
     known: _Known | None
@@ -220,18 +266,22 @@ class _Desk:
         while (job := await jobs.get()) is not None:
             if self.stop.is_set():
                 continue
-            judged = await judge_case(
-                job.composer,
-                job.case,
-                self.work_.judges,
-                self.work_.samples,
-                self.pictures,
-                recall=self.known.recall if self.known is not None else None,
-                slots=self.slots,
-                timeout_s=self.work_.timeout_s,
-                audit=self.work_.audit,
-                calibration=self.work_.calibration,
-            )
+            try:
+                judged = await judge_case(
+                    job.composer,
+                    job.case,
+                    self.work_.judges,
+                    self.work_.samples,
+                    self.pictures,
+                    recall=self.known.recall if self.known is not None else None,
+                    slots=self.slots,
+                    timeout_s=self.work_.timeout_s,
+                    audit=self.work_.audit,
+                    calibration=self.work_.calibration,
+                )
+            except Waiting:
+                self.watch.waiting(1)
+                continue
             await self.finished.put(
                 Entry(
                     position=job.position,
@@ -268,7 +318,12 @@ class _Desk:
 
 
 async def _write(
-    run_id: str, finished: asyncio.Queue[Entry | None], clerk: _Clerk, known: _Known | None, watch: Watch
+    run_id: str,
+    finished: asyncio.Queue[Entry | None],
+    clerk: Clerk,
+    claims: Claims,
+    known: _Known | None,
+    watch: Watch,
 ) -> None:
     """Writes batches until the end mark; a batch counts as done when the ledger has it."""
     open_ = True
@@ -287,15 +342,15 @@ async def _write(
         except TimeoutError:
             pass
         if batch:
-            await clerk.do(clerk.ledger.write, run_id, batch)
+            await clerk.do(clerk.ledger.write, run_id, batch, claims.worker())
             if known is not None:
                 known.add(key_id(answer.key) for entry in batch for answer in entry.answers)
             watch.done(batch)
 
 
-def chunks(cases: Iterable[Case], size: int) -> Iterator[list[Case]]:
-    """Cases, so many at a time."""
-    iterator = iter(cases)
+def chunks(things: Iterable[T], size: int) -> Iterator[list[T]]:
+    """So many at a time."""
+    iterator = iter(things)
     while chunk := list(islice(iterator, size)):
         yield chunk
 

@@ -25,6 +25,17 @@ class Pace:
         self._next = 0.0
         self._sleep = sleep
         self._turn = asyncio.Lock()
+        self._part = 1.0
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def share(self, part: float) -> None:
+        """How much of the pace this process may use, 0 to 1; with 0 everyone waits until it is more."""
+        self._part = part
+        if part > 0:
+            self._open.set()
+        else:
+            self._open.clear()
 
     async def wait(self, units: float) -> None:
         """Waits until `units` more may be used."""
@@ -32,9 +43,11 @@ class Pace:
             return
         clock = asyncio.get_running_loop().time
         async with self._turn:
+            await self._open.wait()
             if (delay := self._next - clock()) > 0:
                 await self._sleep(delay)
-            self._next = max(clock(), self._next) + units * self._interval
+                await self._open.wait()
+            self._next = max(clock(), self._next) + units * self._interval / self._part
 
 
 class Gate:
@@ -56,6 +69,11 @@ class Gate:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._cautious_for = 0  # answers to requests that were sent before the limit was last lowered
         self._recent = self._usual = 0.0
+
+    def share(self, part: float) -> None:
+        """The part of the paces that this process may use, where several ask the same judge."""
+        self._requests.share(part)
+        self._tokens.share(part)
 
     async def enter(self, tokens: int) -> None:
         """Waits until one more request may go out; `tokens` is what it is expected to use."""

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from beholder.cases import Case
-from beholder.errors import AnswerError, CaseError, ImageError, SetupError
+from beholder.errors import AnswerError, CaseError, ImageError, SetupError, Waiting
 from beholder.images import Sizing
 from beholder.judges.asking import Asked, about, ask
 from beholder.judges.audit import Evidence, audited, order_for
@@ -62,7 +62,8 @@ async def judge_case(
     once; `timeout_s` is for each judge; with `audit` a pair of images is measured while models look at it; with a
     `calibration` the verdict also says what people would.
 
-    Raises `CaseError` and `SetupError` (wrong use); every other failure is an outcome.
+    Raises `CaseError` and `SetupError` (wrong use), and `Waiting` where an answer comes later, once all judges were
+    asked; every other failure is an outcome.
     """
     rubric = composer.rubric_for(case)
     head = Head(case.id, rubric, _names(judges, samples))
@@ -80,9 +81,12 @@ async def judge_case(
     measuring = _measuring(rubric, seats, pictures) if audit else None
     try:
         async with slots or nullcontext():
-            results = await _together(
-                [seat.sit(found.get(seat.key), alone=len(seats) == 1, timeout_s=timeout_s) for seat in seats]
+            heard = await _together(
+                [seat.hear(found.get(seat.key), alone=len(seats) == 1, timeout_s=timeout_s) for seat in seats]
             )
+        results = [one for one in heard if not isinstance(one, Waiting)]
+        if len(results) < len(heard):
+            raise Waiting(f"{len(heard) - len(results)} answers are still to come")
         asked = [result for result, _ in results]
         verdict = asked[0].verdict if len(asked) == 1 else _jury(head, asked, [seat.sample for seat in seats])
         if measuring is not None and verdict.scored:
@@ -169,6 +173,15 @@ class _Seat:
     @property
     def key(self) -> AnswerKey:
         return AnswerKey(self.brief.digest, short(identity_for(self.judge, self.brief)), self.sample)
+
+    async def hear(
+        self, stored: StoredAnswer | None, *, alone: bool, timeout_s: float | None
+    ) -> tuple[Asked, bool] | Waiting:
+        """As `sit`, but an answer that comes later keeps no other judge from being asked."""
+        try:
+            return await self.sit(stored, alone=alone, timeout_s=timeout_s)
+        except Waiting as waiting:
+            return waiting
 
     async def sit(self, stored: StoredAnswer | None, *, alone: bool, timeout_s: float | None) -> tuple[Asked, bool]:
         """The verdict, and whether the judge was asked for it. A juror that is set up wrongly is one that failed."""

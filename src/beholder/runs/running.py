@@ -19,12 +19,13 @@ from beholder.judges.model import TIERS, is_elsewhere, judge_from
 from beholder.judges.prices import MILLION, Price, price_of
 from beholder.judges.protocol import INSTRUMENTS, Judge, Turn
 from beholder.ledger import Ledger
-from beholder.ledger.model import RunRecord
+from beholder.ledger.model import FINISHED, INTERRUPTED, RUNNING, Progress, RunRecord
 from beholder.rubrics.brief import Brief
-from beholder.runs.budget import Budget, BudgetedJudge, Most
+from beholder.runs.budget import BudgetedJudge, Most
 from beholder.runs.engine import Watch, Work, execute
 from beholder.runs.gate import Gate
 from beholder.runs.pictures import Pictures
+from beholder.runs.sharing import Limits
 from beholder.runs.suite import JudgeEntry, Suite
 from beholder.runs.tokens import estimate, money, text_tokens
 from beholder.verdicts.model import Outcome
@@ -57,7 +58,7 @@ def record_for(suite: Suite, ledger: Ledger, checked: Checked, *, fresh: bool) -
         id=f"{now:%y%m%d}-{secrets.token_hex(3)}",
         name=suite.name,
         fingerprint=fingerprint(suite, checked),
-        state="running",
+        state=RUNNING,
         created=now,
         updated=now,
         total=checked.count * len(suite.rubrics()),
@@ -71,9 +72,10 @@ def record_for(suite: Suite, ledger: Ledger, checked: Checked, *, fresh: bool) -
     return ledger.find_or_start(run, fresh=fresh)
 
 
-def seated(suite: Suite, budget: Budget) -> list[Judge]:
-    """The judges of a suite, each behind its gate, and behind the budget if there is one. Raises `SetupError`."""
-    return [_seated(entry, suite, budget) for entry in suite.judges]
+def seated(suite: Suite, limits: Limits) -> list[Judge]:
+    """The judges of a suite, each behind its gate (which `limits` then has), and behind the budget if there is one.
+    Raises `SetupError`."""
+    return [_seated(entry, suite, limits) for entry in suite.judges]
 
 
 async def run_suite(
@@ -82,11 +84,15 @@ async def run_suite(
     run: RunRecord,
     checked: Checked,
     judges: Sequence[Judge],
+    limits: Limits,
     retry: frozenset[Outcome],
     watch: Watch,
     stop: asyncio.Event,
 ) -> str:
-    """Executes the run and returns its state: `finished`, or `interrupted` when `stop` was set or it was cancelled."""
+    """Executes the run and returns its state: `finished`, or `interrupted` when `stop` was set or it was cancelled.
+
+    `limits` are those that the judges were seated with. A run that other processes go on with stays `running`.
+    """
     pictures = Pictures(allow_remote=suite.allow_remote)
     work = Work(
         run_id=run.id,
@@ -100,19 +106,34 @@ async def run_suite(
         thumbnails=suite.thumbnails,
         audit=suite.audit,
         calibration=suite.calibration_map(),
+        lease_s=suite.limits.lease_s,
     )
-    state = "interrupted"
-    ledger.update(run.id, state="running")
+    state = INTERRUPTED
+    ledger.update(run.id, state=RUNNING)
     try:
-        await execute(work, good(suite.rows(), checked), ledger, pictures, watch, stop)
-        if not stop.is_set() or ledger.progress()[run.id].done == run.total:
-            state = "finished"
+        if suite.engine == "ray":
+            from beholder.runs.ray import execute_on_ray
+
+            await execute_on_ray(work, suite, checked, ledger, watch, stop, limits, address=suite.address)
+        else:
+            await execute(work, lambda: good(suite.rows(), checked), ledger, pictures, watch, stop, limits)
+        if not stop.is_set() or ledger.progress().get(run.id, Progress()).done == run.total:
+            state = FINISHED
         return state
     finally:
         pictures.close()
         for judge in judges:
             await judge.aclose()
-        ledger.update(run.id, state=state)
+        if state == FINISHED or not _others(ledger, run.id):
+            ledger.update(run.id, state=state)
+
+
+def _others(ledger: Ledger, run: str) -> int:
+    """How many other processes are at work on the run."""
+    from beholder.ledger.sharing import others
+
+    with ledger.reading() as connection:
+        return others(connection, ledger.number(connection, run))
 
 
 def require_prices(suite: Suite) -> None:
@@ -125,18 +146,18 @@ def require_prices(suite: Suite) -> None:
             )
 
 
-def price_for(entry: JudgeEntry) -> Price | None:
-    """What a judge costs: as the suite says, else as the price list does; `None` where nobody knows."""
+def price_for(entry: JudgeEntry, *, batch: bool = False) -> Price | None:
+    """What a judge costs, live or in a batch: by the suite, else by the price list; `None` where nobody knows."""
     if entry.judge == INSTRUMENTS:
         return Price(Decimal(0), Decimal(0))
     provider, _, model = entry.judge.partition(":")
     if TIERS & entry.params.keys():  # another tier has another price
-        return entry.given_price()
-    elsewhere = is_elsewhere(entry.judge, entry.base_url)
-    return price_of(provider, model, base_url_is_own=elsewhere, given=entry.given_price())
+        return price_of(provider, model, base_url_is_own=True, given=entry.given_price(), batch=batch)
+    elsewhere = is_elsewhere(entry.judge, entry.base_url, entry.base_urls)
+    return price_of(provider, model, base_url_is_own=elsewhere, given=entry.given_price(), batch=batch)
 
 
-def _seated(entry: JudgeEntry, suite: Suite, budget: Budget) -> Judge:
+def _seated(entry: JudgeEntry, suite: Suite, limits: Limits) -> Judge:
     gate = Gate(
         suite.concurrency,
         requests_per_minute=suite.limits.requests_per_minute,
@@ -145,19 +166,21 @@ def _seated(entry: JudgeEntry, suite: Suite, budget: Budget) -> Judge:
     judge = judge_from(
         entry.judge,
         base_url=entry.base_url,
+        base_urls=entry.base_urls,
         key_variable=entry.key_variable,
         params={**suite.image_params(), **entry.params},
         timeout_s=suite.limits.timeout_s,
         gate=gate,
         price=entry.given_price(),
     )
+    limits.gates.append(gate)
     price = price_for(entry)
-    if budget.limit is None or price is None or entry.judge == INSTRUMENTS:
+    if limits.budget.limit is None or price is None or entry.judge == INSTRUMENTS:
         return judge
-    return BudgetedJudge(judge, budget, _most(entry, price, judge.sizing.detail))
+    return BudgetedJudge(judge, limits.budget, most_for(entry, price, judge.sizing.detail))
 
 
-def _most(entry: JudgeEntry, price: Price, detail: str | None) -> Most:
+def most_for(entry: JudgeEntry, price: Price, detail: str | None) -> Most:
     """What one call may cost at most, with the limit of tokens that makes it true. Text is estimated with a margin."""
     provider, _, model = entry.judge.partition(":")
 

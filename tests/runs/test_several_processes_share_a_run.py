@@ -1,0 +1,142 @@
+"""Several processes on one run, in a real PostgreSQL: each case is judged by one, and whoever dies is replaced."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledger_making import run_record
+from postgres_server import Server
+
+from beholder import Ledger, UsageError
+from beholder.runs.engine import BATCH
+from beholder.runs.holding import held
+from beholder.testing import JudgeServer
+
+CONCURRENCY = 8
+LEASE_S = "2"
+
+
+@pytest.fixture
+def start(tmp_path: Path, server: JudgeServer, postgres: Server) -> Callable[..., subprocess.Popen[str]]:
+    """Starts one more process on the run."""
+    place = postgres.database()
+
+    def begin(*more: str) -> subprocess.Popen[str]:
+        arguments = [
+            *("--rubric", "edit-preservation", "--cases", str(tmp_path / "cases.jsonl"), "--judge", "openai:test"),
+            *("--base-url", server.openai_url, "--no-thumbnails", "--no-audit", "--concurrency", str(CONCURRENCY)),
+            *("--ledger", place, "--lease", LEASE_S, "--json", *more),
+        ]
+        return subprocess.Popen(
+            [sys.executable, "-m", "beholder", "run", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    begin.place = place  # type: ignore[attr-defined]
+    return begin
+
+
+def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, told = process.communicate(timeout=120)
+    assert process.returncode in (0, 3), told
+    return json.loads(out.splitlines()[-1])
+
+
+def test_four_processes_two_of_them_killed_judge_every_case_once(
+    server: JudgeServer, cases: Any, start: Any, good_answer: Any
+) -> None:
+    count = 400
+    cases(count)
+    processes = [start() for _ in range(4)]
+    killed = processes[:2]
+    asked_at_kill: list[int] = []
+
+    def reply(_: Any) -> dict[str, Any]:
+        if len(server.received) >= 100 * (1 + len(asked_at_kill)) and len(asked_at_kill) < len(killed):
+            killed[len(asked_at_kill)].kill()
+            asked_at_kill.append(len(server.received))
+        return good_answer()
+
+    server.default = reply
+    survivors = [ended(process) for process in processes[2:]]
+    for process in killed:
+        process.communicate()
+    assert len(asked_at_kill) == 2
+    assert len({summary["run"] for summary in survivors}) == 1
+    for summary in survivors:
+        assert summary["state"] == "finished"
+        assert summary["tally"]["outcomes"] == {"scored": count}
+    assert len(server.received) - count <= len(killed) * (CONCURRENCY + BATCH)
+    with Ledger.open(start.place) as ledger:
+        assert ledger.check() == []
+        assert len(ledger.runs()) == 1
+        assert len({verdict.case for verdict in ledger.verdicts("latest")}) == count
+
+
+def test_together_they_keep_to_the_budget(server: JudgeServer, cases: Any, start: Any) -> None:
+    cases(120)
+    money = ("--budget", "0.02", "--price-input", "1", "--price-output", "1")
+    summaries = [ended(process) for process in [start(*money) for _ in range(3)]]
+    with Ledger.open(start.place) as ledger:
+        spent = ledger.run("latest").spent_usd
+        outcomes = ledger.tally("latest").outcomes
+    assert spent is not None
+    assert 0 < spent <= 0.02
+    assert outcomes["over_budget"] > 0
+    assert outcomes["scored"] + outcomes["over_budget"] == 120
+    assert {summary["exit_code"] for summary in summaries} == {3}
+
+
+def test_a_failure_is_tried_by_one_of_them(server: JudgeServer, cases: Any, start: Any) -> None:
+    cases(60)
+    server.default = "I cannot help with that request."
+    for process in [start("--retry", "refused") for _ in range(3)]:
+        ended(process)
+    assert len(server.received) == 60
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_a_server_that_is_restarted_in_the_middle_costs_nothing(
+    server: JudgeServer, cases: Any, start: Any, good_answer: Any, postgres: Server, how: str
+) -> None:
+    count = 300
+    cases(count)
+    restarts: list[int] = []
+
+    def reply(_: Any) -> dict[str, Any]:
+        if len(server.received) >= 100 and not restarts:
+            restarts.append(len(server.received))
+            postgres.stop(how)
+            postgres.start()
+        return good_answer()
+
+    server.default = reply
+    summary = ended(start("--price-input", "1", "--price-output", "1"))
+    assert restarts
+    assert summary["tally"]["outcomes"] == {"scored": count}
+    assert len(server.received) == count
+    with Ledger.open(start.place) as ledger:
+        assert ledger.check() == []
+        paid = sum(verdict.cost_usd or 0 for verdict in ledger.verdicts("latest"))
+        assert ledger.run("latest").spent_usd == paid
+
+
+def test_what_must_not_happen_twice_is_held_by_one_of_them(postgres: Server) -> None:
+    place = postgres.database()
+    with Ledger.open(place) as one, Ledger.open(place) as other:
+        one.start(run_record())
+        with held(one, "r1", alone=True):
+            with pytest.raises(UsageError, match="under way in another process"), held(other, "r1", alone=True):
+                pass
+            with held(other, "r1"):
+                pass
+        with held(other, "r1", alone=True):
+            pass
