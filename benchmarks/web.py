@@ -35,8 +35,9 @@ VISITS = 7
 GOAL_MS = 300
 BATCH = 1000
 SHOTS = 200  # pictures that the cases share
-VERSION = 1  # of the ledger: another number builds it anew
+VERSION = 2  # of the ledger: another number builds it anew
 RUN, OLDER = "newer", "older"
+RATERS, RATED = 12, 300  # people who reviewed the run, and how many cases each of them rated
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,12 @@ def measured(place: Path, count: int) -> Iterator[Visit]:
         yield visit("cases, worst first, meanwhile", cases, 3)
         _wait(client, compare)
         yield visit("compare", compare)
-        yield visit("agreement", "/agreement")
+        for name in ("agreement", "calibration"):
+            yield visit(f"{name}, while it is worked out", f"/{name}", 3)
+            _wait(client, f"/{name}")
+            yield visit(name, f"/{name}")
         yield visit("review, to choose a run", "/review")
+        yield visit(f"review, to begin, {RATERS} raters", f"/review/run/{RUN}")
     app.state.workshop.close()
 
 
@@ -133,8 +138,9 @@ def _wait(client: httpx.Client, path: str) -> None:
 
 
 def build(place: Path, count: int) -> None:
-    """Two runs of as many verdicts, which differ a little."""
+    """Two runs of as many verdicts, which differ a little; the newer one was reviewed."""
     from beholder.ledger import Ledger
+    from beholder.runs.reviewing import find_or_start
 
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = place.with_suffix(".part")
@@ -146,21 +152,35 @@ def build(place: Path, count: int) -> None:
             for start in range(0, count, BATCH):
                 ledger.write(run, [_entry(number, shift) for number in range(start, min(count, start + BATCH))])
             ledger.update(run, state="finished")
+        for rater in range(RATERS):
+            review = find_or_start(ledger, RUN, f"rater {rater + 1}")
+            ledger.write(review.id, [_rating(number, rater, review.judge) for number in range(min(RATED, count))])
     draft.rename(place)
 
 
 def _record(run: str, count: int) -> RunRecord:
+    import msgspec
+
     from beholder.ledger import RunRecord
+    from beholder.rubrics.library import load
 
     now = datetime(2026, 3, 14, tzinfo=UTC)
-    rubrics = ({"rubric": "restyle", "version": "2.0"},)
+    rubrics = (msgspec.to_builtins(load("restyle")),)
     return RunRecord(run, run, f"bench {run}", "running", now, now, count, {"judges": ["bench"]}, rubrics)
 
 
 def _entry(number: int, shift: int) -> Entry:
     from beholder.cases import Case
     from beholder.ledger import Entry
-    from beholder.verdicts.model import AssertionResult, CriterionResult, Flag, Outcome, SentImage, Verdict
+    from beholder.verdicts.model import (
+        AssertionResult,
+        Correction,
+        CriterionResult,
+        Flag,
+        Outcome,
+        SentImage,
+        Verdict,
+    )
 
     fails = (number * 7 + shift * (number % 3)) % 4
     assertions = tuple(
@@ -170,7 +190,7 @@ def _entry(number: int, shift: int) -> Entry:
         for at in range(1, 5)
     )
     result = CriterionResult(5 - fails, 5, (1, 5), 1.0, "The outlines hold.", 4 - fails, fails, 0, assertions)
-    keys = ("accuracy", "completeness", "relevance", "usability", "exceptional")
+    keys = ("accuracy", "completeness", "relevance", "usefulness", "exceptional")
     shots = (_digest(number % SHOTS), _digest((number + 1) % SHOTS))
     images = tuple(
         SentImage(role, shot, 640, 480, 50_000, False, "image/webp", shot, 640, 480, "webp")
@@ -191,7 +211,9 @@ def _entry(number: int, shift: int) -> Entry:
         grade="ABCF"[fails],
         score=share,
         passed=fails < 2,
+        findings={"strengths": ("clear lines",), "improvements": (f"mend the hand of {number}",)},
         flags=(Flag("pixels_disagree"),) if number % 50 == 0 else (),
+        corrections=(Correction("accuracy.score", 5, 5 - fails, f"{fails} No"),) if fails else (),
         images=images,
         brief_digest=sha256(f"brief {number}".encode()).hexdigest(),
     )
@@ -205,6 +227,21 @@ def _entry(number: int, shift: int) -> Entry:
     )
     thumbnails = ((shots[0], _picture(number % SHOTS)),) if number < SHOTS and not shift else ()
     return Entry(number, case, verdict, thumbnails=thumbnails)
+
+
+def _rating(number: int, rater: int, judge: str) -> Entry:
+    """What a person says of a case: about what the judge says, a little higher or lower."""
+    from beholder.verdicts.model import Outcome
+
+    one = _entry(number, 1)
+    criteria = {
+        key: replace(result, score=min(5, max(1, (result.score or 3) + (number + rater) % 3 - 1)))
+        for key, result in one.verdict.criteria.items()
+    }
+    said = replace(one.verdict, judge=judge, criteria=criteria, flags=(), findings={}, corrections=())
+    if said.outcome is not Outcome.SCORED:
+        said = replace(_entry(number + 1, 1).verdict, case=said.case, judge=judge, images=said.images)
+    return replace(one, verdict=said, thumbnails=())
 
 
 def _name(number: int) -> str:

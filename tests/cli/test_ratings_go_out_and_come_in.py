@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ledger_making import KEYS
-from review_making import EDIT, RUN, answers, edits, restyles, styled
+from review_making import EDIT, RUN, alike, answers, edits, restyles, styled
 
 from beholder.ledger import Ledger
-from beholder.runs.review_orders import Order
-from beholder.runs.reviewing import find_or_start, next_case, rate, reviews_of
+from beholder.ledger.spreadsheets import bare, harmless
+from beholder.runs.review_queue import next_case
+from beholder.runs.reviewing import find_or_start, rate, reviews_of
+from beholder.verdicts.model import Verdict
 
 FIRST = "photo-00000/model-a"
 
@@ -24,7 +28,7 @@ def ledger(folder: Path) -> Path:
         for at, name in enumerate(("Ana", "Bo")):
             review = find_or_start(book, RUN, name)
             for turn in range(11):
-                case = next_case(book, review, Order())
+                case = next_case(book, review)
                 assert case is not None
                 rate(book, review, case, answers(1 + (turn + at + len(case)) % 7))
     return folder / "beholder.db"
@@ -74,6 +78,90 @@ def test_what_covers_some_criteria_leaves_the_others_open(run: Any, folder: Path
         [verdict] = book.verdicts(review.id)
     assert [one.score for one in verdict.criteria.values()] == [4, None, None]
     assert verdict.coverage is not None
+
+
+def import_rows(run: Any, folder: Path, *rows: str) -> Any:
+    (folder / "rows.csv").write_text("\n".join(["case,rater,aspect,score", *rows, ""]), "utf-8")
+    return run("ratings import rows.csv --run r1")
+
+
+def only(folder: Path) -> Verdict:
+    with Ledger.open(folder / "beholder.db") as book:
+        [review] = reviews_of(book, RUN)
+        [verdict] = book.verdicts(review.id)
+    return verdict
+
+
+def test_what_a_file_does_not_speak_of_stays(run: Any, folder: Path) -> None:
+    with edits(folder / "beholder.db") as book:
+        rate(book, find_or_start(book, RUN, "Ana"), FIRST, answers(3) | {"comment": "The sky is odd."})
+    done = import_rows(run, folder, f"{FIRST},ana,unchanged_regions,6")
+    assert (done.code, done.out) == (0, "Ana: 1 case rated.\n")
+    verdict = only(folder)
+    assert [one.score for one in verdict.criteria.values()] == [6, 3, 3]
+    assert verdict.assessment == "The sky is odd."
+
+
+def test_what_is_rated_so_already_is_left_alone(run: Any, folder: Path) -> None:
+    with restyles(folder / "beholder.db", "Anime") as book:
+        given = answers(5, styled("Anime")) | {"restyle:accuracy:A1": "no", "comment": "fine"}
+        [before] = rate(book, find_or_start(book, RUN, "Ana"), FIRST, given)
+    assert (before.criteria["accuracy"].reported, before.criteria["accuracy"].score) == (5, 4)
+    run("ratings export r1 -o ratings.csv")
+    done = run("ratings import ratings.csv --run r1")
+    assert "Ana: 0 cases rated." in done.out
+    assert "Ana: 1 rated so already." in done.out
+    assert import_rows(run, folder, f"{FIRST},Ana,Completeness,5").code == 0  # by another spelling
+    after = only(folder)
+    assert (after.criteria, after.flags, after.assessment) == (before.criteria, before.flags, "fine")
+
+
+def test_a_rater_is_one_in_any_case_of_letters_and_rates_once(run: Any, folder: Path) -> None:
+    edits(folder / "beholder.db").close()
+    done = import_rows(run, folder, f"{FIRST},Ana,unchanged_regions,6", f"{FIRST},ana,unchanged_regions,2")
+    assert done.code == 2
+    assert f"'Ana' (also written 'ana') rates 'unchanged_regions' of '{FIRST}' a second time" in done.err
+    done = import_rows(run, folder, f"{FIRST},Ana,unchanged_regions,6", f"{FIRST},ana,Unchanged Regions,2")
+    assert done.code == 2
+    assert "a second time" in done.err
+    with Ledger.open(folder / "beholder.db") as book:
+        assert reviews_of(book, RUN) == []
+    done = import_rows(run, folder, f"{FIRST},Ana,unchanged_regions,6", f"{FIRST},ana,global_consistency,2")
+    assert done.out == "Ana: 1 case rated.\n"
+    assert [one.score for one in only(folder).criteria.values()] == [6, 2, None]
+
+
+NAMES = ["'t Hooft", "'=x", "=x", "''=x", "-5", "+1 to all", "@home", "'"]
+
+
+def test_an_apostrophe_that_belongs_to_a_name_stays(run: Any, folder: Path) -> None:
+    with edits(folder / "beholder.db") as book:
+        for name in NAMES:
+            rate(book, find_or_start(book, RUN, name), FIRST, answers(3))
+    run("ratings export r1 -o ratings.csv")
+    edits(folder / "other.db").close()
+    assert run("ratings import ratings.csv --run r1 --ledger other.db").code == 0
+    with Ledger.open(folder / "other.db") as book:
+        assert sorted(review.rater for review in reviews_of(book, RUN)) == sorted(NAMES)
+
+
+@given(st.text())
+def test_what_is_made_harmless_is_what_it_was(text: str) -> None:
+    assert bare(harmless(text)) == text
+    assert not harmless(text).startswith(("=", "@", "\t", "\r"))
+
+
+def test_criteria_of_several_rubrics_come_in_again_as_they_were(run: Any, folder: Path) -> None:
+    for name, rated in (("beholder.db", True), ("other.db", False)):
+        with alike(folder / name) as book:
+            if rated:
+                said = {f"{EDIT}:unchanged_regions": "3", "second-look:unchanged_regions": "6"}
+                rate(book, find_or_start(book, RUN, "Ana"), FIRST, said)
+    run("ratings export r1 -o ratings.csv")
+    text = (folder / "ratings.csv").read_text("utf-8")
+    assert f"{FIRST},Ana,second-look.unchanged_regions,6\n" in text
+    assert run("ratings import ratings.csv --run r1 --ledger other.db").code == 0
+    assert run("ratings export r1 --ledger other.db").out == text
 
 
 BAD = {
@@ -151,4 +239,7 @@ def test_a_review_is_read_like_any_run(run: Any, ledger: Path) -> None:
     assert "review" in shown
     assert f"{EDIT},1.0" in run(f"export {ana.id}").out
     assert "against" in run(f"agree r1 --with {ana.id} --draws 100").out
-    assert run(f"compare r1 {ana.id}").code in (0, 1)
+    compared = run(f"compare r1 {ana.id}")
+    assert compared.code == 0
+    assert "rated by Ana" in compared.out
+    assert 'then [{"judge": "person:Ana"}]' in compared.out

@@ -6,10 +6,12 @@ import base64
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger_making import hexed
 from PIL import Image
 from report_making import RUN, ledger_with, picture, refused, restyle, told, written
 
@@ -108,3 +110,42 @@ def test_a_run_without_thumbnails_has_a_report_that_says_so(tmp_path: Path) -> N
     assert len(done.notes) == 1
     assert "--no-thumbnails" in done.notes[0]
     assert done.notes[0] in text
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Cases with many images each, of which the ledger keeps none."""
+    entries = []
+    for number in range(200):
+        long = {"improvements": (f"{number}: " + "mend the hand " * 40,)}
+        one = told(number, restyle(number, findings=long), pictures=False)
+        images = [
+            replace(one.verdict.images[0], source_digest=hexed(f"{number} {at}"), digest=hexed(f"{number} {at}"))
+            for at in range(40)
+        ]
+        entries.append(replace(one, verdict=replace(one.verdict, images=tuple(images))))
+    path = tmp_path_factory.mktemp("bare") / "ledger.db"
+    ledger_with(path, entries).close()
+    return path
+
+
+def test_pictures_that_are_missing_take_room_too(bare: Path) -> None:
+    with Ledger.open(bare, read_only=True) as ledger:
+        whole, _ = made(ledger, max_mb=1000)
+        room = whole.size - 20_000
+        done, text = made(ledger, max_mb=room / 1e6)
+    assert len(blocks(text, "index")[0]["missing"]) == 8_000
+    assert done.size <= room
+    assert not [note for note in done.notes if "larger" in note]
+    assert [note for note in done.notes if note.startswith("Texts are cut to ")]
+
+
+def test_it_is_larger_only_where_it_says_so(tmp_path: Path) -> None:
+    """From a page that has room enough to one that cannot be small enough: what is said of its size is true."""
+    entries = [told(number, restyle(number)) for number in range(6)]
+    with ledger_with(tmp_path / "ledger.db", entries) as ledger:
+        least, _ = made(ledger, max_mb=0.01)
+        for room in (least.size - 1, least.size + 1_000, least.size + 30_000):
+            done, _ = made(ledger, max_mb=room / 1e6)
+            larger = any("larger than" in note for note in done.notes)
+            assert larger == (done.size > room), room

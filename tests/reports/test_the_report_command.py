@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -69,3 +70,30 @@ def test_wrong_use_is_one_plain_sentence(command: Command, words: tuple[str, ...
     assert code == 2
     assert said in err
     assert err.count("\n") == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("format_", ["html", "md"])
+def test_a_long_run_has_a_bar_on_a_terminal_and_nowhere_else(
+    command: Command, monkeypatch: pytest.MonkeyPatch, format_: str
+) -> None:
+    monkeypatch.setattr("beholder.cli.report.LONG", 8)
+    code, _, err = command("latest", "--format", format_)
+    assert (code, err) == (0, "")
+    screen = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert command("latest", "--format", format_)[0] == 0
+    assert "reading verdicts" in screen.getvalue()
+    assert ("making pictures" in screen.getvalue()) == (format_ == "html")
+
+
+def test_a_short_run_has_no_bar(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert command("latest")[0] == 0
+    assert screen.getvalue() == ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 from ledger_making import KEYS, case, entry, hexed, run_record, verdict
+from msgspec import structs
 from PIL import Image
 
 from beholder.cases import Case
@@ -41,7 +42,7 @@ def told(number: int, of: Verdict, **groups: str) -> Entry:
     return entry(number, of, case=case(of, groups=known), thumbnails=shots)
 
 
-def edits(path: Path, count: int = 12) -> Ledger:
+def edits(path: Path | str, count: int = 12) -> Ledger:
     """A run of edits: one refused, one with jurors who differ, one that the pixels contradict."""
     verdicts = [verdict(number) for number in range(count)]
     verdicts[3] = replace(verdicts[3], outcome=Outcome.REFUSED, criteria={}, score=None, detail="It would not look.")
@@ -52,7 +53,7 @@ def edits(path: Path, count: int = 12) -> Ledger:
     return kept(path, (load(EDIT),), [told(number, one) for number, one in enumerate(verdicts)])
 
 
-def kept(path: Path, rubrics: tuple[Rubric, ...], entries: list[Entry]) -> Ledger:
+def kept(path: Path | str, rubrics: tuple[Rubric, ...], entries: list[Entry]) -> Ledger:
     ledger = Ledger.open(path)
     kept_as = tuple(msgspec.to_builtins(rubric) for rubric in rubrics)
     ledger.start(run_record(RUN, total=len(entries), rubrics=kept_as))
@@ -64,7 +65,7 @@ def styled(style: str = "Anime") -> Rubric:
     return load("restyle").with_style(find_style(style))
 
 
-def restyles(path: Path, *styles: str) -> Ledger:
+def restyles(path: Path | str, *styles: str) -> Ledger:
     """A case for each style, judged Yes throughout."""
     entries = []
     for number, style in enumerate(styles):
@@ -92,6 +93,12 @@ def families(path: Path) -> Ledger:
     rubrics = load_all("edit")
     entries = [told(0, replace(verdict(0), rubric=rubric.name)) for rubric in rubrics]
     return kept(path, rubrics, entries)
+
+
+def alike(path: Path) -> Ledger:
+    """A case that was judged by two rubrics which have their criteria in common."""
+    rubrics = (load(EDIT), structs.replace(load(EDIT), rubric="second-look"))
+    return kept(path, rubrics, [told(0, replace(verdict(0), rubric=rubric.name)) for rubric in rubrics])
 
 
 def answers(score: int = 5, rubric: Rubric | None = None, answer: str = "yes") -> dict[str, str]:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 import pytest
+from ledger_making import run_record
+from PIL import Image
 from review_making import EDIT, RUN, SECRETS, answers, edits, families, restyles, styled
 from web_helpers import Started
 
-from beholder.ledger import Ledger
+from beholder.ledger import Entry, Ledger
+from beholder.rubrics.library import load
 from beholder.runs.reviewing import reviews_of
 
 NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
@@ -67,9 +74,7 @@ def test_nothing_in_the_page_tells_what_must_not_be_known(client: httpx.Client, 
             assert (picture.status_code, picture.headers["content-type"]) == (200, "image/webp")
             assert not any(secret in str(picture.headers) for secret in SECRETS)
         label = path.split("/case/")[1].split("?")[0]
-        path = _path(
-            client.get(path.split("/case/")[0] + "/next", params={"after": label, "order": order, "group": "source"})
-        )
+        path = _path(client.get(path.split("/case/")[0] + "/next", params={"after": label}))
         seen += 1
     assert seen == 12
 
@@ -91,13 +96,105 @@ def test_the_judge_can_stay_hidden_until_the_end(client: httpx.Client) -> None:
         path = _path(page)
         if left:
             assert "/case/" in path
-            assert "hide=1" in path
             assert not any(secret in page.text for secret in SECRETS)
-            middle = client.get(path.split("/case/")[0], params={"hide": 1})
+            middle = client.get(path.split("/case/")[0])
             assert "stay hidden" in middle.text
             assert not any(secret in middle.text for secret in SECRETS if secret != "nightly")
     assert "/case/" not in path
     assert "Agreement with the judge so far" in page.text
+
+
+@pytest.mark.parametrize("how", ["by the link", "by name"])
+def test_whoever_comes_back_goes_on_as_they_began(client: httpx.Client, how: str) -> None:
+    path = begin(client, hide="1", order="quota", group="model", each="1")
+    client.post(path, data=answers(4))
+    assert "1 case rated, of 1 of each model" in " ".join(client.get(f"/review/run/{RUN}").text.split())
+    if how == "by name":  # with the form as it comes
+        page = client.post(f"/review/run/{RUN}", data={"rater": "ana", "order": ""})
+    else:
+        found = re.search(r'class="review-run" href="([^"]+)"', client.get(f"/review/run/{RUN}").text)
+        assert found is not None
+        page = client.get(found[1])
+    assert "Case <span" in page.text
+    assert 'of <span class="number">2</span>' in page.text
+    seen = client.get(path)
+    assert "stays hidden" in seen.text
+    assert not any(secret in seen.text for secret in SECRETS)
+    client.post(f"/review/run/{RUN}", data={"rater": "Ana", "order": "random"})
+    assert "photo-000" in client.get(path).text  # said otherwise, it is otherwise
+
+
+def test_a_rating_is_a_case_however_many_rubrics_it_has(tmp_path: Path, started: Started) -> None:
+    families(tmp_path / "family.db").close()
+    site = started(tmp_path / "family.db")
+    with httpx.Client(base_url=site, trust_env=False, follow_redirects=True, headers={"Origin": site}) as client:
+        path = begin(client)
+
+        def rated() -> list[str]:
+            return re.findall(r'<bdi>Ana</bdi> <span class="number">(\d+)</span>', client.get("/review").text)
+
+        client.post(path.replace("/case/", "/draft/"), data={f"{EDIT}:unchanged_regions": "6"})
+        assert rated() == ["0"]
+        client.post(path, data=answers(5))
+        assert rated() == ["1"]
+
+
+def test_the_start_page_puts_no_cases_in_order(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes long for a large run, and longer for each rater."""
+    for name in ("Ana", "Bo"):
+        client.post(begin(client, rater=name), data=answers(4))
+    monkeypatch.setattr("beholder.runs.review_queue.ordered", None)
+    page = client.get(f"/review/run/{RUN}")
+    assert page.status_code == 200
+    assert page.text.count("1 of 12 rated</span>") == 2
+
+
+def test_a_quota_of_a_run_without_cases_is_told_on_the_form(tmp_path: Path, started: Started) -> None:
+    with Ledger.open(tmp_path / "empty.db") as ledger:
+        ledger.start(run_record(RUN, rubrics=(msgspec.to_builtins(load(EDIT)),)))
+    site = started(tmp_path / "empty.db")
+    with httpx.Client(base_url=site, trust_env=False, follow_redirects=True, headers={"Origin": site}) as client:
+        data = {"rater": "Ana", "order": "quota", "group": "model"}
+        page = client.post(f"/review/run/{RUN}", data=data)
+        assert page.status_code == 400
+        assert "No case of this run is in a group" in page.text
+        assert client.post(f"/review/run/{RUN}", data={"rater": "Ana"}).status_code == 200
+
+
+def test_a_picture_that_the_judge_was_not_sent_is_scaled_and_kept(tmp_path: Path, started: Started) -> None:
+    large = tmp_path / "large.png"
+    Image.new("RGB", (2000, 1000), (90, 120, 30)).save(large)
+    with edits(tmp_path / "ledger.db", 12) as ledger:
+        for one in list(ledger.judged(RUN)):
+            case = replace(ledger.case(RUN, one.verdict.case), images={"input": str(large), "edited": "/gone.png"})
+            ledger.write(RUN, [Entry(one.position, case, replace(one.verdict, images=()))])
+    site = started(tmp_path / "ledger.db")
+    with httpx.Client(base_url=site, trust_env=False, follow_redirects=True, headers={"Origin": site}) as client:
+        path = begin(client)
+        first = client.get(f"{path}/0.webp")
+        assert Image.open(io.BytesIO(first.content)).size == (1600, 800)
+        with monkeypatched("beholder.web.pages.pictures.thumbnail"):
+            assert client.get(f"{path}/0.webp").content == first.content
+        assert client.get(f"{path}/1.webp").status_code == 404
+
+
+@contextmanager
+def monkeypatched(name: str) -> Iterator[None]:
+    """Without that function."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name, None)
+        yield
+
+
+def test_an_older_draft_that_comes_late_changes_nothing(client: httpx.Client) -> None:
+    path = begin(client)
+    draft = path.replace("/case/", "/draft/")
+    asked = f"{EDIT}:unchanged_regions"
+    for turn, score in (("page.2", "6"), ("page.1", "3")):
+        assert client.post(draft, params={"turn": turn}, data={asked: score}).json() == {"kept": True}
+    assert re.findall(r'value="(\d)" data-pick="\d" checked', client.get(path).text) == ["6"]
+    client.post(draft, params={"turn": "page.3"}, data={asked: "2"})
+    assert re.findall(r'value="(\d)" data-pick="\d" checked', client.get(path).text) == ["2"]
 
 
 def test_what_was_begun_is_there_again_and_does_not_count(client: httpx.Client, place: Path) -> None:
@@ -154,18 +251,26 @@ def test_a_hostile_name_is_only_a_name(client: httpx.Client, name: str) -> None:
 @pytest.mark.parametrize(
     "data",
     [{}, {"rater": " "}, {"rater": "a" * 65}, {"rater": "Ana", "order": "best"}, {"rater": "Ana", "order": "quota"}]
-    + [{"rater": "Ana", "order": "quota", "group": "model", "each": each} for each in ("-1", "x", "9" * 9, "١")],
+    + [{"rater": "Ana", "order": "quota", "group": "model", "each": each} for each in ("-1", "x", "9" * 9)]
+    + [{"rater": "Ana", "order": "quota", "group": "colour"}],
 )
-def test_what_cannot_begin_is_told_on_the_form(client: httpx.Client, data: dict[str, str]) -> None:
+def test_what_cannot_begin_is_told_on_the_form_and_nothing_begins(
+    client: httpx.Client, place: Path, data: dict[str, str]
+) -> None:
     page = client.post(f"/review/run/{RUN}", data=data)
-    if data.get("each") == "١":  # a digit too, of another script
-        assert page.status_code == 200
-        return
     assert page.status_code == 400
     assert 'role="alert"' in page.text
+    with Ledger.open(place, read_only=True) as ledger:
+        assert reviews_of(ledger, RUN) == []
 
 
-def test_ratings_are_exported_as_case_rater_aspect_score(client: httpx.Client) -> None:
+def test_a_digit_of_another_script_is_a_number_of_cases(client: httpx.Client) -> None:
+    path = begin(client, order="quota", group="model", each="١")
+    assert 'max="2"' in client.get(path).text  # one of each of two models
+
+
+def test_ratings_are_exported_as_case_rater_aspect_score(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beholder.web.pages.review.LINES", 3)  # so that they come in several parts
     for name in ("Ana", "Bo"):
         client.post(begin(client, rater=name, order="audit"), data=answers(5))
     lines = client.get(f"/review/run/{RUN}/ratings.csv").text.splitlines()
@@ -221,11 +326,22 @@ def test_a_label_of_another_rater_opens_nothing(client: httpx.Client) -> None:
     assert client.get(f"{ana}/9.webp").status_code == 404
 
 
-@pytest.mark.parametrize("body", [b"\xff\xfe", b"a=1&" * 3000, b"%zz=%", b"{}"])
-def test_a_body_that_is_no_form_is_no_accident(client: httpx.Client, body: bytes) -> None:
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"a=1&" * 3000])
+def test_a_body_that_is_no_form_is_refused(client: httpx.Client, body: bytes) -> None:
     path = begin(client)
     for where in (f"/review/run/{RUN}", path, path.replace("/case/", "/draft/")):
-        assert client.post(where, content=body).status_code in (200, 400)
+        page = client.post(where, content=body)
+        assert page.status_code == 400
+        assert "not a form of this app" in page.text
+
+
+@pytest.mark.parametrize("body", [b"%zz=%", b"{}"])
+def test_a_form_without_any_answer_saves_nothing(client: httpx.Client, body: bytes) -> None:
+    path = begin(client)
+    assert client.post(path.replace("/case/", "/draft/"), content=body).json() == {"kept": True}
+    for where in (f"/review/run/{RUN}", path):
+        assert client.post(where, content=body).status_code == 400
+    assert "checked" not in client.get(path).text
 
 
 def test_a_post_from_elsewhere_is_refused(site: str, client: httpx.Client) -> None:

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from report_making import Opened
@@ -16,7 +17,7 @@ from beholder.ledger import Ledger
 from beholder.runs.reviewing import reviews_of
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 SIZES = [(390, 844), (820, 1180), (1440, 900)]
 START = f"/review/run/{RUN}"
@@ -128,6 +129,23 @@ def test_arrows_go_between_questions_and_what_is_open_is_asked_for_once(visited:
     page.wait_for_selector(".revealed")
 
 
+def test_what_is_left_open_is_still_told_when_a_draft_is_kept_late(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+    held: list[Route] = []
+    page.route("**/draft/**", lambda route: held.append(route))
+    page.keyboard.press("3")
+    page.wait_for_function("() => document.activeElement.name.endsWith('global_consistency')")
+    page.keyboard.press("Enter")
+    with page.expect_response("**/draft/**") as kept:
+        while not held:
+            page.wait_for_function("() => true")
+        held[0].continue_()
+    kept.value.finished()
+    page.evaluate("() => new Promise((done) => setTimeout(done))")
+    assert "2 left open" in page.locator("[data-said]").inner_text()
+
+
 def test_words_and_views_have_their_keys(visited: Opened) -> None:
     page = visited(START)
     begin(page)
@@ -164,6 +182,104 @@ def test_a_word_that_was_just_typed_is_not_lost_with_the_tab(visited: Opened) ->
         if again.locator("[data-comment]").input_value():
             break
     assert again.locator("[data-comment]").input_value() == "the last thing that I wrote"
+
+
+def another_window(page: Page, where: str, answer: Callable[[Route], object] | None = None) -> Page:
+    """A page in which things may go wrong; `answer` stands between its drafts and the app."""
+    other = page.context.new_page()
+    if answer is not None:
+        other.route("**/draft/**", answer)
+    other.goto(where)
+    ready(other)
+    return other
+
+
+def asks_before_it_closes(page: Page) -> bool:
+    with page.expect_event("dialog") as asked:
+        page.close(run_before_unload=True)
+    asked.value.dismiss()
+    return asked.value.type == "beforeunload"
+
+
+def test_a_long_comment_is_kept_as_it_is_written(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+    page.locator("[data-comment]").fill("ж" * 12_000)  # more bytes than a browser sends while a page closes
+    page.wait_for_selector("[data-said]:has-text('Kept')")
+    page.reload()
+    assert page.locator("[data-comment]").input_value() == "ж" * 12_000
+
+
+def test_what_the_app_did_not_answer_is_sent_again(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+    tried: list[str] = []
+
+    def first_fails(route: Route) -> None:
+        tried.append(route.request.url)
+        route.abort() if len(tried) == 1 else route.continue_()
+
+    other = another_window(page, page.url, first_fails)
+    other.keyboard.press("5")
+    other.wait_for_selector("[data-said]:has-text('Not kept')")
+    other.wait_for_selector("[data-said]:has-text('Kept.')")
+    assert len(tried) == 2
+    page.reload()
+    assert chosen(page) == ["5"]
+
+
+def test_a_page_that_the_app_has_not_all_of_asks_before_it_closes(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+    other = another_window(page, page.url, lambda route: route.abort())
+    other.keyboard.press("5")
+    other.wait_for_selector("[data-said]:has-text('Not kept')")
+    assert asks_before_it_closes(other)
+
+
+def test_a_changed_rating_asks_before_it_is_lost_with_the_tab(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+    for key in ("3", "3", "3", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_selector(".revealed")
+    rated = page.url
+    other = another_window(page, f"{rated}?change=1")
+    other.keyboard.press("6")
+    assert asks_before_it_closes(other)
+    # On this page any dialog is a complaint: whoever leaves it as it is, or saves, is not asked.
+    page.get_by_role("link", name="Change").click()
+    page.wait_for_selector("[data-rate]")
+    ready(page)
+    page.keyboard.press("6")
+    page.get_by_role("link", name="Leave it as it is").click()
+    page.wait_for_selector(".revealed")
+    page.get_by_role("link", name="Change").click()
+    page.wait_for_selector("[data-rate]")
+    ready(page)
+    assert chosen(page) == ["3", "3", "3"]
+    page.keyboard.press("6")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".revealed")
+
+
+def test_each_draft_says_its_turn_and_the_last_one_too(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+    sent: list[str] = []
+    page.on("request", lambda asked: sent.append(asked.url) if "/draft/" in asked.url else None)
+    page.keyboard.press("5")
+    page.wait_for_selector("[data-said]:has-text('Kept')")
+    # What is sent while the page goes is not told as a request; where it goes is written down instead.
+    page.evaluate("navigator.sendBeacon = (url) => Boolean((sessionStorage.last = location.origin + url))")
+    page.keyboard.press("c")
+    page.keyboard.type("and")
+    page.goto(page.url.split("/case/")[0])
+    sent.append(page.evaluate("sessionStorage.last"))
+    names, turns = zip(*(parse_qs(urlsplit(url).query)["turn"][0].split(".") for url in sent), strict=True)
+    assert len(set(names)) == 1
+    assert [int(turn) for turn in turns] == list(range(1, len(turns) + 1))
+    assert len(turns) >= 2
 
 
 def test_without_script_the_form_can_be_sent(visited: Opened) -> None:

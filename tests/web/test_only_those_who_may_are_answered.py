@@ -78,6 +78,14 @@ def test_a_body_past_all_bounds_is_refused(site: str, length: str) -> None:
     assert answer.startswith((b"http/1.1 413", b"http/1.1 400"))
 
 
+def test_a_body_that_does_not_say_how_long_it_is_is_refused_where_it_gets_too_long(client: httpx.Client) -> None:
+    own = str(client.base_url).rstrip("/")
+    parts = (b"rater=" + b"a" * 999_994 for _ in range(9))  # sent piece by piece, without a length
+    answer = client.post("/review/run/r1", content=parts, headers={"Origin": own})
+    assert answer.status_code == 413
+    assert "at most 8,000,000 bytes" in answer.text
+
+
 def test_two_hosts_are_none(site: str) -> None:
     answer = said_to(site, "GET / HTTP/1.1\nHost: localhost\nHost: evil.example\n\n")
     assert answer.startswith((b"http/1.1 421", b"http/1.1 400"))

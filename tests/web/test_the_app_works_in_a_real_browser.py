@@ -77,6 +77,7 @@ def test_slider_blink_heatmap_and_zoom(visited: Opened) -> None:
     page.wait_for_selector(".cv:not(.cv-second)")
     page.keyboard.press("d")
     page.locator(".cv-note", has_text="of the pixels differ visibly").wait_for()
+    assert "Measured on pictures of 512 × 384 pixels." in page.locator(".cv-note").inner_text()
     page.keyboard.press("n")
     page.keyboard.press("+")
     moves = page.evaluate(

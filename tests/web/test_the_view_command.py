@@ -14,6 +14,7 @@ import httpx
 import pytest
 from web_helpers import RUN, Started
 
+from beholder.cli.view import view
 from beholder.errors import LedgerError
 from beholder.web.computing import Workshop, apart
 from beholder.web.overview import overview_at
@@ -86,5 +87,15 @@ def test_what_goes_wrong_aside_is_told_to_who_asked() -> None:
     shop = Workshop(wait_s=30)
     with pytest.raises(ZeroDivisionError):
         shop.get("a", 1, lambda: 1 // 0)
-    assert shop.get("a", 2, lambda: "better").value == "better"
+    assert shop.get("a", 1, lambda: "better").value == "better"  # who asks again is not told of the last time
     shop.close()
+
+
+def test_a_token_is_written_as_addresses_have_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = "a&b=c#d+e f/100% of it"
+    monkeypatch.setattr("beholder.web.serving.serve", lambda app, listening, ready: ready())
+    view(token=token, browser=False, ledger=str(place))
+    address = capsys.readouterr().out.split("Beholder is at ")[1].split(" (stop")[0]
+    assert httpx.URL(address).params["token"] == token

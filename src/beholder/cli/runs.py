@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List, rename, tag and delete runs.", invoke_without_command=True)
 
 LedgerAt = Annotated[
-    str | None, typer.Option("--ledger", help="The ledger; else BEHOLDER_LEDGER, else beholder.db.", show_default=False)
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="The ledger: a file, or postgresql://user@host/database; else BEHOLDER_LEDGER, else beholder.db.",
+        show_default=False,
+    ),
 ]
 Which = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, the start of it, its name, or `latest`.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -30,24 +35,35 @@ def list_(
     context: typer.Context,
     ledger: LedgerAt = None,
     tag: Annotated[str | None, typer.Option(help="Only runs with this tag.")] = None,
+    reviews: Annotated[bool, typer.Option("--reviews", help="List the reviews by people instead.")] = False,
     json_: AsJson = False,
 ) -> None:
-    """List the runs, newest first."""
+    """List the runs, newest first. Reviews are runs by people; --json has both, `review` says which are."""
     if context.invoked_subcommand:
         return
     from beholder.ledger import Ledger
     from beholder.ledger.model import Progress
+    from beholder.runs.reviewing import is_review
+    from beholder.verdicts.model import counted
 
     with Ledger.open(ledger, read_only=True) as book:
         records, progress = book.runs(tag=tag), book.progress()
     rows = [(record, progress.get(record.id, Progress())) for record in records]
     if json_:
         for record, far in rows:
-            say(json.dumps(_as_dict(record, far)))
-    elif not rows:
-        say("No runs yet.")
+            if is_review(record) or not reviews:
+                say(json.dumps(_as_dict(record, far)))
+        return
+    wanted = [(record, far) for record, far in rows if is_review(record) == reviews]
+    if wanted:
+        _table(wanted)
+    elif reviews:
+        say("No reviews yet.")
     else:
-        _table(rows)
+        say("No runs yet.")
+    others = len(rows) - len(wanted)
+    if others and not reviews:
+        say(f"{counted(others, 'review')} by people: beholder runs --reviews")
 
 
 @app.command("rename")
@@ -145,6 +161,8 @@ def _age(moment: datetime) -> str:
 
 def record_dict(record: RunRecord) -> dict[str, object]:
     """A run as JSON values, without its suite and rubrics."""
+    from beholder.runs.reviewing import is_review
+
     return {
         "run": record.id,
         "name": record.name,
@@ -156,6 +174,7 @@ def record_dict(record: RunRecord) -> dict[str, object]:
         "spent_usd": None if record.spent_usd is None else float(record.spent_usd),
         "unpriced": record.unpriced,
         "tags": list(record.tags),
+        "review": is_review(record),
     }
 
 

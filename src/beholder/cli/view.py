@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -37,7 +38,7 @@ def view(
     hosts = hosts_for(host, token)
     app = create_app(ledger, hosts=hosts, token=token)
     with bound(host, port) as listening:
-        address = address_of(listening, host) + (f"?token={token}" if token else "")
+        address = address_of(listening, host) + (f"?token={quote(token, safe='')}" if token else "")
 
         def ready() -> None:
             say(f"Beholder is at {address} (stop it with Ctrl+C).")

@@ -3,30 +3,35 @@ in `reports.markdown`."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 
 from beholder.ledger import Ledger, RunRecord
 from beholder.reports.html.against import comparison_of
-from beholder.reports.html.figures import Figures, figures
-from beholder.reports.html.gathering import Gathered, gather
+from beholder.reports.html.gathering import Gathered, Watch, gather, unwatched
+from beholder.reports.html.summary import Summary, summarised
 from beholder.reports.markdown import code, comparison_markdown, prose
 from beholder.reports.numbers import shown, with_interval
 
 WORST = 10
 
 
-def run_markdown(ledger: Ledger, record: RunRecord, group: str | None = None, other: RunRecord | None = None) -> str:
+def run_markdown(
+    ledger: Ledger,
+    record: RunRecord,
+    group: str | None = None,
+    other: RunRecord | None = None,
+    *,
+    watch: Watch = unwatched,
+) -> str:
     """The run; with an `other`, older one, what changed comes after it."""
-    with tempfile.TemporaryFile() as details:
-        gathered = gather(ledger, record, details)
-    lines = [*_lines(gathered, figures(gathered, group))]
+    gathered = gather(ledger, record, watch=watch)
+    lines = [*_lines(gathered, summarised(gathered, group))]
     if other is not None:
         lines += ["", comparison_markdown(comparison_of(ledger, record, other, group)).rstrip("\n")]
     return "\n".join(lines) + "\n"
 
 
-def _lines(gathered: Gathered, numbers: Figures) -> Iterator[str]:
+def _lines(gathered: Gathered, summary: Summary) -> Iterator[str]:
     record, tally = gathered.record, gathered.tally
     rubrics = ", ".join(code(f"{name} {version}") for name, version in gathered.versions.items())
     judges = ", ".join(
@@ -36,12 +41,10 @@ def _lines(gathered: Gathered, numbers: Figures) -> Iterator[str]:
     yield ""
     told = f"{tally.verdicts:,} verdicts on {gathered.cases:,} cases by {rubrics or 'no rubric'}"
     yield f"{told}, judged by {judges or 'nobody'}."
-    states = [
-        f"{tally.score.count:,} scored",
-        *(f"{one.count:,} {prose(state.replace('_', ' '))}" for state, one in gathered.lacks.items()),
-    ]
+    states = [f"{count:,} {prose(state.replace('_', ' '))}" for state, count, _ in summary.outcomes]
     yield f"{', '.join(states)}."
-    if spreads := (*numbers.overall, *numbers.criteria):
+    figures = summary.figures
+    if spreads := (*figures.overall, *figures.criteria):
         yield ""
         yield from ("| | verdicts | scale | mean |", "|---|--:|--:|--:|")
         for one in spreads:
@@ -49,20 +52,16 @@ def _lines(gathered: Gathered, numbers: Figures) -> Iterator[str]:
             mean = prose(with_interval(one.mean, one.places))
             yield f"| {code(one.title)} | {one.count:,} | {low:g}–{high:g} | {mean} |"
     yield from _folded("Worst cases", "| case | score | |\n|---|--:|---|", _worst(gathered))
-    failing = sorted(
-        (item for item in gathered.assertions.items() if item[1].count), key=lambda item: (-item[1].count, item[0])
-    )
     rows = [
-        f"| {code(id_)} | {prose(question)} | {one.count} of {one.of} |" for (_, id_, question), one in failing[:WORST]
+        f"| {code(asked.id)} | {prose(asked.question)} | {one.count:,} of {one.of:,} |"
+        for asked, one in summary.failing[:WORST]
     ]
     yield from _folded("Assertions that fail most", "| | | No |\n|---|---|--:|", rows)
-    flags = sorted(gathered.flags.items(), key=lambda item: (-item[1].count, item[0]))
-    yield from _folded(
-        "Flags", "| flag | verdicts |\n|---|--:|", [f"| {code(name)} | {one.count:,} |" for name, one in flags]
-    )
-    if numbers.told:
+    flags = [f"| {code(name)} | {one.count:,} |" for name, _, one in summary.flags]
+    yield from _folded("Flags", "| flag | verdicts |\n|---|--:|", flags)
+    if figures.told:
         yield ""
-        yield f"<sub>{prose(numbers.told)}</sub>"
+        yield f"<sub>{prose(figures.told)}</sub>"
 
 
 def _worst(gathered: Gathered) -> list[str]:

@@ -8,20 +8,19 @@ from functools import cache
 from typing import Annotated
 from urllib.parse import quote, urlencode
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger import Ledger, RunRecord
 from beholder.ledger.packing import plain_text
-from beholder.reports.html import charts
+from beholder.reports.html import templating
+from beholder.reports.html.templating import state_name
 from beholder.reports.html.texts import name_of, plain, plain_values, script_json
-from beholder.reports.numbers import shown, with_interval
-from beholder.verdicts.model import counted
 from beholder.web.security import HEADERS
 
 API = "/api/"  # what answers in JSON, errors too
@@ -34,6 +33,7 @@ def _book(request: Request) -> Ledger:
 
 
 Book = Annotated[Ledger, Depends(_book)]
+RunName = Annotated[str, Query(max_length=500)]
 
 
 class NotThere(Exception):
@@ -42,7 +42,7 @@ class NotThere(Exception):
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
     """A page from `templates/`, everything in it escaped. `title` and `here` (a part of the app) go into the frame."""
-    return HTMLResponse(environment().get_template(template).render(request=request, **values), status)
+    return HTMLResponse(environment().get_template(template).render(**values), status)
 
 
 def record_of(book: Ledger, run: str) -> RunRecord:
@@ -55,17 +55,9 @@ def record_of(book: Ledger, run: str) -> RunRecord:
 
 @cache
 def environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("beholder.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: plain(value) if type(value) is str else value,  # Markup is ours, and stays
-    )
-    made.filters |= {"named": name_of, "shown": shown, "interval": with_interval, "json": _json, "state": state_name}
-    made.filters["pair"] = _pair
-    made.globals |= {"charts": charts, "counted": counted, "address": address, "tone": tone}
+    made = templating.environment("beholder.web")
+    made.filters |= {"json": _json, "pair": _pair}
+    made.globals |= {"address": address, "tone": tone}
     return made
 
 
@@ -85,11 +77,6 @@ def json_values(value: object) -> object:
     if isinstance(value, Mapping):
         return {plain_text(str(key)): json_values(inner) for key, inner in value.items()}
     return [json_values(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-def state_name(state: str) -> str:
-    """`over_budget` as people read it."""
-    return state.replace("_", " ")
 
 
 def tone(share: float | None) -> str:

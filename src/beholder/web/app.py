@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from beholder.errors import LedgerError
 from beholder.ledger import Ledger
+from beholder.runs.review_queue import Queues
 from beholder.web import assets
 from beholder.web.answering import tell_errors
 from beholder.web.computing import Workshop
@@ -48,6 +49,7 @@ def create_app(ledger: Path | str | None, *, hosts: Collection[str] = LOOPBACK, 
     app.state.ledger = _opened(ledger)
     app.state.workshop = Workshop()
     app.state.pictures = pictures.Larger()
+    app.state.queues = Queues()
     assets.assets()
     for router in ROUTERS:
         app.include_router(router)

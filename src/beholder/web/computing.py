@@ -81,7 +81,13 @@ class Workshop:
                 self._works.popitem(last=False)[1].future.cancel()
         if found.stamp != stamp or not wait([found.future], self._wait_s if patient else 0).done:
             return Result(found.last, fresh=False)
-        return Result(found.future.result(), fresh=True)
+        try:
+            return Result(found.future.result(), fresh=True)
+        except BaseException:  # who asks again may have better luck
+            with self._lock:
+                if self._works.get(key) is found:
+                    del self._works[key]
+            raise
 
     def close(self) -> None:
         """What was begun is finished, what waits is not begun."""

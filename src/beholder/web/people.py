@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
 
+from beholder.errors import LedgerError, UsageError
 from beholder.ledger import Ledger, RunRecord
 from beholder.reports.html.figures import means_of
 from beholder.reports.html.texts import name_of
@@ -17,7 +17,6 @@ from beholder.statistics.data import Column, Floats, Kind, Ratings, Scores
 from beholder.statistics.intervals import Draws
 from beholder.statistics.reading import group_of, scores_of_verdicts
 from beholder.statistics.reviews import ratings_of_reviews
-from beholder.web.pages.runs import is_review
 from beholder.web.plots import Scale, Step, reliability, scatter
 
 STEPS = 8  # into which a scale is divided that has more values
@@ -25,7 +24,7 @@ LEAST = 2  # cases that a step must have
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Aspect:
     """One aspect: the judge beside people. `said` is what the numbers come to, in sentences."""
 
     title: str
@@ -37,38 +36,40 @@ class Beside:
 @dataclass(frozen=True, slots=True)
 class Agreed:
     agreement: Agreement
-    aspects: tuple[Beside, ...]
+    aspects: tuple[Aspect, ...]
     overall: str
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What people say of one aspect where the judge says so much."""
+    """What people say of one aspect where the judge says so much; of `cases` in all, of which `left_out` are in no
+    step, each being the only one for which the judge says so much. `drawn` says how intervals were."""
 
     title: str
-    scale: Scale
     steps: tuple[Step, ...]
+    cases: int
+    left_out: int
     chart: Markup
-    told: str
-
-
-def reviews(records: Sequence[RunRecord], run: str) -> list[RunRecord]:
-    """The reviews of a run among these."""
-    return [record for record in records if is_review(record) and record.suite.get("review_of") == run]
+    drawn: str
 
 
 def agreed(book: Ledger, record: RunRecord) -> Agreed | None:
-    """The run beside people; nothing where nobody rated it. Raises `UsageError` where no case has both."""
+    """The run beside people; nothing where nobody rated it, or no case has both a score and a rating."""
     ratings = ratings_of_reviews(book, record.id, assertions=False)
     if not ratings:
         return None
     scores = _rated(book, record, ratings)
     scales = {name: column.scale for name, column in scores.columns.items() if column.scale is not None}
-    found = agree(
-        scores, ratings, Asked(rating_scales={name: scale for name, scale in scales.items() if name in ratings})
-    )
+    try:
+        found = agree(
+            scores, ratings, Asked(rating_scales={name: scale for name, scale in scales.items() if name in ratings})
+        )
+    except LedgerError:
+        raise
+    except UsageError:  # what it says is for who chose files and options; a page has a sentence of its own
+        return None
     aspects = [
-        Beside(
+        Aspect(
             name_of(one.aspect),
             one,
             tuple(sentences(one)),
@@ -99,8 +100,9 @@ def curves(book: Ledger, record: RunRecord) -> tuple[Curve, ...] | None:
         together = group_of(scores, None)
         draws = Draws(None if together is None else [together[row] for row in there], len(there))
         steps = _steps(column.values[there], said[there], column.scale, draws)
+        left_out = len(there) - sum(step.cases for step in steps)
         chart = reliability(steps, column.scale)
-        found.append(Curve(name_of(aspect), column.scale, tuple(steps), chart, draws.told()))
+        found.append(Curve(name_of(aspect), tuple(steps), len(there), left_out, chart, draws.told()))
     return tuple(found)
 
 

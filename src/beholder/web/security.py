@@ -17,6 +17,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,6 +25,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 COOKIE = "beholder"
 LARGEST = 8_000_000  # bytes of a request's body
 SHORTEST = 16  # characters of a token
+
+_TOO_LONG = f"A request has at most {LARGEST:,} bytes."
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 HEADERS = {
@@ -69,7 +72,7 @@ class Guard:
             return _refused(403, "This must come from a page of this app; its Origin is another.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > LARGEST:
-            return _refused(413, f"A request has at most {LARGEST:,} bytes.")
+            return _refused(413, _TOO_LONG)
         return None if self._token is None else self._unknown(scope, headers)
 
     def _is_ours(self, name: str) -> bool:
@@ -136,7 +139,7 @@ def _armoured(send: Send) -> Send:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """A body that does not say its length is cut off where it gets too long."""
+    """A body that does not say its length is refused where it gets too long, by whoever reads it."""
     seen = 0
 
     async def receiving() -> Message:
@@ -145,7 +148,7 @@ def _bounded(receive: Receive) -> Receive:
         if message["type"] == "http.request":
             seen += len(message.get("body", b""))
             if seen > LARGEST:
-                return {"type": "http.disconnect"}
+                raise HTTPException(413, _TOO_LONG)
         return message
 
     return receiving

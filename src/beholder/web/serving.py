@@ -67,8 +67,9 @@ def served(app: FastAPI, host: str = "127.0.0.1") -> Iterator[str]:
     server = _Server(_config(app), up.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    up.wait(30)
     try:
+        if not up.wait(30):
+            raise RuntimeError("the server did not start within 30 seconds")
         yield address_of(listening, host).rstrip("/")
     finally:
         server.should_exit = True

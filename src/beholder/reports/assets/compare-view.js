@@ -17,7 +17,7 @@ const NOISE = 5;
 const HEAT = [[12, 12, 16], [72, 22, 104], [176, 52, 92], [244, 132, 36], [252, 232, 150]];
 
 /**
- * `images` is a list of {role, src, width, height}; with more than two, which ones are compared can be chosen; with one
+ * `images` is a list of {role, src}; with more than two, which ones are compared can be chosen; with one
  * there is nothing to compare, only to zoom. The result has `element`, `mode(name)`, `toggle()` and `destroy()`.
  */
 export function compareView(images, { mode = "slider", onmode = () => {} } = {}) {
@@ -179,7 +179,7 @@ class CompareView {
     const told = `${share} % of the pixels differ visibly; the mean difference is ${number1(this.found.mean)} of 255.`;
     this.canvas.setAttribute("aria-label", `Heatmap of the differences. ${told}`);
     if (this.now === "difference") this.note.replaceChildren(
-      h("span", { class: "cv-scale", "aria-hidden": "true" }), `same to very different. ${told} Measured on the pictures in this page, which are small copies.`,
+      h("span", { class: "cv-scale", "aria-hidden": "true" }), `same to very different. ${told} Measured on pictures of ${width} × ${height} pixels.`,
     );
   }
 
@@ -280,7 +280,7 @@ function number1(value) {
 }
 
 /** Draws how much two images differ, the second brought to the size of the first; the mean and how many pixels do. */
-export function heatmap(first, last, canvas) {
+function heatmap(first, last, canvas) {
   const { naturalWidth: width, naturalHeight: height } = first;
   const [one, other] = [first, last].map((image) => {
     const plain = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });

@@ -313,7 +313,7 @@ function openCase() {
   const step = (by) => (place < 0 ? null : list[place + by]);
   const verdict = verdictAt(at);
   const pictures = (verdict.images ?? []).filter((image) => image.picture !== undefined && !missing.has(image.picture))
-    .map((image) => ({ role: image.role, src: picture(image.picture), width: image.width, height: image.height }));
+    .map((image) => ({ role: image.role, src: picture(image.picture) }));
   if (pictures.length) view = compareView(pictures, { mode: viewMode, onmode: (mode) => { viewMode = mode; } });
   const others = data.rubrics.length > 1 ? everything.filter((one) => one !== at && data.case[one] === data.case[at]) : [];
   const move = (label, by, key) => h("button", {

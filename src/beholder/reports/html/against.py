@@ -69,7 +69,7 @@ def against(comparison: Comparison, other: RunRecord, gathered: Gathered) -> Aga
     place = {case: number for number, case in reversed(list(enumerate(gathered.index.case)))}
     movers = [
         Mover(
-            plain(one.case),
+            one.case,
             place.get(plain(one.case)),
             f"{one.by:+.3f}",
             ", ".join(f"{plain(name)} {shown(old)} → {shown(new)}" for name, (old, new) in one.changes.items()),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from beholder.ledger.browsing import LEFT_OPEN
 from beholder.ledger.reading import Judged
 from beholder.reports.html.texts import plain_values
-
-LEFT_OPEN = "left_open"  # scored, but too little of it was answered for a score
 
 _NEEDLESS = {"rubric_version", "score_derived"}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from beholder.reports.html.gathering import STYLE, Gathered
+from beholder.ledger.facets import STYLE
+from beholder.reports.html.gathering import Gathered
 from beholder.reports.html.texts import name_of, plain
 from beholder.statistics.data import SOURCE, Column, Floats, Kind, Scores
 from beholder.statistics.grouped import mean_estimates, sums_of
@@ -31,12 +32,10 @@ class Spread:
 
     key: str
     title: str
-    about: str
     scale: tuple[float, float]
     bins: tuple[Bin, ...]
     count: int
     mean: Estimate
-    weight: float | None = None
 
     @property
     def places(self) -> int:
@@ -74,7 +73,6 @@ class Figures:
     splits: tuple[Split, ...]
     told: str
     unsplit: tuple[str, ...] = ()
-    shares: Mapping[str, Estimate] = field(default_factory=dict)
 
 
 def figures(gathered: Gathered, group: str | None = None) -> Figures:
@@ -83,7 +81,7 @@ def figures(gathered: Gathered, group: str | None = None) -> Figures:
     scores = gathered.scores
     together = group_of(scores, group)
     draws = Draws(together, len(scores))
-    known = _known(gathered)
+    titles = _titles(gathered)
     plain_columns = [
         one for kind in (Kind.OVERALL, Kind.CRITERION) for one in scores.columns.values() if one.kind is kind
     ]
@@ -99,7 +97,7 @@ def figures(gathered: Gathered, group: str | None = None) -> Figures:
             for one in plain_columns:
                 wanted[_cell(name, value, one)] = np.where(members == value, one.values, np.nan)
     means = means_of(draws, wanted)
-    spreads = {one.name: _spread(one, means[f"{one.kind}/{one.name}"], known) for one in plain_columns}
+    spreads = {one.name: _spread(one, means[f"{one.kind}/{one.name}"], titles) for one in plain_columns}
     overall = tuple(spreads[one.name] for one in plain_columns if one.kind is Kind.OVERALL)
     criteria = tuple(spreads[one.name] for one in plain_columns if one.kind is Kind.CRITERION)
     return Figures(
@@ -119,40 +117,27 @@ def means_of(draws: Draws, columns: Mapping[str, Floats]) -> dict[str, Estimate]
     return dict(zip(columns, mean_estimates(draws, sums_of(draws, list(columns.values()))), strict=True))
 
 
-def _known(gathered: Gathered) -> dict[str, tuple[str, str, float | None]]:
-    """What the rubrics of the run say of their criteria: title, question or definition, weight."""
-    found: dict[str, tuple[str, str, float | None]] = {}
+def _titles(gathered: Gathered) -> dict[str, str]:
+    """What the rubrics of the run call their criteria, by the column: `KEY`, or `RUBRIC.KEY` where several have it."""
+    found: dict[str, str] = {}
     for rubric in gathered.record.rubrics:
         criteria = rubric.get("criteria")
         for one in criteria if isinstance(criteria, list | tuple) else ():
             if isinstance(one, Mapping) and isinstance(one.get("key"), str):
-                about = one.get("question") or one.get("definition") or ""
-                weight = one.get("weight")
-                found[one["key"]] = (
-                    plain(str(one.get("title") or "")),
-                    plain(str(about)),
-                    float(weight) if isinstance(weight, int | float) else None,
-                )
+                title = plain(str(one.get("title") or "")) or name_of(one["key"])
+                found[one["key"]] = title
+                found[f"{rubric.get('rubric', '')}.{one['key']}"] = f"{title}, {plain(str(rubric.get('rubric', '')))}"
     return found
 
 
-def _spread(column: Column, mean: Estimate, known: Mapping[str, tuple[str, str, float | None]]) -> Spread:
+def _spread(column: Column, mean: Estimate, titles: Mapping[str, str]) -> Spread:
     values = column.values[~np.isnan(column.values)]
     low, high = column.scale or ((float(values.min()), float(values.max())) if len(values) else (0.0, 1.0))
-    title, about, weight = known.get(column.name, ("", "", None))
+    title = titles.get(column.name) or name_of(column.name)
     if column.kind is Kind.OVERALL:
         rubric = column.name.removesuffix("score").rstrip(".")
-        title, about = "Score" if not rubric else f"Score, {plain(rubric)}", "Every verdict's score, 0 to 1"
-    return Spread(
-        key=column.name,
-        title=title or name_of(column.name),
-        about=about,
-        scale=(low, high),
-        bins=_bins(values, low, high),
-        count=len(values),
-        mean=mean,
-        weight=weight,
-    )
+        title = "Score" if not rubric else f"Score, {plain(rubric)}"
+    return Spread(column.name, title, (low, high), _bins(values, low, high), len(values), mean)
 
 
 def _bins(values: Floats, low: float, high: float) -> tuple[Bin, ...]:
@@ -176,7 +161,7 @@ def _split_by(scores: Scores, together: str) -> tuple[list[str], tuple[str, ...]
     few = min(MOST_VALUES, max(2, len(scores) // 2))  # or nearly every case would be a row of its own
     most = {name: MOST_VALUES if name in (STYLE, "model") else few for name in names}
     fitting = [name for name in names if 2 <= sizes[name] <= most[name]]
-    return fitting, tuple(plain(name) for name in names if sizes[name] > most[name])
+    return fitting, tuple(name for name in names if sizes[name] > most[name])
 
 
 def _values(scores: Scores, name: str) -> list[str]:
@@ -203,11 +188,11 @@ def _split(
             1 for one in zip(*(column.values[here] for column in overall), strict=True) if not np.isnan(one).all()
         )
         found = {one.name: means[_cell(name, value, one)] for one in columns}
-        rows.append(SplitRow(plain(value), int(here.sum()), scored, found))
+        rows.append(SplitRow(value, int(here.sum()), scored, found))
     by = overall[0].name
 
     def best_first(row: SplitRow) -> tuple[bool, float, str]:
         mean = row.means[by].value
         return mean is None, -(mean or 0.0), row.value
 
-    return Split(plain(name), tuple(spreads[one.name] for one in columns), tuple(sorted(rows, key=best_first)))
+    return Split(name, tuple(spreads[one.name] for one in columns), tuple(sorted(rows, key=best_first)))

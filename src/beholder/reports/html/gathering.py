@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO, TypeVar
+from typing import IO, NamedTuple, TypeVar
 
 from beholder.judges.audit import DISAGREE, NOT_AUDITED
 from beholder.ledger import Ledger, RunRecord
+from beholder.ledger.facets import STYLE
 from beholder.ledger.reading import Judged
 from beholder.ledger.tallying import Tally
 from beholder.reports.html.details import Numbered, detail, state_of
@@ -21,20 +21,35 @@ from beholder.verdicts.values import shown
 
 EXAMPLES = 3
 AUDIT = (DISAGREE, NOT_AUDITED)
-STYLE = "style"  # of the verdict: a group of its own beside those of the case
 _QUOTED = 160  # characters of an example
 _DISTINCT = 5000  # texts of a finding that are told apart; what else there is is in the cases
 
 T = TypeVar("T")
+Watch = Callable[[str, int, int], object]
+"""Hears how far a long piece of work is: what is done, how much of it, of how much."""
+
+
+def unwatched(what: str, done: int, of: int) -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A verdict to look at: its number on the page, its case, and what it says on the matter."""
+    """A verdict to look at: its number on the page, its case and rubric, and what it says on the matter."""
 
     number: int
     case: str
+    rubric: str
     text: str = ""
+
+
+class Question(NamedTuple):
+    """An assertion as it was asked: by which rubric, for which style (empty for none)."""
+
+    rubric: str
+    style: str
+    id: str
+    question: str
 
 
 @dataclass(slots=True)
@@ -43,13 +58,12 @@ class Counted:
 
     count: int = 0
     of: int = 0
-    about: str = ""
     examples: list[Example] = field(default_factory=list)
 
     def add(self, number: int, verdict: Verdict, text: str = "") -> None:
         self.count += 1
         if len(self.examples) < EXAMPLES and all(one.number != number for one in self.examples):
-            self.examples.append(Example(number, plain(verdict.case), plain(cut(text, _QUOTED))))
+            self.examples.append(Example(number, verdict.case, verdict.rubric, cut(text, _QUOTED)))
 
 
 @dataclass(slots=True)
@@ -117,7 +131,7 @@ class Gathered:
     index: Index = field(default_factory=Index)
     questions: Numbered = field(default_factory=Numbered)
     pictures: dict[str, int] = field(default_factory=dict)
-    assertions: dict[tuple[str, str, str], Counted] = field(default_factory=dict)
+    assertions: dict[Question, Counted] = field(default_factory=dict)
     findings: dict[str, dict[str, Counted]] = field(default_factory=dict)
     flags: dict[str, Counted] = field(default_factory=dict)
     corrections: dict[tuple[str, str, str, str], Counted] = field(default_factory=dict)
@@ -125,51 +139,57 @@ class Gathered:
     lacks: dict[str, Counted] = field(default_factory=dict)
     scores: Scores = field(default_factory=lambda: Scores("", (), {}))
     cases: int = 0
-    abstained: Counter[str] = field(default_factory=Counter)
 
 
-def gather(ledger: Ledger, record: RunRecord, details: IO[bytes]) -> Gathered:
-    """The run; the detail of each verdict is written to `details`, JSON, a line each."""
+def gather(
+    ledger: Ledger, record: RunRecord, details: IO[bytes] | None = None, *, watch: Watch = unwatched
+) -> Gathered:
+    """The run; the detail of each verdict is written to `details`, where there is such a file: JSON, a line each."""
     gathered = Gathered(record)
-    fields = {case.id: case.fields for case in ledger.cases(record.id)}
-    gathered.scores = scores_of_verdicts(plain(record.name), _passing(ledger, gathered, fields, details))
+    fields = {} if details is None else {case.id: case.fields for case in ledger.cases(record.id)}
+
+    def passing() -> Iterator[tuple[Verdict, Mapping[str, str]]]:
+        for one in ledger.judged(record.id):
+            number = _noted(gathered, one)
+            if details is not None:
+                line = detail(one, fields.get(one.verdict.case, {}), gathered.questions, gathered.pictures)
+                details.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+            watch("reading verdicts", number + 1, record.total)
+            yield one.verdict, _groups(one)
+
+    gathered.scores = scores_of_verdicts(plain(record.name), passing())
     gathered.cases = len(gathered.scores)
     return gathered
 
 
-def _passing(
-    ledger: Ledger, gathered: Gathered, fields: Mapping[str, Mapping[str, object]], details: IO[bytes]
-) -> Iterator[tuple[Verdict, Mapping[str, str]]]:
-    """The verdicts on their way into columns, each taken note of as it passes."""
-    for one in ledger.judged(gathered.record.id):
-        verdict = one.verdict
-        pictures = [
-            gathered.pictures.setdefault(image.source_digest, len(gathered.pictures)) for image in verdict.images
-        ]
-        number = gathered.index.add(one, pictures)
-        line = detail(one, fields.get(verdict.case, {}), gathered.questions, gathered.pictures)
-        details.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
-        gathered.tally.add(one)
-        gathered.versions[verdict.rubric] = verdict.rubric_version
-        if verdict.score is None:
-            gathered.lacks.setdefault(state_of(one), Counted()).add(
-                number, verdict, verdict.detail or verdict.lack.removeprefix("left open, ")
-            )
-        _note(gathered, number, verdict)
-        groups = {**one.groups, STYLE: verdict.style} if verdict.style and STYLE not in one.groups else one.groups
-        yield verdict, groups
+def _noted(gathered: Gathered, one: Judged) -> int:
+    """Takes note of a verdict on its way into columns; its number on the page."""
+    verdict = one.verdict
+    pictures = [gathered.pictures.setdefault(image.source_digest, len(gathered.pictures)) for image in verdict.images]
+    number = gathered.index.add(one, pictures)
+    gathered.tally.add(one)
+    gathered.versions[verdict.rubric] = verdict.rubric_version
+    if verdict.score is None:
+        gathered.lacks.setdefault(state_of(one), Counted()).add(
+            number, verdict, verdict.detail or verdict.lack.removeprefix("left open, ")
+        )
+    _note(gathered, number, verdict)
+    return number
+
+
+def _groups(one: Judged) -> Mapping[str, str]:
+    """Those of the case, and the style of the verdict where no group is called so."""
+    style = one.verdict.style
+    return {**one.groups, STYLE: style} if style and STYLE not in one.groups else one.groups
 
 
 def _note(gathered: Gathered, number: int, verdict: Verdict) -> None:
-    for key, result in verdict.criteria.items():
+    for result in verdict.criteria.values():
         for assertion in result.assertions:
-            if assertion.answer == "abstained":
-                gathered.abstained[key] += 1
-                continue
             if assertion.answer not in ("yes", "no"):
                 continue
-            name = (plain(verdict.style or ""), plain(assertion.id), plain(assertion.question))
-            counted = gathered.assertions.setdefault(name, Counted(about=key))
+            name = Question(verdict.rubric, verdict.style or "", assertion.id, assertion.question)
+            counted = gathered.assertions.setdefault(name, Counted())
             counted.of += 1
             if assertion.answer == "no":
                 counted.add(number, verdict, assertion.evidence)
@@ -180,7 +200,7 @@ def _note(gathered: Gathered, number: int, verdict: Verdict) -> None:
             if text in found or len(found) < _DISTINCT:
                 found.setdefault(text, Counted()).add(number, verdict)
     for flag in {flag.flag: flag for flag in reversed(verdict.flags)}.values():  # a verdict counts once for a flag
-        gathered.flags.setdefault(plain(flag.flag), Counted()).add(number, verdict, flag.why)
+        gathered.flags.setdefault(flag.flag, Counted()).add(number, verdict, flag.why)
     for one in verdict.corrections:
         what = (plain(one.at), said(one.said), said(one.stands), plain(one.why))
         gathered.corrections.setdefault(what, Counted()).add(number, verdict)

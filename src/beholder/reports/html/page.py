@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import IO
+from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Template
 from markupsafe import Markup
 
 from beholder.ledger import Ledger, RunRecord
-from beholder.reports.html import charts, inlining, summary
-from beholder.reports.html.against import Against, against, comparison_of
+from beholder.reports.html import MAX_MB, inlining
+from beholder.reports.html.against import Against, Mover, against, comparison_of
 from beholder.reports.html.details import shortened
-from beholder.reports.html.figures import Figures, figures
-from beholder.reports.html.gathering import Gathered, gather
-from beholder.reports.html.pictures import Pictures, fitted, least_room
-from beholder.reports.html.texts import name_of, plain, script_json
-from beholder.reports.numbers import shown, with_interval
+from beholder.reports.html.gathering import Example, Gathered, Watch, gather, unwatched
+from beholder.reports.html.pictures import AROUND, Pictures, fitted, least_room
+from beholder.reports.html.summary import Summary, pedigree, summarised
+from beholder.reports.html.templating import environment
+from beholder.reports.html.texts import plain, script_json
 from beholder.verdicts.model import counted
 
-MAX_MB = 25.0
 TEXTS = (1200, 400, 160, 60)  # characters that texts are cut to, when pictures alone cannot make a page small enough
 
 _BLOCK = 64  # verdicts whose details the page reads at a time
 _SPARE = 20_000  # bytes for what the page says of its own pictures
+
+Parts = Callable[[Iterable[str], Iterable[str], Pictures | None, tuple[str, ...]], Iterator[bytes]]
+"""The page: from blocks of details, blocks of pictures, what pictures there are, and notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,39 +53,47 @@ def write_report(
     max_mb: float = MAX_MB,
     group: str | None = None,
     other: RunRecord | None = None,
+    watch: Watch = unwatched,
 ) -> Written:
     """Writes the report of a run, within `max_mb` million bytes: pictures lose detail first, then texts are cut; no
     case is left out. With an `other`, older run it says what changed. The same runs give the same bytes. Raises
     `UsageError` for a `group` that no case has, and for runs without a case in common."""
-    room = int(max_mb * 1_000_000)
     with tempfile.TemporaryFile() as details, tempfile.TemporaryFile() as shots, tempfile.TemporaryFile() as shorter:
-        gathered = gather(ledger, record, details)
-        numbers = figures(gathered, group)
+        gathered = gather(ledger, record, details, watch=watch)
         changed = None if other is None else against(comparison_of(ledger, record, other, group), other, gathered)
-        told = partial(_parts, gathered, numbers, changed)
-        fixed = sum(map(len, told((), (), None, ()))) + _SPARE
+        parts = partial(_parts, gathered, summarised(gathered, group), changed)
         digests = list(gathered.pictures)
-        left = room - fixed
-        notes: list[str] = []
-        texts: IO[bytes] = details
-        if digests or left < _size(details):
-            texts, cut = _fitting_texts(details, shorter, left - least_room(ledger, digests))
-            if cut:
-                notes.append(f"Texts are cut to {cut} characters, so that the page stays under {max_mb:g} MB.")
-        size = _size(texts)
-        pictures = fitted(ledger, digests, left - size - len(digests) * 2, shots)
-        if lost := len(pictures.missing):
-            notes.append(_without(lost, len(digests)))
-        if size + pictures.size > left:
-            notes.append(
-                f"The page is larger than {max_mb:g} MB although pictures and texts have the least detail there is; no "
-                f"case was left out."
-            )
-        written = sum(
-            out.write(part) for part in told(_detail_blocks(texts), pictures.blocks(shots), pictures, tuple(notes))
-        )
-    size_told = pictures.detail.told if len(digests) > len(pictures.missing) else ""
-    return Written(written, gathered.cases, len(gathered.index), size_told, tuple(notes))
+        left = int(max_mb * 1_000_000) - sum(map(len, parts((), (), None, ()))) - _SPARE
+        texts, cut = _fitting_texts(details, shorter, left - least_room(ledger, digests))
+        pictures = fitted(ledger, digests, left - _size(texts), shots, watch)
+        if _size(texts) + pictures.size > left:  # the guess was too low; now it is known what pictures take
+            texts, cut = _fitting_texts(details, shorter, left - pictures.size)
+        notes = _notes(max_mb, cut, len(pictures.missing), len(digests))
+        if _size(texts) + pictures.size > left:
+            notes = _true(notes, max_mb, parts(_detail_blocks(texts), pictures.blocks(shots), pictures, notes))
+        written = sum(out.write(part) for part in parts(_detail_blocks(texts), pictures.blocks(shots), pictures, notes))
+    detail = pictures.detail.told if len(digests) > len(pictures.missing) else ""
+    return Written(written, gathered.cases, len(gathered.index), detail, notes)
+
+
+def _notes(max_mb: float, cut: int | None, lost: int, of: int) -> tuple[str, ...]:
+    notes = []
+    if cut is not None:
+        notes.append(f"Texts are cut to {cut} characters, because the page is to stay under {max_mb:g} MB.")
+    if lost:
+        notes.append(_without(lost, of))
+    return tuple(notes)
+
+
+def _true(notes: tuple[str, ...], max_mb: float, page: Iterator[bytes]) -> tuple[str, ...]:
+    """The notes, and that the page is too large where it truly is: what it was allowed had something to spare."""
+    if sum(map(len, page)) <= max_mb * 1_000_000:
+        return notes
+    return (
+        *notes,
+        f"The page is larger than {max_mb:g} MB although pictures and texts have the least detail there is; no case "
+        "was left out.",
+    )
 
 
 def _without(lost: int, of: int) -> str:
@@ -90,10 +102,14 @@ def _without(lost: int, of: int) -> str:
     return f"{counted(lost, 'picture')} of {of} are missing: the ledger has none of them."
 
 
-def _size(file: IO[bytes]) -> int:
-    """Bytes that the details take on the page, about: a `<` is longer there."""
-    file.seek(0)
-    return sum(len(line) + 5 * line.count(b"<") for line in file)
+def _size(details: IO[bytes]) -> int:
+    """Bytes that the details take on the page: a `<` is longer there, and there is something around each block."""
+    details.seek(0)
+    lines = size = 0
+    for line in details:
+        lines += 1
+        size += len(line) + 5 * line.count(b"<")
+    return size + math.ceil(lines / _BLOCK) * AROUND
 
 
 def _fitting_texts(details: IO[bytes], shorter: IO[bytes], room: int) -> tuple[IO[bytes], int | None]:
@@ -126,37 +142,18 @@ def _detail_blocks(details: IO[bytes]) -> Iterator[str]:
 
 def _parts(
     gathered: Gathered,
-    numbers: Figures,
+    summary: Summary,
     changed: Against | None,
-    details: Iterator[str] | tuple[str, ...],
-    shots: Iterator[str] | tuple[str, ...],
+    details: Iterable[str],
+    shots: Iterable[str],
     pictures: Pictures | None,
     notes: tuple[str, ...],
 ) -> Iterator[bytes]:
-    environment = Environment(
-        loader=PackageLoader("beholder.reports.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: plain(value) if type(value) is str else value,  # Markup is ours, and stays
-    )
-    environment.filters |= {"named": name_of, "shown": shown, "interval": with_interval, "json": _json}
-    environment.globals |= {"charts": charts, "counted": counted}
-    rendered = environment.get_template("report.html.j2").generate(
+    rendered = _template().generate(
         run=gathered.record,
-        gathered=gathered,
-        figures=numbers,
+        summary=summary,
         against=changed,
-        facts=summary.facts(gathered),
-        pedigree=summary.pedigree(gathered),
-        outcomes=summary.outcomes(gathered),
-        grades=summary.grades(gathered),
-        assertions=summary.failing(gathered),
-        findings=summary.findings(gathered),
-        flags=summary.flags(gathered),
-        corrections=summary.most(gathered.corrections),
-        corrections_in_all=sum(one.count for one in gathered.corrections.values()),
+        pedigree=pedigree(gathered),
         notes=notes,
         picture_detail=pictures.detail.told if pictures and len(gathered.pictures) > len(pictures.missing) else "",
         index={
@@ -165,16 +162,34 @@ def _parts(
             "block": _BLOCK,
             "starts": list(pictures.starts) if pictures else [],
             "missing": sorted(pictures.missing) if pictures else [],
-            "titles": {plain(one.key): one.title for one in numbers.criteria},
+            "titles": {plain(one.key): one.title for one in summary.figures.criteria},
         },
         details=details,
         shots=shots,
         policy=inlining.policy(),
         style=Markup(inlining.style_sheet()),
         script=Markup(inlining.script()),
+        case_link=_case_link,
+        list_link=_list_link,
     )
     return (part.encode() for part in rendered)
 
 
-def _json(value: object) -> Markup:
-    return Markup(script_json(value))
+@cache
+def _template() -> Template:
+    made = environment()
+    made.filters["json"] = lambda value: Markup(script_json(value))
+    return made.get_template("report.html.j2")
+
+
+def _case_link(one: Example | Mover) -> str:
+    return "" if one.number is None else f"#case={one.number}"
+
+
+def _list_link(**asked: str) -> str:
+    """The cases that these filters leave, where the page has such filters."""
+    wanted = {name: plain(value) for name, value in asked.items() if value}
+    if "group" in wanted:
+        name, _, value = wanted.pop("group").partition("=")
+        wanted[f"group.{name}"] = value
+    return "" if wanted.keys() & {"assertion", "passed", "style"} else f"#{urlencode(wanted)}"

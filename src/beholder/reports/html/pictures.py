@@ -12,9 +12,11 @@ from typing import IO
 
 from beholder.images.thumbnails import SIDE
 from beholder.ledger import Ledger
+from beholder.reports.html.gathering import Watch, unwatched
 
 THREADS = 2
 BLOCK = 400_000  # characters of pictures that the page reads at a time, when it needs one of them
+AROUND = 80  # bytes that the page has around a block, whatever is in it
 _SAMPLE = 40  # pictures from which the size of all is guessed
 _MARGIN = 1.04  # by which a guess may be wrong before a second try is likely
 _PAGE = 64
@@ -41,7 +43,8 @@ LADDER = (Detail(SIDE), *(Detail(side, 32 + side // 12) for side in range(448, 3
 @dataclass(frozen=True, slots=True)
 class Pictures:
     """Pictures in a file, as blocks of base64 JSON. `starts` has the number of the first picture of each block;
-    `missing` are numbers of pictures that the ledger does not have; `size` is in bytes as the page holds them."""
+    `missing` are numbers of pictures that the ledger does not have; `size` is in bytes as the page holds them, with
+    what it says of blocks and of missing ones."""
 
     detail: Detail
     size: int
@@ -60,27 +63,27 @@ def least_room(ledger: Ledger, digests: Sequence[str]) -> int:
     return round(_guessed(ledger, digests, LADDER[-1]) * _MARGIN)
 
 
-def fitted(ledger: Ledger, digests: Sequence[str], room: int, file: IO[bytes]) -> Pictures:
+def fitted(ledger: Ledger, digests: Sequence[str], room: int, file: IO[bytes], watch: Watch = unwatched) -> Pictures:
     """Writes the pictures to `file` with as much detail as `room` bytes of the page allow; with the least there is
     where none of them fits. Pictures that are small already stay as they are."""
     at = bisect_left(LADDER, True, key=lambda rung: _guessed(ledger, digests, rung) * _MARGIN <= room)
     for rung in LADDER[at:-1]:
-        made = _written(ledger, digests, rung, file, room)
+        made = _written(ledger, digests, rung, file, room, watch)
         if made is not None:
             return made
-    made = _written(ledger, digests, LADDER[-1], file, None)
+    made = _written(ledger, digests, LADDER[-1], file, None, watch)
     assert made is not None
     return made
 
 
 def _written(
-    ledger: Ledger, digests: Sequence[str], rung: Detail, file: IO[bytes], room: int | None
+    ledger: Ledger, digests: Sequence[str], rung: Detail, file: IO[bytes], room: int | None, watch: Watch
 ) -> Pictures | None:
     import pybase64
 
     file.seek(0)
     file.truncate()
-    size, starts, lengths, missing = 0, [0], [0], set()
+    size, starts, lengths, missing = AROUND, [0], [0], set()
     for number, data in enumerate(_made(ledger, digests, rung)):
         if data is None:
             missing.add(number)
@@ -89,8 +92,10 @@ def _written(
             lengths[-1] += file.write(b"]")
             starts.append(number)
             lengths.append(0)
+            size += AROUND
         lengths[-1] += file.write((b'["' if number == starts[-1] else b',"') + text + b'"')
-        size += len(text) + 3
+        size += _taken(data, number)
+        watch("making pictures", number + 1, len(digests))
         if room is not None and size > room:
             return None
     lengths[-1] += file.write(b"]" if digests else b"[]")
@@ -101,7 +106,9 @@ def _made(ledger: Ledger, digests: Sequence[str], rung: Detail) -> Iterator[byte
     """The pictures in order; `None` where there is none. Some are made at a time, so that memory stays flat."""
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(digests), _PAGE):
-            stored = [ledger.thumbnail(digest) for digest in digests[start : start + _PAGE]]
+            some = digests[start : start + _PAGE]
+            kept = ledger.has_thumbnail(some)
+            stored = [ledger.thumbnail(digest) if digest in kept else None for digest in some]
             yield from pool.map(partial(_reduced, rung=rung), stored)
 
 
@@ -109,8 +116,13 @@ def _guessed(ledger: Ledger, digests: Sequence[str], rung: Detail) -> float:
     """Bytes in the page, judged by some pictures from beginning to end; exact where there are few."""
     step = max(1, len(digests) // _SAMPLE)
     some = digests[::step]
-    sizes = [4 * ((len(data) + 2) // 3) + 3 for data in _made(ledger, some, rung) if data is not None]
-    return sum(sizes) / max(1, len(some)) * len(digests)
+    sizes = [_taken(data, len(digests)) for data in _made(ledger, some, rung)]
+    return AROUND + sum(sizes) / max(1, len(some)) * len(digests)
+
+
+def _taken(data: bytes | None, number: int) -> int:
+    """Bytes that a picture takes in the page: base64 in quotes, a comma, and for a missing one its number in a list."""
+    return 4 * ((len(data) + 2) // 3) + 3 if data is not None else 3 + len(str(number)) + 1
 
 
 def _reduced(stored: bytes | None, rung: Detail) -> bytes | None:

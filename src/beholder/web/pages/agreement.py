@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from beholder.ledger import Ledger, RunRecord
-from beholder.web.answering import Book, page, record_of
+from beholder.runs.reviewing import is_review, review_of
+from beholder.web.answering import Book, RunName, page, record_of
 from beholder.web.computing import Shop, Workshop
-from beholder.web.pages.runs import is_review
-from beholder.web.people import agreed, curves, reviews
+from beholder.web.people import agreed, curves
 
 router = APIRouter()
 
 T = TypeVar("T")
-RunName = Annotated[str, Query(max_length=500)]
 
 
 @router.get("/agreement")
@@ -36,13 +35,16 @@ def _beside(
     request: Request, book: Ledger, shop: Workshop, run: str, name: str, work: Callable[[Ledger, RunRecord], T | None]
 ) -> HTMLResponse:
     records = book.runs()
-    reviewed = {str(record.suite.get("review_of")) for record in records if is_review(record)}
-    runs = [record for record in records if record.id in reviewed]
+    reviews: dict[str, list[RunRecord]] = {}
+    for one in records:
+        if is_review(one):
+            reviews.setdefault(review_of(one).run, []).append(one)
+    runs = [record for record in records if record.id in reviews]
     record = record_of(book, run) if run else runs[0] if runs else None
     found, waiting = None, False
-    if record is not None and record.id in reviewed:
+    if record is not None and record.id in reviews:
         chosen = record
-        stamp = (record.updated, *(one.updated for one in reviews(records, record.id)))
+        stamp = (record.updated, *(one.updated for one in reviews[record.id]))
         told = shop.get((name, record.id), stamp, lambda: work(book, chosen))
         found, waiting = told.value, told.value is None and not told.fresh
     answer = page(
@@ -52,7 +54,7 @@ def _beside(
         here=name,
         runs=runs,
         run=record,
-        raters=len(reviews(records, record.id)) if record else 0,
+        raters=len(reviews.get(record.id, ())) if record else 0,
         found=found,
         waiting=waiting,
     )

@@ -122,12 +122,7 @@ def _images(book: Ledger, record: RunRecord, one: Judged, asked: Case) -> list[d
     """The images that can be shown: a small copy is kept, or the file is still there."""
     kept = book.has_thumbnail([image.source_digest for image in one.verdict.images])
     return [
-        {
-            "role": image.role,
-            "src": larger_link(record, one.verdict.case, image.source_digest),
-            "width": image.source_width,
-            "height": image.source_height,
-        }
+        {"role": image.role, "src": larger_link(record, one.verdict.case, image.source_digest)}
         for image in one.verdict.images
         if image.source_digest in kept or available(asked, image.role, image.source_digest)
     ]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from beholder.ledger import Ledger, RunRecord
-from beholder.reports.html.against import Against, against, comparison_of
+from beholder.reports.html.against import Against, Mover, against, comparison_of
 from beholder.reports.html.gathering import Gathered
-from beholder.web.answering import Book, page, record_of
+from beholder.runs.reviewing import is_review
+from beholder.web.answering import Book, RunName, address, page, record_of
 from beholder.web.computing import MANY, Result, Shop, apart
-from beholder.web.pages.runs import is_review
 
 router = APIRouter()
-
-RunName = Annotated[str, Query(max_length=500)]
 
 
 @router.get("/compare")
@@ -30,7 +26,7 @@ def compare(request: Request, book: Book, shop: Shop, before: RunName = "", afte
         old = _earlier(records, new)
     told: Result[Against] | None = None
     if old is not None and new is not None and old.id != new.id:
-        work = partial(_against, book.path, new.id, old.id)
+        work = partial(_against, book.address, new.id, old.id)
         if new.total + old.total > MANY:
             work = partial(apart, work)
         told = shop.get(("compare", old.id, new.id), (old.updated, new.updated), work)
@@ -44,6 +40,7 @@ def compare(request: Request, book: Book, shop: Shop, before: RunName = "", afte
         new=new,
         asked=told is not None,
         against=told.value if told else None,
+        case_link=partial(_case_link, new),
     )
     if told is not None and told.value is None:
         answer.headers["Refresh"] = "1"
@@ -51,13 +48,17 @@ def compare(request: Request, book: Book, shop: Shop, before: RunName = "", afte
 
 
 def _earlier(records: list[RunRecord], new: RunRecord) -> RunRecord | None:
-    """The run before, of the same name if there is one."""
+    """The last run before it that has the same name."""
     ids = [record.id for record in records]
     older = records[ids.index(new.id) + 1 :] if new.id in ids else []
     return next((record for record in older if record.name == new.name), None)
 
 
-def _against(place: Path, new: str, old: str) -> Against:
-    with Ledger.open(place, read_only=True) as book:
+def _case_link(new: RunRecord | None, one: Mover) -> str:
+    return "" if new is None else address(f"/runs/{new.id}/case", id=one.case)
+
+
+def _against(address: str, new: str, old: str) -> Against:
+    with Ledger.open(address, read_only=True) as book:
         later, earlier = book.run(new), book.run(old)
         return against(comparison_of(book, later, earlier), earlier, Gathered(later))

@@ -19,9 +19,9 @@ from beholder.reports.html.details import state_of
 from beholder.reports.html.texts import plain
 from beholder.verdicts.model import Verdict
 from beholder.web.answering import Book, address, json_values, page, record_of, tone
-from beholder.web.computing import Shop, Workshop
-from beholder.web.overview import grades_of, scales_of, states_of
-from beholder.web.pages.run import counts_of, overview_of
+from beholder.web.choices import choices
+from beholder.web.computing import Shop
+from beholder.web.overview import counts_of
 
 router = APIRouter()
 
@@ -139,7 +139,9 @@ def gallery(request: Request, book: Book, shop: Shop, run: str, filters: Filtere
         turns=turns,
         asked=filters.asked,
         filtered=filters.any,
-        choices=_choices(book, shop, record),
+        choices=shop.now(
+            ("choices", record.id), record.updated, lambda: choices(book, record, counts_of(book, shop, record))
+        ),
         sorts=SORT_NAMES,
     )
 
@@ -195,39 +197,6 @@ def _bars(verdict: Verdict) -> list[Bar]:
         told = f"{plain(key).replace('_', ' ')}: {'no score' if result.score is None else f'{result.score:g}'}"
         found.append(Bar(told, None if share is None else max(3.0, 100 * share), tone(share)))
     return found
-
-
-def _choices(book: Ledger, shop: Workshop, record: RunRecord) -> dict[str, object]:
-    """What can be chosen in the filters. While a large run is still being gone through, what some cases tell."""
-    counts = counts_of(book, shop, record)
-    told = overview_of(book, shop, record, patient=False).value
-    rubrics = tuple(str(one.get("rubric", "")) for one in record.rubrics)
-    found: dict[str, object] = {
-        "states": [state for state, many in states_of(counts.states) if many],
-        "grades": [one.label for one in grades_of(record, counts.grades) if one.count],
-        "passed": bool(counts.passed or counts.failed),
-    }
-    if told is not None:
-        return found | {
-            "rubrics": told.rubrics,
-            "criteria": told.scales,
-            "flags": [flag for flag, _ in told.flags],
-            "assertions": [one.id for one in told.failing],
-            "styles": told.styles,
-            "groups": {
-                name: values for name, values in told.groups.items() if 1 < len(values) <= 200 and name != "style"
-            },
-        }
-    groups = {name: values for name, values in book.groups(record.id).items() if len(values) > 1}
-    scales = scales_of(book, record, rubrics)
-    return found | {
-        "rubrics": rubrics,
-        "criteria": scales,
-        "flags": [],
-        "assertions": [],
-        "styles": [],
-        "groups": groups,
-    }
 
 
 def _number(text: str) -> float | None:

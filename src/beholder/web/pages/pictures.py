@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -40,12 +41,20 @@ class Larger:
 
     def get(self, book: Ledger, record: RunRecord, case_id: str, digest: str) -> bytes | None:
         """The picture, as long as its file is where the case says and still the one that was judged."""
+        return self._kept_or(digest, lambda: _made(book, record, case_id, digest))
+
+    def of_file(self, case: Case, role: str) -> bytes | None:
+        """An image of a case that the judge was not sent, so that nothing says which file it was."""
+        data = _data(case, role)
+        return None if data is None else self._kept_or(digest_of(data), lambda: _scaled(data))
+
+    def _kept_or(self, digest: str, make: Callable[[], bytes | None]) -> bytes | None:
         with self._lock:
             if digest in self._kept:
                 self._kept.move_to_end(digest)
                 return self._kept[digest]
         with self._making:
-            made = _made(book, record, case_id, digest)
+            made = make()
         if made is not None:
             with self._lock:
                 if digest not in self._kept:
@@ -112,19 +121,30 @@ def available(case: Case, role: str, digest: str) -> bool:
 
 
 def _file(case: Case, role: str, digest: str) -> bytes | None:
+    data = _data(case, role)
+    return data if data is not None and digest_of(data) == digest else None
+
+
+def _data(case: Case, role: str) -> bytes | None:
     source = case.images.get(role)
     if not isinstance(source, str):
         return None
     try:
-        data = read(source)  # refuses what is no plain file, and whatever is on the web
+        return read(source)  # refuses what is no plain file, and whatever is on the web
     except ImageError:
         return None
-    return data if digest_of(data) == digest else None
 
 
 def _made(book: Ledger, record: RunRecord, case_id: str, digest: str) -> bytes | None:
     try:
         data = _file(book.case(record.id, case_id), _role(book, record, case_id, digest) or "", digest)
-        return None if data is None else thumbnail(data, side=SIDE, quality=QUALITY)
-    except (ImageError, LedgerError):
+    except LedgerError:
+        return None
+    return None if data is None else _scaled(data)
+
+
+def _scaled(data: bytes) -> bytes | None:
+    try:
+        return thumbnail(data, side=SIDE, quality=QUALITY)
+    except ImageError:
         return None

@@ -2,60 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated
-from urllib.parse import parse_qsl
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Annotated, TypeVar
+from urllib.parse import parse_qsl, quote
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
-from beholder.cases import Case
-from beholder.errors import ImageError, LedgerError, UsageError
-from beholder.images import read
-from beholder.images.thumbnails import thumbnail
+from beholder.errors import LedgerError, UsageError
 from beholder.ledger import Ledger, RunRecord
+from beholder.ledger import reviews as stored
 from beholder.runs import reviewing
-from beholder.runs.review_orders import Kind, Order, order_from
+from beholder.runs.review_labels import case_of, label_of
+from beholder.runs.review_orders import order_from
+from beholder.runs.review_queue import Queues, next_case, progress
 from beholder.runs.review_sheet import COMMENT
 from beholder.runs.reviewing import Rating, Review
-from beholder.statistics.reviews import beside, ratings_csv
-from beholder.verdicts.model import Verdict
+from beholder.statistics.beside import beside, pair_of
+from beholder.statistics.reviews import ratings_csv
 from beholder.web.answering import Book, NotThere, address, page, record_of
-from beholder.web.pages.pictures import QUALITY, SIDE, Larger
+from beholder.web.pages.pictures import Larger
 from beholder.web.review_form import labels, sections
 
 router = APIRouter()
 
+T = TypeVar("T")
+
 MOST_FIELDS = 2000
 MOST_ASKED = 1000  # cases whose groups are offered
 MOST_SHOWN = 20  # cases in a list of differences
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How somebody goes through a review, as the address says: in which order, and whether the judge stays hidden until
-    the end."""
-
-    order: Order
-    hide: bool
-
-    @property
-    def asked(self) -> dict[str, object]:
-        """For addresses that go on in the same way."""
-        order = self.order
-        return {
-            "order": "" if order.kind is Kind.RANDOM else order.kind,
-            "group": order.group,
-            "each": order.each or "",
-            "hide": 1 if self.hide else "",
-        }
-
-
-def _way(
-    order: str = "", group: str = "", each: Annotated[int, Query(ge=0, le=1_000_000)] = 0, hide: bool = False
-) -> Way:
-    return Way(order_from(order, group, each), hide)
+LONGEST_TURN = 40
+LINES = 2000  # sent at a time: each time costs about as much as a hundred lines
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -67,17 +45,40 @@ async def _form(request: Request) -> dict[str, str]:
         raise UsageError("What was sent is not a form of this app.") from None
 
 
-Going = Annotated[Way, Depends(_way)]
+def _queues(request: Request) -> Queues:
+    found = request.app.state.queues
+    assert isinstance(found, Queues)
+    return found
+
+
+def _review(book: Book, review: str) -> Review:
+    """The review that an address names; its run may have been deleted since."""
+    found = _found(lambda: reviewing.review_at(book, review))
+    record_of(book, found.run)
+    return found
+
+
 Sent = Annotated[dict[str, str], Depends(_form)]
+Kept = Annotated[Queues, Depends(_queues)]
+Named = Annotated[Review, Depends(_review)]
 
 
 @router.get("/review")
 def choose_run(request: Request, book: Book) -> HTMLResponse:
     """Which run to rate."""
     records = book.runs()
-    runs = [record for record in records if not reviewing.is_review(record)]
+    raters: dict[str, list[Review]] = {}
+    for review in (reviewing.review_of(record) for record in reversed(records) if reviewing.is_review(record)):
+        raters.setdefault(review.run, []).append(review)
     return page(
-        request, "review_runs.html", title="Review", here="Review", runs=runs, raters=_raters(records), done=_done(book)
+        request,
+        "review_runs.html",
+        title="Review",
+        here="Review",
+        runs=[record for record in records if not reviewing.is_review(record)],
+        raters=raters,
+        rated=reviewing.rated_cases(book),
+        done={id_: one.done for id_, one in book.progress().items()},
     )
 
 
@@ -88,19 +89,15 @@ def begin(request: Request, book: Book, run: str) -> HTMLResponse:
 
 
 @router.post("/review/run/{run}")
-def start(request: Request, book: Book, run: str, sent: Sent) -> Response:
+def start(request: Request, book: Book, queues: Kept, run: str, sent: Sent) -> Response:
     record = record_of(book, run)
     try:
-        each = sent.get("each", "").strip() or "0"
-        if not each.isdecimal() or len(each) > 6:
-            raise UsageError(f"So many cases of each value are rated as you say: a whole number, not {each[:20]!r}.")
-        order = order_from(sent.get("order", ""), sent.get("group", ""), int(each))
-        review = reviewing.find_or_start(book, record.id, sent.get("rater", ""))
+        review = _started(book, queues, record, sent)
     except LedgerError:
         raise
     except UsageError as error:
         return _begin_page(request, book, record, sent, str(error))
-    return _go(f"/review/{review.id}/next", **Way(order, bool(sent.get("hide"))).asked)
+    return _go(f"/review/{review.id}/next")
 
 
 @router.get("/review/run/{run}/ratings.csv")
@@ -110,80 +107,83 @@ def export_run(book: Book, run: str) -> Response:
 
 
 @router.get("/review/{review}")
-def summary(request: Request, book: Book, review: str, way: Going) -> HTMLResponse:
+def summary(request: Request, book: Book, queues: Kept, review: Named) -> HTMLResponse:
     """How far a review is, and how judge and person agree so far."""
-    found = _review(book, review)
-    far = reviewing.progress(book, found, way.order)
-    hidden = way.hide and far.rated < far.of
-    agreed, apart = ([], []) if hidden else beside(book, found)
-    cases = [(one, reviewing.label_of(found, one.case)) for one in apart[:MOST_SHOWN]]
+    far = progress(book, review, queues)
+    hidden = review.hide and far.rated < far.of
+    agreed, apart = ([], []) if hidden else beside(book, review)
     return page(
         request,
         "review_summary.html",
-        title=f"Review by {found.rater}",
+        title=f"Review by {review.rater}",
         here="Review",
-        review=found,
-        record=record_of(book, found.run),
+        review=review,
+        record=record_of(book, review.run),
         far=far,
         agreed=agreed,
-        apart=cases,
-        more=len(apart) - len(cases),
+        apart=[(one, label_of(book, review, one.case)) for one in apart[:MOST_SHOWN]],
+        more=len(apart) - MOST_SHOWN,
         hidden=hidden,
-        asked=way.asked,
     )
 
 
 @router.get("/review/{review}/ratings.csv")
-def export_review(book: Book, review: str) -> Response:
+def export_review(book: Book, review: Named) -> Response:
     """One person's ratings."""
-    found = _review(book, review)
-    return _csv(book, record_of(book, found.run), found)
+    return _csv(book, record_of(book, review.run), review)
 
 
 @router.get("/review/{review}/next")
-def go_on(book: Book, review: str, way: Going, after: str = "") -> Response:
+def go_on(book: Book, queues: Kept, review: Named, after: str = "") -> Response:
     """The case to rate next; the summary when there is none."""
-    found = _review(book, review)
-    passed = reviewing.case_of(book, found, after) if after else None
-    case = reviewing.next_case(book, found, way.order, after=passed)
+    passed = _found(lambda: case_of(book, review, after)) if after else None
+    case = next_case(book, review, queues, after=passed)
     if case is None:
-        return _go(f"/review/{found.id}", **way.asked)
-    return _go(f"/review/{found.id}/case/{reviewing.label_of(found, case)}", **way.asked)
+        return _go(f"/review/{review.id}")
+    return _go(f"/review/{review.id}/case/{label_of(book, review, case)}")
+
+
+def _rating(book: Book, review: Named, label: str) -> Rating:
+    return reviewing.rating(book, review, _found(lambda: case_of(book, review, label)))
+
+
+Rated = Annotated[Rating, Depends(_rating)]
 
 
 @router.get("/review/{review}/case/{label}")
-def case(request: Request, book: Book, review: str, label: str, way: Going, change: bool = False) -> HTMLResponse:
+def case(
+    request: Request, book: Book, queues: Kept, review: Named, rating: Rated, change: bool = False
+) -> HTMLResponse:
     """The form; once the case is rated, what the judge said beside it."""
-    found, rating = _rating(book, review, label)
     if rating.saved and not change:
-        return _reveal_page(request, book, found, rating, way)
-    return _form_page(request, book, found, rating, way, rating.answers)
+        return _reveal_page(request, book, queues, review, rating)
+    return _form_page(request, book, queues, review, rating, rating.answers)
 
 
 @router.post("/review/{review}/case/{label}")
-def save(request: Request, book: Book, review: str, label: str, way: Going, sent: Sent) -> Response:
-    found, rating = _rating(book, review, label)
+def save(request: Request, book: Book, queues: Kept, review: Named, rating: Rated, sent: Sent) -> Response:
     try:
-        reviewing.rate(book, found, rating.case.id, sent)
+        reviewing.rate(book, review, rating.case.id, sent)
     except LedgerError:
         raise
     except UsageError as error:
-        return _form_page(request, book, found, rating, way, sent, str(error))
-    where = f"/review/{found.id}/next" if way.hide else f"/review/{found.id}/case/{label}"
-    return _go(where, **way.asked)
+        return _form_page(request, book, queues, review, rating, sent, str(error))
+    return _go(f"/review/{review.id}/next" if review.hide else f"/review/{review.id}/case/{rating.sheet.label}")
 
 
 @router.post("/review/{review}/draft/{label}")
-def keep(book: Book, review: str, label: str, sent: Sent) -> Response:
-    """Keeps answers that are not saved yet; for the script of the form, which sends each as it is given."""
-    found = _review(book, review)
-    return JSONResponse({"kept": reviewing.keep_draft(book, found, _case(book, found, label), sent)})
+def keep(book: Book, review: Named, label: str, sent: Sent, turn: str = "") -> Response:
+    """Keeps answers that are not saved yet; for the script of the form, which sends each as it is given. `turn` tells
+    an older one from a newer one, in whichever order they come."""
+    case = _found(lambda: case_of(book, review, label))
+    return JSONResponse({"kept": reviewing.keep_draft(book, review, case, sent, turn[:LONGEST_TURN])})
 
 
 @router.get("/review/{review}/case/{label}/{at}.webp", response_class=Response)
-def picture(request: Request, book: Book, review: str, label: str, at: Annotated[int, Path(ge=0, le=99)]) -> Response:
+def picture(
+    request: Request, book: Book, review: Named, rating: Rated, at: Annotated[int, Path(ge=0, le=99)]
+) -> Response:
     """An image of a case by its place: as large as there is one, under an address that names nothing."""
-    found, rating = _rating(book, review, label)
     if at >= len(rating.sheet.roles):
         raise NotThere("This case has fewer images.")
     role = rating.sheet.roles[at]
@@ -191,66 +191,37 @@ def picture(request: Request, book: Book, review: str, label: str, at: Annotated
     sent = (image for verdict in rating.judged for image in verdict.images if image.role == role)
     digest = next((image.source_digest for image in sent), None)
     if digest is not None:
-        data = larger.get(book, record_of(book, found.run), rating.case.id, digest) or book.thumbnail(digest)
+        data = larger.get(book, record_of(book, review.run), rating.case.id, digest) or book.thumbnail(digest)
     else:  # the judge needed no look at it, a person does
-        data = _from_file(rating.case, role)
+        data = larger.of_file(rating.case, role)
     if data is None:
         raise NotThere("The image is not where it was, and the ledger keeps no copy of it.")
     return Response(data, media_type="image/webp", headers={"Cache-Control": "private, max-age=3600"})
 
 
-def _from_file(case: Case, role: str) -> bytes | None:
-    try:
-        return thumbnail(read(case.images[role]), side=SIDE, quality=QUALITY)
-    except ImageError:
-        return None
-
-
-def _review(book: Ledger, review: str) -> Review:
-    record = record_of(book, review)
-    if not reviewing.is_review(record):
-        raise NotThere(f"The run {record.id} is no review.")
-    found = reviewing.review_of(record)
-    record_of(book, found.run)  # which may have been deleted since
-    return found
-
-
-def _case(book: Ledger, review: Review, label: str) -> str:
-    try:
-        return reviewing.case_of(book, review, label)
-    except UsageError as error:
-        raise NotThere(str(error)) from None
-
-
-def _rating(book: Ledger, review: str, label: str) -> tuple[Review, Rating]:
-    found = _review(book, review)
-    return found, reviewing.rating(book, found, _case(book, found, label))
-
-
-def _go(path: str, **asked: object) -> RedirectResponse:
-    return RedirectResponse(address(path, **asked), 303)
+def _go(path: str) -> RedirectResponse:
+    return RedirectResponse(address(path), 303)
 
 
 def _csv(book: Ledger, record: RunRecord, review: Review | None) -> Response:
-    name = f"ratings-{record.id if review is None else review.id}.csv"  # ids are ours: digits, letters, a hyphen
     lines = ratings_csv(book, record.id, None if review is None else [review])
-    safe = "".join(letter for letter in name if letter.isascii() and (letter.isalnum() or letter in "-."))
-    headers = {"Content-Disposition": f'attachment; filename="{safe}"'}
-    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+    parts = iter(lambda: b"".join(islice(lines, LINES)), b"")
+    name = quote((record if review is None else review).id, safe="")
+    headers = {"Content-Disposition": f'attachment; filename="ratings-{name}.csv"'}
+    return StreamingResponse(parts, media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def _raters(records: list[RunRecord]) -> Mapping[str, list[tuple[str, str]]]:
-    """By run, who rates it: the review's id and the name."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for record in reversed(records):
-        if reviewing.is_review(record):
-            one = reviewing.review_of(record)
-            found.setdefault(one.run, []).append((one.id, one.rater))
-    return found
-
-
-def _done(book: Ledger) -> dict[str, int]:
-    return {id_: one.done for id_, one in book.progress().items()}
+def _started(book: Ledger, queues: Queues, record: RunRecord, sent: Mapping[str, str]) -> Review:
+    """The review that the form asks for. Without an order a review goes on as it was begun. Raises `UsageError`."""
+    rater, chosen, hide = reviewing.rater_name(sent.get("rater", "")), sent.get("order", ""), bool(sent.get("hide"))
+    if not chosen:
+        return reviewing.find_or_start(book, record.id, rater, hide=hide or None)
+    each = sent.get("each", "").strip() or "0"
+    if not each.isdecimal() or len(each) > 6:
+        raise UsageError(f"So many cases of each value are rated as you say: a whole number, not {each[:20]!r}.")
+    order = order_from(chosen, sent.get("group", ""), int(each))
+    queues.of(book, Review("", record.id, rater, order))  # says what is wrong before anything is written
+    return reviewing.find_or_start(book, record.id, rater, order, hide=hide)
 
 
 def _begin_page(
@@ -258,8 +229,9 @@ def _begin_page(
 ) -> HTMLResponse:
     if reviewing.is_review(record):
         raise NotThere(f"The run {record.id} is a review itself; rate the run that it is about.")
-    groups = {name for one in book.case_groups(record.id, MOST_ASKED).values() for name in one}
-    reviews = [(one, reviewing.progress(book, one)) for one in reviewing.reviews_of(book, record.id)]
+    with book.reading() as connection:
+        cases = stored.case_count(connection, book.number(connection, record.id))
+    rated = reviewing.rated_cases(book)
     return page(
         request,
         "review_start.html",
@@ -267,8 +239,9 @@ def _begin_page(
         title=f"Review {record.name}",
         here="Review",
         record=record,
-        reviews=reviews,
-        groups=sorted(groups),
+        cases=cases,
+        reviews=[(one, rated.get(one.id, 0)) for one in reviewing.reviews_of(book, record.id)],
+        groups=sorted({name for one in book.case_groups(record.id, MOST_ASKED).values() for name in one}),
         sent=sent or {},
         wrong=wrong,
     )
@@ -277,15 +250,15 @@ def _begin_page(
 def _form_page(
     request: Request,
     book: Ledger,
+    queues: Queues,
     review: Review,
     rating: Rating,
-    way: Way,
     answers: Mapping[str, str],
     wrong: str = "",
 ) -> HTMLResponse:
     """Only what is on the sheet goes to this page: neither the case's id nor its groups, nor any verdict."""
     sheet = rating.sheet
-    far = reviewing.progress(book, review, way.order)
+    far = progress(book, review, queues)
     return page(
         request,
         "review_case.html",
@@ -300,14 +273,13 @@ def _form_page(
         comment=answers.get(COMMENT, ""),
         far=far,
         again=rating.saved,
-        asked=way.asked,
         wrong=wrong,
     )
 
 
-def _reveal_page(request: Request, book: Ledger, review: Review, rating: Rating, way: Way) -> HTMLResponse:
-    far = reviewing.progress(book, review, way.order)
-    hidden = way.hide and far.rated < far.of
+def _reveal_page(request: Request, book: Ledger, queues: Queues, review: Review, rating: Rating) -> HTMLResponse:
+    far = progress(book, review, queues)
+    hidden = review.hide and far.rated < far.of
     agreed, apart = ([], []) if hidden else beside(book, review)
     own = {verdict.rubric: verdict for verdict in rating.verdicts}
     sheet = rating.sheet
@@ -321,39 +293,19 @@ def _reveal_page(request: Request, book: Ledger, review: Review, rating: Rating,
         case=None if hidden else rating.case,
         fields=sheet.fields,
         images=[labels(sheet).get(role, role) for role in sheet.roles],
-        pairs=[_pair(own[one.rubric], None if hidden else one) for one in rating.judged if one.rubric in own],
+        pairs=[pair_of(own[one.rubric], None if hidden else one) for one in rating.judged if one.rubric in own],
         names={criterion.key: criterion.name for rubric in sheet.rubrics for criterion in rubric.criteria},
         several=len(rating.judged) > 1,
         agreed=agreed,
-        apart=[(one, reviewing.label_of(review, one.case)) for one in apart[:5] if one.share > 0],
+        apart=[(one, label_of(book, review, one.case)) for one in apart[:5] if one.share > 0],
         far=far,
         hidden=hidden,
-        asked=way.asked,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A person's verdict, and the judge's unless it is hidden; `rows` by criterion: key, scale, person, judge, share of
-    the scale between them; `split` the assertions that the two answered differently."""
-
-    person: Verdict
-    judge: Verdict | None
-    rows: list[tuple[str, tuple[float, float], float | None, float | None, float | None]]
-    split: list[tuple[str, str, str, str, str]]
-
-
-def _pair(person: Verdict, judge: Verdict | None) -> Pair:
-    rows, split = [], []
-    for key, own in person.criteria.items():
-        other = judge.criteria.get(key) if judge is not None else None
-        theirs = None if other is None else other.score
-        apart = None if own.score is None or theirs is None else (theirs - own.score) / (own.scale[1] - own.scale[0])
-        rows.append((key, own.scale, own.score, theirs, apart))
-        said = {one.id: one for one in other.assertions} if other is not None else {}
-        split += [
-            (one.id, one.question, one.answer, said[one.id].answer, said[one.id].evidence)
-            for one in own.assertions
-            if one.id in said and {one.answer, said[one.id].answer} == {"yes", "no"}
-        ]
-    return Pair(person, judge, rows, split)
+def _found(find: Callable[[], T]) -> T:
+    """What an address names; what is not there is told as that."""
+    try:
+        return find()
+    except UsageError as error:
+        raise NotThere(str(error)) from None

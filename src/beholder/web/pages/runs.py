@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request
@@ -10,7 +10,9 @@ from fastapi.responses import HTMLResponse
 
 from beholder.ledger import Ledger, RunRecord
 from beholder.ledger.model import RUNNING, Progress
+from beholder.reports.html.summary import judges_of
 from beholder.reports.html.texts import plain, plain_values
+from beholder.runs.reviewing import is_review, rated_cases, review_of
 from beholder.web.answering import Book, page, record_of
 
 router = APIRouter()
@@ -18,7 +20,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A run in the list. `rater` and `of` are for a review: who rated, and the run that was rated."""
+    """A run in the list. `rater`, `of` and `rated` are for a review: who rated, the run, how many cases of it."""
 
     record: RunRecord
     far: Progress
@@ -26,6 +28,7 @@ class Row:
     age: str
     rater: str = ""
     of: RunRecord | None = None
+    rated: int = 0
 
 
 @router.get("/")
@@ -58,30 +61,17 @@ def run_json(book: Book, run: str) -> dict[str, object]:
 
 
 def listed(book: Ledger) -> list[Row]:
-    records, progress = book.runs(), book.progress()
+    records, progress, rated = book.runs(), book.progress(), rated_cases(book)
     by_id = {record.id: record for record in records}
-    return [
-        Row(
-            record,
-            progress.get(record.id, Progress()),
-            judges_of(record),
-            age(record.created),
-            str(record.suite.get("rater") or "somebody") if is_review(record) else "",
-            by_id.get(str(record.suite.get("review_of"))),
-        )
-        for record in records
-    ]
-
-
-def is_review(record: RunRecord) -> bool:
-    return "review_of" in record.suite
-
-
-def judges_of(record: RunRecord) -> str:
-    """Who judges, as far as the suite says."""
-    judges = record.suite.get("judges")
-    names = [one.get("judge") if isinstance(one, dict) else one for one in judges] if isinstance(judges, list) else []
-    return ", ".join(str(name) for name in names if name)
+    rows = []
+    for record in records:
+        row = Row(record, progress.get(record.id, Progress()), ", ".join(judges_of(record)), age(record.created))
+        if is_review(record):
+            review = review_of(record)
+            of = by_id.get(review.run)
+            row = replace(row, rater=review.rater or "somebody", of=of, rated=rated.get(record.id, 0))
+        rows.append(row)
+    return rows
 
 
 def age(moment: datetime) -> str:

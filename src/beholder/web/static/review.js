@@ -4,6 +4,8 @@ import { compareView } from "./compare-view.js";
 // every answer is kept the moment it is given.
 
 const TYPED_MS = 400; // how long a pause in typing is
+const AGAIN_MS = 2000; // until what the app did not answer is sent again
+const BEACON = 60_000; // characters; browsers send at most 64 KiB while a page closes
 
 const looks = document.querySelector("[data-looks]");
 const form = document.querySelector("[data-rate]");
@@ -156,7 +158,8 @@ function rating() {
     drafts.stop();
   });
 
-  const drafts = keeping(form);
+  // That something is kept is no news beside what is left open.
+  const drafts = keeping(form, (words, loud) => { if (loud || !warned) say(words, loud); });
   form.addEventListener("change", (event) => {
     event.target.closest("[data-ask]")?.classList.remove("left-open");
     warned = false;
@@ -165,7 +168,12 @@ function rating() {
   form.addEventListener("input", (event) => {
     if (inText(event.target)) drafts.soon();
   });
+  if ("unsaved" in form.dataset) drafts.keep(); // sent back with a word on what is wrong
+  document.querySelector("[data-leave]")?.addEventListener("click", () => drafts.stop());
   addEventListener("pagehide", () => drafts.flush());
+  addEventListener("beforeunload", (event) => {
+    if (drafts.atRisk()) event.preventDefault();
+  });
   addEventListener("pageshow", (event) => {
     if (event.persisted) location.reload(); // come back to by the back button: what is saved may be another thing now
   });
@@ -182,38 +190,56 @@ function say(words, loud = false) {
   said.classList.toggle("loud", loud);
 }
 
-/** Sends what is answered so far as soon as it is; what comes while one is under way goes with the next. */
-function keeping(form) {
+/** Sends what is answered so far as soon as it is; what comes while one is under way goes with the next. Of a rating that
+ * was saved before nothing is sent until it is saved again. */
+function keeping(form, tell) {
   const where = form.dataset.draft;
+  const page = Math.random().toString(36).slice(2); // with the turn, by which the app knows an older one that comes late
+  let turn = 0;
   let timer = null;
   let underWay = false;
-  let newer = false;
-  let stopped = !where;
+  let changes = 0;
+  let kept = 0; // how many of the changes the app has
+  let failing = false; // the app did not answer the last time
+  let refused = false; // only saving keeps anything by now, or nothing does
+  let stopped = false;
+
+  const body = () => new URLSearchParams(new FormData(form));
+  const tooLong = () => body().toString().length > BEACON;
+  const address = () => `${where}?turn=${page}.${++turn}`;
 
   async function send() {
     clearTimeout(timer);
     timer = null;
-    if (stopped) return;
-    newer = underWay;
-    if (underWay) return;
+    if (stopped || !where || underWay || kept === changes) return;
+    const upTo = changes;
     underWay = true;
     try {
-      const answer = await fetch(where, { method: "POST", body: new URLSearchParams(new FormData(form)), keepalive: true });
-      if (!answer.ok) throw new Error(answer.statusText);
-      const { kept } = await answer.json();
-      if (kept) say("Kept. What is left open counts as N/A.");
-      else say("This case was rated in another window; saving changes that rating.", true);
+      const answer = await fetch(address(), { method: "POST", body: body() });
+      if (answer.status >= 500) throw new Error(answer.statusText);
+      const found = answer.ok && (await answer.json()).kept;
+      kept = upTo;
+      failing = false;
+      refused = !found;
+      if (found) tell("Kept. What is left open counts as N/A.");
+      else if (answer.ok) tell("This case was rated in another window; saving changes that rating.", true);
+      else tell(`Not kept: the app refuses it (${answer.status}).`, true);
     } catch {
-      say("Not kept: the app does not answer. Leave this page open until it does.", true);
+      if (stopped) return;
+      failing = true;
+      tell("Not kept: the app does not answer. Leave this page open until it does.", true);
+      timer = setTimeout(send, AGAIN_MS);
     }
     underWay = false;
-    if (newer) send();
+    if (timer === null) send();
   }
   return {
-    keep: send,
-    soon: () => { clearTimeout(timer); timer = setTimeout(send, TYPED_MS); },
-    // The page goes: whatever is not on its way must go now, without waiting for its turn.
-    flush: () => { if (!stopped && (timer !== null || newer)) navigator.sendBeacon(where, new URLSearchParams(new FormData(form))); },
+    keep: () => { changes += 1; send(); },
+    soon: () => { changes += 1; clearTimeout(timer); timer = setTimeout(send, TYPED_MS); },
+    // The page goes: whatever the app may not have must go now, without waiting for its turn.
+    flush: () => { if (!stopped && where && kept !== changes) navigator.sendBeacon(address(), body()); },
+    // Whether something is lost if the page goes: a beacon may be too long, or find nobody who takes it.
+    atRisk: () => !stopped && changes > 0 && (!where || refused || (kept !== changes && (failing || tooLong()))),
     stop: () => { clearTimeout(timer); timer = null; stopped = true; },
   };
 }

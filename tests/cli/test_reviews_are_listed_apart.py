@@ -1,0 +1,52 @@
+"""`beholder runs` lists what was judged; reviews by people are named, listed when asked for, and marked in JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from review_making import RUN, edits
+
+from beholder.cli import main
+from beholder.runs import reviewing
+
+Listed = Callable[..., str]
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Listed:
+    with edits(tmp_path / "beholder.db") as ledger:
+        reviewing.find_or_start(ledger, RUN, "Ada")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def listed(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["beholder", "runs", *words])
+        with suppress(SystemExit):
+            main()
+        return capsys.readouterr().out
+
+    return listed
+
+
+def test_runs_are_listed_and_reviews_only_named(listed: Listed) -> None:
+    head, run, more = listed().splitlines()
+    assert head.startswith("run")
+    assert run.startswith(RUN)
+    assert more == "1 review by people: beholder runs --reviews"
+
+
+def test_reviews_are_listed_when_asked_for(listed: Listed) -> None:
+    _, review = listed("--reviews").splitlines()
+    assert "nightly, rated by Ada" in review
+
+
+def test_json_has_both_and_says_which_is_which(listed: Listed) -> None:
+    assert [json.loads(line)["review"] for line in listed("--json").splitlines()] == [True, False]
+    [review] = [json.loads(line) for line in listed("--json", "--reviews").splitlines()]
+    assert review["name"] == "nightly, rated by Ada"

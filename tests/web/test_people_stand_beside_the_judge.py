@@ -1,0 +1,136 @@
+"""Agreement and calibration, drawn from real reviews: two people who rated a run of edits, each in their own way."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from report_making import Opened
+from review_making import EDIT, RUN, answers, edits
+from web_helpers import Started, worked_out
+
+from beholder.ledger import Ledger
+from beholder.rubrics.library import load
+from beholder.runs import reviewing
+from beholder.runs.review_sheet import score_name
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+CASES = 12
+REFUSED = 3  # the number of the case that has no score
+
+
+def said(ledger: Ledger, number: int, shift: int) -> dict[str, str]:
+    """Answers of a person who sees a case as the judge does, so much lower or higher."""
+    [judged] = ledger.verdict(RUN, f"photo-{number:05d}/model-a")
+    rubric = load(EDIT)
+    given = {one.key: int(judged.criteria[one.key].score or 0) for one in rubric.criteria}
+    return {score_name(rubric, one): str(min(7, max(1, given[one.key] + shift))) for one in rubric.criteria}
+
+
+def rate(ledger: Ledger, rater: str, numbers: list[int], shift: int) -> None:
+    review = reviewing.find_or_start(ledger, RUN, rater)
+    for number in numbers:
+        reviewing.rate(ledger, review, f"photo-{number:05d}/model-a", said(ledger, number, shift))
+
+
+@pytest.fixture
+def reviewed(tmp_path: Path) -> Path:
+    """A run that two people rated: Ada sees what the judge sees, Bo a point less."""
+    path = tmp_path / "reviewed.db"
+    scored = [number for number in range(CASES) if number != REFUSED]
+    with edits(path, CASES) as ledger:
+        rate(ledger, "Ada", scored, 0)
+        rate(ledger, "Bo", scored[:8], -1)
+    return path
+
+
+def plain(page: str) -> str:
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", page, flags=re.DOTALL)))
+
+
+def test_agreement_has_a_dot_for_each_pair_and_every_rater_beside_the_others(reviewed: Path, started: Started) -> None:
+    with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
+        page = worked_out(client, "/agreement", run=RUN)
+    text = plain(page)
+    assert "11 cases, 2 raters" in text
+    assert "Unchanged regions 11 cases" in text
+    assert page.count('class="same"') == page.count('class="constant"') == 4  # three criteria and the score
+    [chart] = re.findall(r'<svg class="chart plot".*?</svg>', page, re.DOTALL)[:1]
+    radii = [float(one) for one in re.findall(r'class="point"[^>]* r="([\d.]+)"', chart)]
+    assert len(radii) > 5
+    assert max(radii) == 14.0  # what most cases share
+    rater = re.search(r"Ada 11 ([\d.]+) ([\d.]+) \d", text)
+    assert rater is not None
+    assert float(rater[2]) > 0  # above the others, of whom there is one, who sees less
+    assert re.search(r"Bo 8 [\d.]+ [-−][\d.]+", text)
+
+
+def test_calibration_says_what_people_say_where_the_judge_says_so_much(reviewed: Path, started: Started) -> None:
+    with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
+        page = worked_out(client, "/calibration", run=RUN)
+    text = plain(page)
+    assert "Unchanged regions 11 cases" in text
+    # The judge says 1 to 7 in turn; 4 (one of the two has no score), 6 and 7 of one case each.
+    assert "3 cases of 11 are not in the curve" in text
+    assert page.count('class="dot"') > 10
+    assert "beholder calibrate r1" in text
+
+
+def test_who_only_rated_what_the_judge_did_not_is_told_so(tmp_path: Path, started: Started) -> None:
+    path = tmp_path / "ledger.db"
+    with edits(path, CASES) as ledger:
+        review = reviewing.find_or_start(ledger, RUN, "Ada")
+        reviewing.rate(ledger, review, f"photo-{REFUSED:05d}/model-a", answers())
+    with httpx.Client(base_url=started(path), trust_env=False) as client:
+        for path_ in ("/agreement", "/calibration"):
+            assert "No case has both a score of the judge and a rating so far." in worked_out(client, path_)
+
+
+def test_a_run_that_nobody_reviewed_leads_to_where_it_can_be(tmp_path: Path, started: Started) -> None:
+    edits(tmp_path / "ledger.db").close()
+    with httpx.Client(base_url=started(tmp_path / "ledger.db"), trust_env=False) as client:
+        for path in ("/agreement", "/calibration", f"/runs/{RUN}"):
+            text = worked_out(client, path, run=RUN)
+            [link] = re.findall(r'href="(/review/[^"]*)"', text)
+            assert "nightly" in client.get(link).raise_for_status().text, path
+
+
+def test_a_review_is_listed_with_the_cases_that_are_rated(reviewed: Path, started: Started) -> None:
+    with Ledger.open(reviewed) as ledger:
+        review = reviewing.find_or_start(ledger, RUN, "Bo")
+        reviewing.keep_draft(ledger, review, "photo-00010/model-a", answers())
+    with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
+        text = plain(client.get("/").text)
+        assert re.search(r"Ada nightly r1 11 ", text)
+        assert re.search(r"Bo nightly r1 8 ", text)
+        assert ">Review</a>" not in worked_out(client, f"/runs/{review.id}").split('class="actions"')[1]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(390, 844), (820, 1180), (1440, 900)], ids=lambda size: str(size[0]))
+def test_contrast_labels_and_width(
+    reviewed: Path,
+    started: Started,
+    visited: Opened,
+    violations: Callable[[Page], list[tuple[str, list[str]]]],
+    size: tuple[int, int],
+    theme: str,
+) -> None:
+    site = started(reviewed)
+    with httpx.Client(base_url=site, trust_env=False) as client:
+        for path in ("/agreement", "/calibration"):
+            worked_out(client, path)
+    page = visited("/", at=site, viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
+    for path in ("/", "/agreement", "/calibration"):
+        page.goto(site + path)
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert page.locator("svg.plot").count() == (0 if path == "/" else 4)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0], path
+        assert violations(page) == [], path
