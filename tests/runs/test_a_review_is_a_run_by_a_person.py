@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from review_making import EDIT, RUN, answers, edits, families, restyles, styled
+from sqlalchemy import Connection
 
 from beholder.errors import UsageError
-from beholder.ledger import Ledger
+from beholder.ledger import Entry, Ledger
 from beholder.rubrics.library import load
-from beholder.runs.review_orders import Order
+from beholder.runs.review_labels import case_of, label_of
+from beholder.runs.review_orders import Kind, Order
+from beholder.runs.review_queue import next_case, progress
 from beholder.runs.review_sheet import OPEN, answers_of, assertion_name, score_name, verdict_of
 from beholder.runs.reviewing import (
-    _issued,
-    case_of,
     find_or_start,
     keep_draft,
-    label_of,
-    next_case,
-    progress,
     rate,
     rating,
     review_at,
     reviews_of,
 )
-from beholder.verdicts.model import Outcome
+from beholder.verdicts.model import Flag, Outcome
 
 CASE = "photo-00000/model-a"
 NAMES = ["Ana", '<script>alert("x")</script>', "../../etc/passwd", "'; DROP TABLE runs; --", "名前", "a" * 64]
@@ -84,17 +85,21 @@ def test_answers_are_checked_and_scored_like_any_judges(tmp_path: Path) -> None:
         assert (ledger.run(review.id).spent_usd, ledger.run(review.id).unpriced) == (0, 0)
 
 
-@pytest.mark.parametrize("wrong", ["9", "0", "4.5", "nan", "inf", "1e999", "five", "-1", "١"])
+@pytest.mark.parametrize("wrong", ["9", "0", "4.5", "nan", "inf", "1e999", "five", "-1", "٩"])
 def test_what_the_scale_has_not_is_refused_and_nothing_is_written(tmp_path: Path, wrong: str) -> None:
     with edits(tmp_path / "ledger.db") as ledger:
         review = find_or_start(ledger, RUN, "Ana")
         given = answers(5) | {f"{EDIT}:unchanged_regions": wrong}
-        if wrong == "١":  # a digit of another script: float() takes it for 1, and so it is
-            assert rate(ledger, review, CASE, given)[0].criteria["unchanged_regions"].score == 1
-            return
         with pytest.raises(UsageError, match="unchanged_regions"):
             rate(ledger, review, CASE, given)
         assert list(ledger.verdicts(review.id)) == []
+
+
+def test_a_digit_of_another_script_is_that_digit(tmp_path: Path) -> None:
+    with edits(tmp_path / "ledger.db") as ledger:
+        review = find_or_start(ledger, RUN, "Ana")
+        [verdict] = rate(ledger, review, CASE, answers(5) | {f"{EDIT}:unchanged_regions": "١"})
+        assert verdict.criteria["unchanged_regions"].score == 1
 
 
 def test_nothing_answered_is_no_rating(tmp_path: Path) -> None:
@@ -153,7 +158,7 @@ def test_a_case_with_several_rubrics_is_rated_by_all(tmp_path: Path) -> None:
         verdicts = rate(ledger, review, CASE, given)
         assert [one.rubric for one in verdicts] == [EDIT, "edit-quality", "edit-fidelity"]
         assert progress(ledger, review).rated == 1
-        assert next_case(ledger, review, Order()) is None
+        assert next_case(ledger, review) is None
         assert ledger.run(review.id).state == "finished"
 
 
@@ -164,7 +169,7 @@ def test_what_was_begun_is_kept_and_gone_on_with(tmp_path: Path) -> None:
         given = {f"{EDIT}:unchanged_regions": "2", "comment": "hm"}
         assert keep_draft(ledger, review, third, given)
     with Ledger.open(tmp_path / "ledger.db") as ledger:
-        assert next_case(ledger, review, Order()) == third
+        assert next_case(ledger, review) == third
         assert rating(ledger, review, third).answers == given
         assert not rating(ledger, review, third).saved
         assert progress(ledger, review).rated == 0
@@ -180,6 +185,79 @@ def test_a_late_draft_never_takes_the_place_of_what_was_saved(tmp_path: Path) ->
         assert not keep_draft(ledger, review, CASE, answers(2))
         [verdict] = ledger.verdicts(review.id)
         assert verdict.criteria["unchanged_regions"].score == 6
+
+
+class Slower(Ledger):
+    """A ledger whose writes wait for what somebody else does just before."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        first, self.meanwhile = self.meanwhile, None
+        if first is not None:
+            first()
+        with super().writing() as connection:
+            yield connection
+
+
+def test_a_draft_never_takes_the_place_of_what_another_process_saves_meanwhile(tmp_path: Path) -> None:
+    edits(tmp_path / "ledger.db").close()
+    with Slower.open(tmp_path / "ledger.db") as slow, Ledger.open(tmp_path / "ledger.db") as other:
+        assert isinstance(slow, Slower)
+        review = find_or_start(slow, RUN, "Ana")
+        slow.meanwhile = lambda: rate(other, review, CASE, answers(6))
+        assert not keep_draft(slow, review, CASE, answers(2))
+        [verdict] = slow.verdicts(review.id)
+        assert verdict.criteria["unchanged_regions"].score == 6
+
+
+def test_a_rating_that_another_process_saves_meanwhile_is_one_that_was_changed(tmp_path: Path) -> None:
+    edits(tmp_path / "ledger.db").close()
+    with Slower.open(tmp_path / "ledger.db") as slow, Ledger.open(tmp_path / "ledger.db") as other:
+        assert isinstance(slow, Slower)
+        review = find_or_start(slow, RUN, "Ana")
+        slow.meanwhile = lambda: rate(other, review, CASE, answers(6))
+        [verdict] = rate(slow, review, CASE, answers(2))
+        assert [flag.flag for flag in verdict.flags] == ["rating_changed"]
+
+
+@pytest.mark.parametrize(
+    ("turn", "stands"),
+    [("page.9", "1"), ("page.11", "2"), ("other.1", "2"), ("", "2"), ("page.x", "2"), (".1", "2")],
+)
+def test_a_draft_that_comes_late_is_passed_over_for_a_newer_one_of_its_page(
+    tmp_path: Path, turn: str, stands: str
+) -> None:
+    with edits(tmp_path / "ledger.db") as ledger:
+        review = find_or_start(ledger, RUN, "Ana")
+        asked = f"{EDIT}:unchanged_regions"
+        assert keep_draft(ledger, review, CASE, {asked: "1"}, "page.10")
+        assert keep_draft(ledger, review, CASE, {asked: "2"}, turn)
+        assert rating(ledger, review, CASE).answers == {asked: stands}
+
+
+def test_a_review_goes_on_as_it_was_begun(tmp_path: Path) -> None:
+    with edits(tmp_path / "ledger.db") as ledger:
+        quota = Order(Kind.QUOTA, "model", each=2)
+        begun = find_or_start(ledger, RUN, "Ana", quota, hide=True)
+        assert (begun.order, begun.hide) == (quota, True)
+        assert find_or_start(ledger, RUN, "ana") == review_at(ledger, begun.id) == begun
+        assert progress(ledger, begun).of == 4
+        other = find_or_start(ledger, RUN, "Ana", Order(Kind.AUDIT), hide=False)
+        assert review_at(ledger, begun.id) == other
+        assert (other.id, other.order, other.hide) == (begun.id, Order(Kind.AUDIT), False)
+        assert next_case(ledger, other) == "photo-00007/model-a"
+        bo = find_or_start(ledger, RUN, "Bo")
+        assert (bo.order, bo.hide) == (Order(), False)
+
+
+def test_a_comment_may_be_as_long_as_a_form_lets_it(tmp_path: Path) -> None:
+    with edits(tmp_path / "ledger.db") as ledger:
+        review = find_or_start(ledger, RUN, "Ana")
+        lines = "word\n" * 4000
+        [verdict] = rate(ledger, review, CASE, answers(5) | {"comment": lines.replace("\n", "\r\n")})
+        assert verdict.assessment == lines.strip()
 
 
 def test_a_rating_can_be_changed_and_says_so(tmp_path: Path) -> None:
@@ -201,41 +279,77 @@ def test_two_raters_do_not_meet(tmp_path: Path) -> None:
         keep_draft(ledger, bo, CASE, answers(2))
         assert (progress(ledger, ana).rated, progress(ledger, bo).rated) == (1, 0)
         assert rating(ledger, bo, CASE).answers == answers(2)
-        assert label_of(ana, CASE) != label_of(bo, CASE)
+        assert label_of(ledger, ana, CASE) != label_of(ledger, bo, CASE)
 
 
-def test_a_label_stands_for_its_case_in_the_next_process_too(tmp_path: Path) -> None:
+def test_a_label_stands_for_its_case_and_nothing_else_does(tmp_path: Path) -> None:
     with edits(tmp_path / "ledger.db") as ledger:
         review = find_or_start(ledger, RUN, "Ana")
-        label = label_of(review, CASE)
-        _issued.clear()
-        assert case_of(ledger, review, label) == CASE
+        cases = ledger.case_ids(RUN)
+        labels = [label_of(ledger, review, case) for case in cases]
+        assert [case_of(ledger, review, label) for label in labels] == cases
+        digests, places = ({label[start:end] for label in labels} for start, end in ((5, 13), (13, 21)))
+        assert len(digests) == len(places) == len(cases)
+        mixed = labels[0][:13] + labels[1][13:]
+        for wrong in (labels[0][:-1], labels[0] + "0", mixed, "case-", "x", "case-" + "f" * 16):
+            with pytest.raises(UsageError, match="There is no case"):
+                case_of(ledger, review, wrong)
         with pytest.raises(UsageError, match="There is no case"):
-            case_of(ledger, review, label[:-1])
+            label_of(ledger, review, "elsewhere")
 
 
 def test_what_is_passed_over_comes_again(tmp_path: Path) -> None:
     with edits(tmp_path / "ledger.db", 8) as ledger:
         review = find_or_start(ledger, RUN, "Ana")
-        first = next_case(ledger, review, Order())
+        first = next_case(ledger, review)
         assert first is not None
         seen = [first]
-        while (case := next_case(ledger, review, Order(), after=seen[-1])) not in seen:
+        while (case := next_case(ledger, review, after=seen[-1])) not in seen:
             assert case is not None
             seen.append(case)
         assert len(seen) == 8
         for case in seen[1:]:
             rate(ledger, review, case, answers())
-        assert next_case(ledger, review, Order(), after=seen[0]) is None
-        assert next_case(ledger, review, Order()) == first
+        assert next_case(ledger, review, after=seen[0]) is None
+        assert next_case(ledger, review) == first
 
 
-def test_a_users_own_styles_ask_what_they_asked(tmp_path: Path) -> None:
+def test_what_was_asked_is_asked_again_whatever_the_style_is_by_now(tmp_path: Path) -> None:
+    """As with a user's own style, or one of ours from before: the ledger has what was asked, not today's files."""
     with restyles(tmp_path / "ledger.db", "Anime") as ledger:
-        record = ledger.run(RUN)
-        there = rating(ledger, find_or_start(ledger, record.id, "Ana"), CASE)
-        asked = [one.text for criterion in there.sheet.rubrics[0].criteria for one in criterion.assertions]
-        assert asked == [one.text for criterion in styled().criteria for one in criterion.assertions]
+        _reword(ledger, {"A1": "Are the outlines as they were drawn then?"})
+        there = rating(ledger, find_or_start(ledger, RUN, "Ana"), CASE)
+        asked = {one.id: one for criterion in there.sheet.rubrics[0].criteria for one in criterion.assertions}
+        today = {one.id: one for criterion in styled().criteria for one in criterion.assertions}
+        assert asked.keys() == today.keys()
+        assert asked["A1"].text == "Are the outlines as they were drawn then?"
+        assert {id_: one for id_, one in asked.items() if id_ != "A1"} == {
+            id_: one for id_, one in today.items() if id_ != "A1"
+        }
+        assert any(one.applies for one in asked.values())
+
+
+def test_the_words_of_a_judge_are_not_asked_of_a_person(tmp_path: Path) -> None:
+    with restyles(tmp_path / "ledger.db", "Anime") as ledger:
+        _reword(ledger, {"A1": "In my words: are lines clean?"}, Flag("question_differs", "A1, B2"))
+        there = rating(ledger, find_or_start(ledger, RUN, "Ana"), CASE)
+        assert there.sheet.rubrics[0].criteria[0].assertions == styled().criteria[0].assertions
+
+
+def _reword(ledger: Ledger, questions: dict[str, str], *flags: Flag) -> None:
+    """The run as it would be had its judge been asked, or written, other questions."""
+    [one] = ledger.judged(RUN)
+    criteria = {
+        key: replace(
+            result,
+            assertions=tuple(
+                replace(each, question=questions.get(each.id, each.question)) for each in result.assertions
+            ),
+        )
+        for key, result in one.verdict.criteria.items()
+    }
+    verdict = replace(one.verdict, criteria=criteria, flags=(*one.verdict.flags, *flags))
+    ledger.write(RUN, [Entry(one.position, ledger.case(RUN, CASE), verdict)])
 
 
 _STYLED, _EDIT = styled("Pop Art"), load(EDIT)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ledger_making import KEYS, run_record, verdict
 from review_making import RUN, edits
 
 from beholder.errors import UsageError
+from beholder.ledger import Ledger
 from beholder.runs import review_orders
-from beholder.runs.review_orders import Kind, Order, order_from, ordered
+from beholder.runs.review_orders import Kind, Order, order_from, ordered, uncertainty
+from beholder.verdicts.model import Calibrated, Coverage, Juror, Jury, Outcome
 
 
 def test_random_is_the_same_for_one_rater_and_another_for_the_next(tmp_path: Path) -> None:
@@ -45,6 +49,37 @@ def test_a_quota_goes_round_the_values_of_a_group(tmp_path: Path) -> None:
         assert Counter(group[case] for case in short) == {"model-a": 2, "model-b": 2}
         with pytest.raises(UsageError, match="No case of this run is in a group 'colour'"):
             ordered(ledger, RUN, "ana", Order(Kind.QUOTA, "colour"))
+
+
+def test_a_quota_of_a_run_without_cases_is_refused(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        ledger.start(run_record(RUN))
+        with pytest.raises(UsageError, match="No case of this run is in a group 'model'"):
+            ordered(ledger, RUN, "ana", Order(Kind.QUOTA, "model"))
+
+
+SURE = verdict(0, score=0.5)
+JURORS = (Juror("a", 0, Outcome.SCORED, 0.5), Juror("b", 0, Outcome.SCORED, 0.5))
+HOW_SURE = {
+    "a score and nothing against it": (SURE, 0),
+    "no score": (replace(SURE, score=None), 1),
+    "jurors who differ overall": (replace(SURE, jury=Jury(2, 0, {"score": 0.4}, None, JURORS)), 0.4),
+    "jurors who differ on a criterion": (replace(SURE, jury=Jury(2, 0, {KEYS[1]: 3, "score": 0.1}, None, JURORS)), 0.5),
+    "jurors who answer differently": (replace(SURE, jury=Jury(2, 0, {}, 0.25, JURORS)), 0.75),
+    "much left open": (replace(SURE, coverage=Coverage(1, 4, "criteria")), 0.75),
+    "a wide interval": (replace(SURE, calibrated={"score": Calibrated(0.5, 0.2, 0.8, (0, 1), 0.5, "abc")}), 0.6),
+    "an interval without ends": (
+        replace(SURE, calibrated={"score": Calibrated(None, None, None, (0, 1), 0.5, "abc")}),
+        0,
+    ),
+    "more than all of it": (replace(SURE, jury=Jury(2, 0, {"score": 7}, None, JURORS)), 1),
+}
+
+
+@pytest.mark.parametrize("why", HOW_SURE)
+def test_uncertainty_is_the_worst_of_what_a_verdict_says_of_itself(why: str) -> None:
+    one, expected = HOW_SURE[why]
+    assert uncertainty(one) == pytest.approx(expected)
 
 
 def test_of_a_large_run_some_are_looked_at_and_none_is_left_out(

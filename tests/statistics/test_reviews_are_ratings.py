@@ -7,12 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from review_making import EDIT, RUN, answers, edits, families, restyles, styled
+from ledger_making import verdict
+from msgspec import structs
+from review_making import EDIT, RUN, alike, answers, edits, families, kept, restyles, styled, told
 
 from beholder.ledger import Ledger
+from beholder.rubrics.library import load
 from beholder.runs.reviewing import find_or_start, keep_draft, rate, rating
+from beholder.statistics.beside import beside
+from beholder.statistics.data import Kind
 from beholder.statistics.reading import read_ratings, scores_of_run
-from beholder.statistics.reviews import beside, ratings_csv, ratings_of_reviews
+from beholder.statistics.reviews import names_of, ratings_csv, ratings_of_reviews
 
 FIRST, SECOND = "photo-00000/model-a", "photo-00001/model-a"
 
@@ -67,6 +72,51 @@ def test_of_several_rubrics_each_has_its_overall(tmp_path: Path) -> None:
         )
         found = ratings_of_reviews(ledger, RUN)
         assert {"edit-preservation.score", "edit-quality.score", "edit-fidelity.score", "seamlessness"} <= set(found)
+
+
+def test_a_criterion_of_several_rubrics_is_told_apart_as_in_the_runs_columns(tmp_path: Path) -> None:
+    with alike(tmp_path / "ledger.db") as ledger:
+        review = find_or_start(ledger, RUN, "Ana")
+        given = {f"{rubric}:unchanged_regions": score for rubric, score in ((EDIT, "3"), ("second-look", "6"))}
+        rate(ledger, review, FIRST, given)
+        found = ratings_of_reviews(ledger, RUN)
+        assert found[f"{EDIT}.unchanged_regions"].values.tolist() == [[3]]
+        assert found["second-look.unchanged_regions"].values.tolist() == [[6]]
+        assert set(found) <= set(scores_of_run(ledger, RUN).columns)
+        agreed, _ = beside(ledger, review)
+        judged = ledger.verdict(RUN, FIRST)[0].criteria["unchanged_regions"].score
+        assert judged is not None
+        assert {one.aspect: (one.cases, one.bias) for one in agreed if "regions" in one.aspect} == {
+            f"{EDIT}.unchanged_regions": (1, judged - 3),
+            "second-look.unchanged_regions": (1, judged - 6),
+        }
+
+
+def test_the_names_of_a_large_run_are_told_without_its_verdicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unpacked(*_: object) -> None:
+        raise AssertionError("a verdict was unpacked")
+
+    with restyles(tmp_path / "ledger.db", "Anime", "Pop Art") as ledger:
+        monkeypatch.setattr("beholder.ledger.reading.unpack_verdict", unpacked)
+        names = names_of(ledger, ledger.run(RUN))
+        assert names((Kind.ASSERTION, "Anime", "A1")) == "Anime/A1"
+
+
+def test_near_is_a_step_of_a_whole_scale_and_a_tenth_of_any_other(tmp_path: Path) -> None:
+    whole = load(EDIT)
+    any_number = structs.replace(whole, criteria=tuple(structs.replace(one, whole=False) for one in whole.criteria))
+    near = {}
+    for rubric in (whole, any_number):
+        with kept(tmp_path / f"{rubric.criteria[0].whole}.db", (rubric,), [told(0, verdict(0))]) as ledger:
+            review = find_or_start(ledger, RUN, "Ana")
+            judged = ledger.verdict(RUN, FIRST)[0].criteria["unchanged_regions"].score
+            assert judged == 1
+            rate(ledger, review, FIRST, {f"{EDIT}:unchanged_regions": "2"})
+            agreed, _ = beside(ledger, review)
+            near[rubric.criteria[0].whole] = {one.aspect: one.near for one in agreed}["unchanged_regions"]
+    assert near == {True: 1, False: 0}  # one of six steps is more than a tenth
 
 
 def test_an_export_reads_back_as_the_same_ratings(tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from beholder.errors import UsageError
 from beholder.judges.audit import DISAGREE
-from beholder.ledger import Ledger
+from beholder.ledger import Ledger, reviews
 from beholder.ledger.packing import plain_text
 from beholder.verdicts.model import Verdict
 
@@ -41,6 +42,9 @@ class Order:
     each: int = 0
 
 
+AT_RANDOM = Order()
+
+
 def order_from(kind: str = "", group: str = "", each: int = 0) -> Order:
     """The order that a form or an address asks for. Raises `UsageError`."""
     if kind and kind not in tuple(Kind):
@@ -55,10 +59,15 @@ def order_from(kind: str = "", group: str = "", each: int = 0) -> Order:
 
 def ordered(ledger: Ledger, run: str, seed: str, order: Order) -> list[str]:
     """The ids of all cases of a run that have a verdict, in this order; of a quota with an end, only those in it."""
-    ids = ledger.case_ids(run)
-    random.Random(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()).shuffle(ids)
+    shuffle = random.Random(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()).shuffle
     if order.kind is Kind.QUOTA:
-        return list(_in_turn(ids, ledger.case_groups(run), order))
+        with ledger.reading() as connection:
+            values = reviews.group_values(connection, ledger.number(connection, run), order.group)
+        ids = list(values)
+        shuffle(ids)
+        return list(_in_turn(ids, values, order))
+    ids = ledger.case_ids(run)
+    shuffle(ids)
     if order.kind is Kind.RANDOM:
         return ids
     measure = uncertainty if order.kind is Kind.UNCERTAIN else _contradicted
@@ -101,12 +110,12 @@ def _first(ledger: Ledger, run: str, ids: Sequence[str], measure: Callable[[Verd
     return [*sorted(looked, key=lambda id_: -found[id_]), *ids[LOOKED_AT:]]
 
 
-def _in_turn(ids: Sequence[str], groups: Mapping[str, Mapping[str, str]], order: Order) -> Iterator[str]:
+def _in_turn(ids: Sequence[str], values: Mapping[str, str], order: Order) -> Iterator[str]:
     """One case of each value of the group after the other."""
-    by_value: dict[str, list[str]] = {}
+    by_value: defaultdict[str, list[str]] = defaultdict(list)
     for id_ in ids:
-        by_value.setdefault(groups.get(id_, {}).get(order.group, ""), []).append(id_)
-    if set(by_value) == {""}:
+        by_value[values[id_]].append(id_)
+    if set(by_value) <= {""}:
         raise UsageError(f"No case of this run is in a group {order.group!r}.")
     listed = list(by_value.values())
     longest = max(map(len, listed))

@@ -84,7 +84,8 @@ def kept(sheet: Sheet, answers: Answers) -> dict[str, str]:
             known.add(score_name(rubric, criterion))
             for one in criterion.assertions:
                 known |= {assertion_name(rubric, criterion, one), sure_name(rubric, criterion, one)}
-    found = {name: answers[name].strip() for name in known if answers.get(name, "").strip()}
+    # A form sends a line's end as two characters, and a script as one.
+    found = {name: answers[name].replace("\r\n", "\n").strip() for name in known if answers.get(name, "").strip()}
     for name, text in found.items():
         if len(text) > LONGEST:
             raise UsageError(f"The answer to {name!r} has {len(text):,} characters; at most {LONGEST:,} are kept.")
@@ -155,17 +156,28 @@ def _rubric(record: RunRecord, case: Case, verdict: Verdict) -> Rubric:
     style = _style(verdict.style or str(case.fields.get("style", "")))
     described = bool(str(case.fields.get("style_description", "")).strip())  # by the case itself, in its own words
     rubric = rubric.with_style(structs.replace(style, description="") if described else style)
-    if not record.suite.get("styles") or not verdict.criteria:
-        return rubric
-    # The styles were a user's own, in a folder that is not ours to know: what was asked stands in the verdict.
-    said = {key: result.assertions for key, result in verdict.criteria.items()}
-    criteria = (
-        structs.replace(one, assertions=tuple(Assertion(each.question, each.id) for each in said[one.key]))
-        if one.key in said
-        else one
-        for one in rubric.criteria
-    )
-    return structs.replace(rubric, criteria=tuple(criteria))
+    return structs.replace(rubric, criteria=tuple(_as_asked(one, verdict) for one in rubric.criteria))
+
+
+def _as_asked(criterion: Criterion, verdict: Verdict) -> Criterion:
+    """What was asked stands in the verdict: the style may be a user's own, or another one of ours by now. An assertion
+    that is still the same comes with the condition under which it applies; so does one that the judge put into words
+    of its own, which are not for a person to read."""
+    if criterion.key not in verdict.criteria:
+        return criterion
+    today = {one.id: one for one in criterion.assertions}
+    reworded = {id_ for flag in verdict.flags if flag.flag == "question_differs" for id_ in flag.at.split(", ")}
+    asked = []
+    for each in verdict.criteria[criterion.key].assertions:
+        one = today.get(each.id)
+        same = one is not None and (each.id in reworded or _letters(one.text) == _letters(each.question))
+        asked.append(one if one is not None and same else Assertion(each.question, each.id))
+    return structs.replace(criterion, assertions=tuple(asked))
+
+
+def _letters(text: str) -> str:
+    """As far as one wording is told from another: a judge may write the same with other marks."""
+    return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
 @lru_cache(64)  # finding one reads all of them, 11 ms

@@ -12,8 +12,6 @@ import json
 import platform
 import re
 import secrets
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,9 +20,11 @@ from decimal import Decimal
 from beholder.cases import Case
 from beholder.errors import UsageError
 from beholder.ledger import Entry, Ledger, RunRecord
-from beholder.ledger.model import FINISHED, INTERRUPTED, REVIEW
+from beholder.ledger import reviews as stored
+from beholder.ledger.model import INTERRUPTED, REVIEW
 from beholder.ledger.redacting import redacted
-from beholder.runs.review_orders import Order, ordered
+from beholder.runs.review_labels import label_of
+from beholder.runs.review_orders import AT_RANDOM, Order, order_from
 from beholder.runs.review_sheet import Answers, Sheet, answers_of, kept, rubrics_of, sheet_for, verdict_of
 from beholder.verdicts.judging import Head
 from beholder.verdicts.model import Flag, Outcome, Verdict
@@ -35,30 +35,23 @@ LONGEST_NAME = 64
 
 _DRAFT = "a rating that was begun and not saved"
 _CHANGED = Flag("rating_changed", why="it was saved before; whoever changed it could have seen the judge's verdict")
-_KEPT_ORDERS = 8
-_KEPT_LABELS = 20_000
+_TURN = "turn"  # beside the answers of a draft; no question is called so
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Who rates which run. `id` is that of the review's own run."""
+    """Who rates which run, in which order, and whether the judge stays hidden until all is rated. `id` is that of the
+    review's own run."""
 
     id: str
     run: str
     rater: str
+    order: Order = AT_RANDOM
+    hide: bool = False
 
     @property
     def judge(self) -> str:
         return PERSON + self.rater
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a review is, in cases. `begun` is the case of a rating that was begun and not saved, if there is one."""
-
-    rated: int
-    of: int
-    begun: str | None = None
 
 
 def rater_name(text: str) -> str:
@@ -71,8 +64,14 @@ def rater_name(text: str) -> str:
     return name
 
 
-def find_or_start(ledger: Ledger, run: str, rater: str) -> Review:
-    """The review of a run by a person, whose name is the same in any case of letters. Raises `UsageError`."""
+def find_or_start(
+    ledger: Ledger, run: str, rater: str, order: Order | None = None, *, hide: bool | None = None
+) -> Review:
+    """The review of a run by a person, whose name is the same in any case of letters.
+
+    `order` and `hide` change those of a review that is there; without them it goes on as it was begun, which is at
+    random and with the judge shown unless something else was said. Raises `UsageError`.
+    """
     name, record = rater_name(rater), ledger.run(run)
     if is_review(record):
         raise UsageError(f"The run {record.id} is a review itself; rate the run that it is about.")
@@ -92,17 +91,34 @@ def find_or_start(ledger: Ledger, run: str, rater: str) -> Review:
             "rater": name,
             "rubric": record.suite.get("rubric", ""),
             "judges": [{"judge": PERSON + name}],
+            **_way(order or AT_RANDOM, bool(hide)),
         },
         rubrics=record.rubrics,
         versions={"beholder": record.versions.get("beholder", ""), "python": platform.python_version()},
         tags=(TAG,),
     )
     found, _ = ledger.find_or_start(wanted, fresh=False)
-    return review_of(found)
+    review = review_of(found)
+    changed = replace(review, order=order or review.order, hide=review.hide if hide is None else hide)
+    if changed != review:
+        with ledger.writing() as connection:
+            number = ledger.number(connection, review.id)
+            stored.change_suite(connection, number, **_way(changed.order, changed.hide))
+    return changed
 
 
 def is_review(record: RunRecord) -> bool:
     return record.fingerprint.startswith(REVIEW)
+
+
+def review_of(record: RunRecord) -> Review:
+    """The review that a run is."""
+    suite = record.suite
+    each = suite.get("each")
+    order = order_from(str(suite.get("order", "")), str(suite.get("group", "")), each if isinstance(each, int) else 0)
+    return Review(
+        record.id, str(suite.get("review_of", "")), str(suite.get("rater", "")), order, suite.get("hide") is True
+    )
 
 
 def review_at(ledger: Ledger, review: str) -> Review:
@@ -119,56 +135,17 @@ def reviews_of(ledger: Ledger, run: str) -> list[Review]:
     return [review for review in found if review.run == run]
 
 
-def label_of(review: Review, case: str) -> str:
-    """What a case is called to this rater: it tells nothing of the case, and another rater has another."""
-    label = _label(review, case)
-    _issued[review.id, label] = case
-    while len(_issued) > _KEPT_LABELS:
-        _issued.popitem(last=False)
-    return label
-
-
-def case_of(ledger: Ledger, review: Review, label: str) -> str:
-    """The id of the case with this label. Raises `UsageError`."""
-    if (known := _issued.get((review.id, label))) is not None:
-        return known
-    for case in ledger.case_ids(review.run):  # from before this process
-        if _label(review, case) == label:
-            label_of(review, case)
-            return case
-    raise UsageError(f"There is no case {label!r} in this review.")
-
-
-def progress(ledger: Ledger, review: Review, order: Order | None = None) -> Progress:
-    """How far a review is; in an order with an end, as far as that goes."""
-    queue = _queue(ledger, review, order or Order())
-    outcomes = {case: one for case, one in _outcomes(ledger, review).items() if case in queue.places}
-    begun = [case for case, one in outcomes.items() if one is Outcome.INTERRUPTED]
-    rated = sum(one is Outcome.SCORED for one in outcomes.values())
-    return Progress(rated, len(queue.cases), min(begun, key=lambda case: queue.places[case], default=None))
-
-
-def next_case(ledger: Ledger, review: Review, order: Order, *, after: str | None = None) -> str | None:
-    """The case to rate next: one that was begun, else the first in order that is not rated; `after` this case and then
-    from the beginning, for who passes one over. `None` when all are rated."""
-    outcomes = _outcomes(ledger, review)
-    queue = _queue(ledger, review, order)
-    cases: Sequence[str] = queue.cases
-    if after is not None and after in queue.places:
-        start = queue.places[after] + 1
-        cases = [*cases[start:], *cases[: start - 1]]
-    else:
-        begun = [case for case, outcome in outcomes.items() if outcome is Outcome.INTERRUPTED and case in queue.places]
-        if begun:
-            return min(begun, key=lambda case: queue.places[case])
-    return next((case for case in cases if outcomes.get(case) != Outcome.SCORED), None)
+def rated_cases(ledger: Ledger) -> dict[str, int]:
+    """How many cases are rated and saved, by the id of the review."""
+    with ledger.reading() as connection:
+        return stored.rated(connection)
 
 
 @dataclass(frozen=True, slots=True)
 class Rating:
     """A case in a review: the questions, the answers so far, and the person's verdicts once it is saved.
 
-    `case`, `judged` (what the run's judge said) and `groups` are for after the rating, not for whoever has yet to rate.
+    `case` and `judged` (what the run's judge said) are for after the rating, not for whoever has yet to rate.
     """
 
     sheet: Sheet
@@ -190,12 +167,13 @@ def rating(ledger: Ledger, review: Review, case: str) -> Rating:
     judged = list(ledger.judged(review.run, case=case))
     if not judged:
         raise UsageError("This case has no verdict yet; rate it when the run has got there.")
-    sheet = sheet_for(record, found, [one.verdict for one in judged], label_of(review, case))
+    label = label_of(ledger, review, case)
+    sheet = sheet_for(record, found, [one.verdict for one in judged], label)
     own = {one.verdict.rubric: one.verdict for one in ledger.judged(review.id, case=case, answers=True)}
     answers: dict[str, str] = {}
     for rubric in sheet.rubrics:
         if (verdict := own.get(rubric.name)) is not None:
-            answers |= _draft(verdict) if not verdict.scored else answers_of(rubric, verdict)
+            answers |= answers_of(rubric, verdict) if verdict.scored else kept(sheet, _draft(verdict))
     saved = tuple(one for one in own.values() if one.scored)
     return Rating(sheet, answers, saved, found, tuple(one.verdict for one in judged), judged[0].position)
 
@@ -211,37 +189,44 @@ def rate(ledger: Ledger, review: Review, case: str, answers: Answers) -> tuple[V
     wrong = [verdict.detail for verdict in verdicts if not verdict.scored]
     if wrong:
         raise UsageError(f"The answers cannot be scored: {'; '.join(wrong)}.")
-    if there.saved:
-        verdicts = [replace(verdict, flags=(*verdict.flags, _CHANGED)) for verdict in verdicts]
-    _write(ledger, review, there, verdicts)
-    if progress(ledger, review).rated == ledger.run(review.run).total // len(there.sheet.rubrics):
-        ledger.update(review.id, state=FINISHED)
+    all_cases = ledger.run(review.run).total // len(verdicts)
+    with ledger.writing() as connection:
+        number = ledger.number(connection, review.id)
+        if any(one.scored for one in stored.own(connection, number, case)):
+            verdicts = [replace(verdict, flags=(*verdict.flags, _CHANGED)) for verdict in verdicts]
+            stored.write(connection, number, _entries(there, verdicts))
+        else:
+            finished = stored.rated_in(connection, number) + 1 >= all_cases
+            stored.write(connection, number, _entries(there, verdicts), finished=finished)
     return tuple(verdicts)
 
 
-def keep_draft(ledger: Ledger, review: Review, case: str, answers: Answers) -> bool:
-    """Keeps answers that are not saved yet, as far as they go. A rating that was saved stays as it is: `False`."""
-    with _writing:
-        there = rating(ledger, review, case)
-        if there.saved:
+def keep_draft(ledger: Ledger, review: Review, case: str, answers: Answers, turn: str = "") -> bool:
+    """Keeps answers that are not saved yet, as far as they go. A rating that was saved stays as it is: `False`.
+
+    `turn` is a name for the page that sends them, a full stop, and a number that it counts up: what comes after
+    something newer of the same page is passed over.
+    """
+    there = rating(ledger, review, case)
+    heads = [Head(there.case.id, rubric, review.judge) for rubric in there.sheet.rubrics]
+    text = json.dumps({**kept(there.sheet, answers), _TURN: turn})
+    drafts = [replace(head.verdict(Outcome.INTERRUPTED, _DRAFT), answer=text) for head in heads]
+    with ledger.writing() as connection:
+        number = ledger.number(connection, review.id)
+        own = stored.own(connection, number, case)
+        if any(one.scored for one in own):
             return False
-        heads = [Head(there.case.id, rubric, review.judge) for rubric in there.sheet.rubrics]
-        text = json.dumps(kept(there.sheet, answers))
-        drafts = [replace(head.verdict(Outcome.INTERRUPTED, _DRAFT), answer=text) for head in heads]
-        _write(ledger, review, there, drafts)
+        if not any(_newer(_draft(one).get(_TURN, ""), turn) for one in own):
+            stored.write(connection, number, _entries(there, drafts))
     return True
 
 
-# Ratings are saved one after the other: a draft that comes late must not take the place of what was saved.
-_writing = threading.RLock()
-
-
-def _write(ledger: Ledger, review: Review, there: Rating, verdicts: Sequence[Verdict]) -> None:
+def _entries(there: Rating, verdicts: Sequence[Verdict]) -> list[Entry]:
     # Bytes that were handed in are not kept; the ledger writes that down by their kind.
     images = {role: b"" if source == "bytes:" else source for role, source in there.case.images.items()}
     case = replace(there.case, images=images)
     judged = {one.rubric: one for one in there.judged}
-    entries = [
+    return [
         Entry(
             there.position,
             case,
@@ -250,8 +235,6 @@ def _write(ledger: Ledger, review: Review, there: Rating, verdicts: Sequence[Ver
         )
         for one in verdicts
     ]
-    with _writing:
-        ledger.write(review.id, entries)
 
 
 def _draft(verdict: Verdict) -> dict[str, str]:
@@ -262,46 +245,12 @@ def _draft(verdict: Verdict) -> dict[str, str]:
     return {str(name): str(text) for name, text in found.items()} if isinstance(found, dict) else {}
 
 
-def review_of(record: RunRecord) -> Review:
-    return Review(record.id, str(record.suite.get("review_of", "")), str(record.suite.get("rater", "")))
+def _newer(there: str, turn: str) -> bool:
+    """Whether the turn that is there is a later one of the same page."""
+    (page, _, last), (own, _, now) = there.rpartition("."), turn.rpartition(".")
+    return bool(page) and page == own and last.isdecimal() and now.isdecimal() and int(last) > int(now)
 
 
-def _outcomes(ledger: Ledger, review: Review) -> dict[str, Outcome]:
-    """By case, where there is anything. A case with several rubrics is rated once it is by all."""
-    found: dict[str, Outcome] = {}
-    for (case, _), outcome in ledger.outcomes_of(review.id).items():
-        if found.get(case) != Outcome.INTERRUPTED:
-            found[case] = Outcome(outcome)
-    return found
-
-
-# Labels that were given out, so that a page need not go through all cases to find its own again.
-_issued: OrderedDict[tuple[str, str], str] = OrderedDict()
-
-
-def _label(review: Review, case: str) -> str:
-    told = f"{review.id}\0{case}".encode("utf-8", "surrogatepass")
-    return f"case-{hashlib.blake2b(told, digest_size=6).hexdigest()}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Queue:
-    cases: tuple[str, ...]
-    places: Mapping[str, int]
-
-
-_queues: OrderedDict[tuple[object, ...], _Queue] = OrderedDict()
-
-
-def _queue(ledger: Ledger, review: Review, order: Order) -> _Queue:
-    """The cases of a review in order; kept for as long as the run does not change."""
-    record = ledger.run(review.run)
-    key = (ledger.path, review.id, record.updated, order)
-    found = _queues.get(key)
-    if found is None:
-        seed = json.dumps([record.id, review.rater.casefold()])
-        cases = tuple(ordered(ledger, record.id, seed, order))
-        found = _queues[key] = _Queue(cases, {case: at for at, case in enumerate(cases)})
-        while len(_queues) > _KEPT_ORDERS:
-            _queues.popitem(last=False)
-    return found
+def _way(order: Order, hide: bool) -> dict[str, object]:
+    """How a review goes, as its suite keeps it."""
+    return {"order": str(order.kind), "group": order.group, "each": order.each, "hide": hide}

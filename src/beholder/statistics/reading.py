@@ -128,7 +128,7 @@ def scores_of_verdicts(name: str, judged: Iterable[tuple[Verdict, Mapping[str, s
         rubrics.add(verdict.rubric)
         styles.add(verdict.style or "")
         _add(gathered, gathered.row(verdict.case, groups), verdict)
-    return gathered.scores(name, _Names(gathered.keys(), len(rubrics) > 1, len(styles) > 1))
+    return gathered.scores(name, Names(gathered.keys(), len(rubrics) > 1, len(styles) > 1))
 
 
 def _add(gathered: _Gathered, row: int, verdict: Verdict) -> None:
@@ -163,7 +163,7 @@ Key = str | tuple[Kind, str, str]
 """A column before it has its name: a name; or a kind, a rubric or style, and what it is of that."""
 
 
-class _Names:
+class Names:
     """What columns are called, shortly where that is enough."""
 
     def __init__(self, keys: Iterable[Key], several_rubrics: bool, several_styles: bool) -> None:
