@@ -33,6 +33,12 @@ class Price:
             if amount is not None and not (amount.is_finite() and amount >= 0):
                 raise ValueError(f"a price is a number of dollars per million tokens from 0 on; {name} is {amount}")
 
+    def in_batch(self) -> Price:
+        """What tokens cost in a batch: input and output half, as all three providers say. Of what comes from a cache
+        some halve the price and some do not, so it stays, up to the price of other input."""
+        half, written = self.input / 2, None if self.written is None else self.written / 2
+        return Price(half, self.output / 2, None if self.cached is None else min(self.cached, half), written)
+
     def cost(self, usage: Usage, *, cache_writes: int = 0) -> Decimal | None:
         """US dollars, exactly; `None` when the usage is unknown. `usage.input_tokens` includes cached tokens and
         `cache_writes`."""
@@ -56,16 +62,18 @@ def price_of(
     given: Price | None = None,
     *,
     input_tokens: int | None = None,
+    batch: bool = False,
 ) -> Price | None:
     """The price of a model, or `None` when nobody knows it: an unknown price is never 0.
 
     `given` goes before the list. `base_url_is_own` says that the user named a server of their own, whose prices no
     list has. Some models cost more for long inputs: the price is the highest that a request of up to `input_tokens`
-    can meet, without it the highest there is, so that it may serve as an upper bound.
+    can meet, without it the highest there is, so that it may serve as an upper bound. In a `batch` a price that was
+    given is halved, and a listed one is what the list has for batches; where it has nothing the usual one stays.
     """
     if given is not None or base_url_is_own:
-        return given
-    listed = _listed(provider, model, Usage(1, 1))
+        return given.in_batch() if given is not None and batch else given
+    listed = _listed(provider, model, Usage(1, 1), batch=batch)
     if listed is None:
         return None
     prices = listed.model_price
@@ -81,23 +89,31 @@ def price_of(
 
 
 def cost(
-    provider: str, model: str, usage: Usage, *, cache_writes: int = 0, given: Price | None = None
+    provider: str,
+    model: str,
+    usage: Usage,
+    *,
+    cache_writes: int = 0,
+    given: Price | None = None,
+    batch: bool = False,
 ) -> Decimal | None:
     """US dollars, or `None` when the price or the usage is unknown: an unknown cost is never 0.
 
     `usage.input_tokens` includes cached tokens and `cache_writes`, which are priced as such. `given` goes before the
-    price list.
+    price list. For a `batch` see `price_of`.
     """
     if given is not None:
-        return given.cost(usage, cache_writes=cache_writes)
+        return (given.in_batch() if batch else given).cost(usage, cache_writes=cache_writes)
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
-    listed = _listed(provider, model, usage, cache_writes)
+    listed = _listed(provider, model, usage, cache_writes, batch=batch)
     # The list also names models whose price it does not know; they add up to nothing.
     return (listed.total_price or None) if listed else None
 
 
-def _listed(provider: str, model: str, usage: Usage, cache_writes: int = 0) -> PriceCalculation | None:
+def _listed(
+    provider: str, model: str, usage: Usage, cache_writes: int = 0, *, batch: bool = False
+) -> PriceCalculation | None:
     try:
         from genai_prices import Usage as Counted
         from genai_prices import calc_price
@@ -110,7 +126,9 @@ def _listed(provider: str, model: str, usage: Usage, cache_writes: int = 0) -> P
         cache_write_tokens=cache_writes,
     )
     try:
-        return calc_price(counted, model, provider_id=provider)
+        return calc_price(
+            counted, model, provider_id=provider, price_context={"processing": "batch"} if batch else None
+        )
     except (LookupError, ValueError):
         return None
 

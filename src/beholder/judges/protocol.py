@@ -104,6 +104,11 @@ def may_abstain(judge: Judge) -> bool:
     return bool(getattr(judge, "abstains", False))
 
 
+def answers_later(judge: Judge) -> bool:
+    """Whether this judge is asked by batch, so that most answers are not there yet when it is asked."""
+    return bool(getattr(judge, "answers_later", False))
+
+
 def needs_images(judge: Judge, rubric: Rubric) -> bool:
     """Whether a case of this rubric must have its images for this judge; of a model always."""
     says = getattr(judge, "needs_images", None)

@@ -220,7 +220,8 @@ class Ledger:
 
     def delete(self, run: str) -> None:
         """Deletes a run with everything that only it used: its cases and verdicts, and the answers and thumbnails that
-        no other run refers to. The room goes back to the disk, and nothing of it stays readable in the file."""
+        no other run refers to. The room goes back to the disk, and nothing of it stays readable in the file; in
+        PostgreSQL that happens when the server next tidies up (autovacuum)."""
         answers, thumbnails = tables.run_answers, tables.run_thumbnails
         with self.writing() as connection:
             number = self.number(connection, run)

@@ -57,7 +57,7 @@ _SENTENCES = {
     "58": "cannot be read or written: the server's disk reports an error.",
     "XX": "is damaged, as far as the server can tell; look into its log.",
 }
-_GONE_STATES = ("08", "57P01", "57P02", "57P03", "53300")
+_GONE_STATES = ("08", "25P03", "53300", "57P01", "57P02", "57P03", "57P05")
 # The server's own words when it refuses a connection; for these it has no SQLSTATE for us.
 _GONE_WORDS = (
     "starting up",
@@ -176,7 +176,7 @@ def _url(where: str) -> URL:
         raise LedgerError(
             "The address of the ledger cannot be read; it is written postgresql://user:password@host:5432/database."
         ) from None
-    if "@" in (url.host or ""):
+    if where.count("@") > 1:  # then a part of the password stands where another part of the address should
         raise LedgerError(
             "The address of the ledger cannot be read: write %40 for an @ in the name or the password "
             "(postgresql://user:password@host:5432/database)."
@@ -201,14 +201,18 @@ def _engine(url: URL, *, read_only: bool, timeout_s: float) -> Engine:
             connection = psycopg.connect(**_settings(url), autocommit=True)
         except psycopg.ProgrammingError as error:  # a setting that libpq does not know
             raise LedgerError(f"The ledger {_shown(url)!r} cannot be opened: {' '.join(str(error).split())}.") from None
-        connection.execute(
-            "SELECT set_config('lock_timeout', %s, false),"
-            " set_config('idle_in_transaction_session_timeout', %s, false)",
-            (f"{max(1, int(timeout_s * 1000))}ms", f"{_IDLE_S}s"),
-        )
-        if read_only:
-            connection.execute("SET default_transaction_read_only = on")
-        connection.autocommit = False
+        try:
+            connection.execute(
+                "SELECT set_config('lock_timeout', %s, false),"
+                " set_config('idle_in_transaction_session_timeout', %s, false)",
+                (f"{max(1, int(timeout_s * 1000))}ms", f"{_IDLE_S}s"),
+            )
+            if read_only:
+                connection.execute("SET default_transaction_read_only = on")
+            connection.autocommit = False
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     # The ping finds a server again that was restarted.

@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Update, and_, delete, func, or
 
 from beholder.ledger import tables
 from beholder.ledger.dialects import insert_for, now_s, parts
+from beholder.ledger.jobs import set_aside
 from beholder.ledger.model import Entry
 from beholder.ledger.packing import plain_text
 
@@ -91,7 +92,7 @@ def grant(connection: Connection, run: int, holder: str, limit: Decimal, least: 
     spent = Decimal(connection.scalar(select(_R.spent_usd).where(_R.number == run)) or 0)
     live = or_(_W.until >= now_s(), _W.holder == holder)
     allowances = _allowances(connection, run, live)
-    left = limit - spent - sum(allowances.values(), Decimal(0))
+    left = limit - spent - set_aside(connection, run) - sum(allowances.values(), Decimal(0))
     given = min(left, GRANTED * least)
     if given < least:
         return Decimal(0)

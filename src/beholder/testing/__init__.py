@@ -10,7 +10,8 @@ It checks requests as the providers do (key, parameters, schema dialect, picture
 one that they would.
 """
 
+from beholder.testing.batches import Course
 from beholder.testing.replies import Fault, Received, Reply
 from beholder.testing.server import JudgeServer
 
-__all__ = ["Fault", "JudgeServer", "Received", "Reply"]
+__all__ = ["Course", "Fault", "JudgeServer", "Received", "Reply"]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from beholder.testing.anthropic import Anthropic
+from beholder.testing.batches import BatchCounter
 from beholder.testing.dialects import Dialect, Rejection
 from beholder.testing.google import Google
 from beholder.testing.openai import OpenAI
@@ -30,13 +31,15 @@ class JudgeServer:
     A context manager in plain and in async code. `say` queues what the next requests get; when the queue is empty,
     `default` is repeated. `received` lists the requests that were understood, oldest first; a request that the
     provider would refuse is refused, and takes nothing from the queue. With `keyless` no key is asked for. What a
-    queued function raises is answered with 500 and raised again when the server closes.
+    queued function raises is answered with 500 and raised again when the server closes. `batches` are its batch APIs,
+    whose requests are answered from the same queue.
     """
 
     def __init__(self, default: Reply = "{}", *, keyless: bool = False) -> None:
         self.default = default
         self.keyless = keyless
         self.received: list[Received] = []
+        self.batches = BatchCounter(self._next, DIALECTS, keyless)
         self._queue: deque[Reply] = deque()
         self._port = 0
         self._thread: threading.Thread | None = None
@@ -116,13 +119,14 @@ class JudgeServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         from aiohttp import web
 
+        if (answered := await self.batches.handle(request)) is not None:
+            return answered
         dialect = DIALECTS.get(request.path.split("/")[1])
         if dialect is None or request.method != "POST":
             return web.Response(status=404, text="404 page not found")
         try:
             heard = await self._hear(dialect, request)
-            self.received.append(heard)
-            reply = self._queue.popleft() if self._queue else self.default
+            reply = self._next(heard)
             said = reply(heard) if callable(reply) else reply
             if isinstance(said, Fault):
                 return await self._fail(said, dialect, heard, request)
@@ -136,6 +140,10 @@ class JudgeServer:
             return web.json_response(error, status=rejection.status)
         text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
         return web.json_response(dialect.answer(text, heard))
+
+    def _next(self, heard: Received) -> Reply:
+        self.received.append(heard)
+        return self._queue.popleft() if self._queue else self.default
 
     async def _hear(self, dialect: Dialect, request: web.Request) -> Received:
         headers = {name.lower(): value for name, value in request.headers.items()}

@@ -1,0 +1,370 @@
+"""A run that is asked by batch. Handing in, fetching, repairing and handing in again are all the same pass:
+
+    1. jobs that were handed in are looked at, and the results of those that ended go into the ledger;
+    2. the engine goes over the cases that are not done: those whose answers are all there get their verdicts, as live;
+    3. what has no answer yet is handed in, unless it is under way.
+
+Nothing but the ledger remembers anything in between, so a pass may be stopped, or killed, at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+
+from msgspec.structs import replace as changed
+from sqlalchemy import Connection
+
+from beholder.cases.checking import Checked
+from beholder.errors import SetupError, Unreachable, UsageError
+from beholder.judges.batched import BatchedJudge
+from beholder.judges.batches import UNSURE, Ending, Forgotten, Look, Lost, Result, State, batches_of
+from beholder.judges.batches.desk import Desk
+from beholder.judges.model import ModelJudge
+from beholder.judges.protocol import INSTRUMENTS, Judge
+from beholder.judges.wires.faults import Again, Never
+from beholder.ledger import Ledger, jobs
+from beholder.ledger.model import FINISHED, INTERRUPTED, WAITING, Entry, RunRecord
+from beholder.runs.budget import Budget, BudgetedJudge
+from beholder.runs.clerk import Clerk
+from beholder.runs.engine import FINAL, Watch
+from beholder.runs.running import most_for, price_for, run_suite, seated
+from beholder.runs.sharing import Limits
+from beholder.runs.suite import JudgeEntry, Suite
+from beholder.runs.trays import LedgerTray, Tell
+from beholder.verdicts.model import Outcome, Verdict
+
+CANCELLED = "cancelled"  # in the handle of a job that was cancelled here
+STORED = 256  # results that are written together
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a run by batch stands after a pass: its jobs that are open with their requests, how many of those have been
+    answered already as far as the provider says, and what this pass fetched and handed in."""
+
+    state: str
+    jobs: int = 0
+    requests: int = 0
+    answered: int = 0
+    fetched: int = 0
+    handed_in: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a pass is made. `anew` tries again what has no score, as `run` does, where a job had an answer to it;
+    `repair_live` asks for repairs at once and at the live price; `idle` goes over the cases even if nothing is new, and
+    all was handed in before."""
+
+    anew: bool = False
+    repair_live: bool = False
+    idle: bool = True
+    retry: frozenset[Outcome] = frozenset()
+
+
+def under_way(ledger: Ledger, run: str) -> list[jobs.Job]:
+    """The jobs of a run whose results are not in the ledger yet."""
+    with ledger.reading() as connection:
+        return jobs.under_way(connection, ledger.number(connection, run))
+
+
+def check_batch(suite: Suite) -> list[Judge]:
+    """The judges of a suite that can be asked by batch; raises `UsageError` for one that cannot."""
+    judges = seated(suite, Limits())
+    if suite.engine != "local":
+        raise UsageError("A batch is handed in by one process; leave --engine out.")
+    for judge in judges:
+        if judge.name != INSTRUMENTS and not (isinstance(judge, ModelJudge) and batches_of(judge.wire.name)):
+            raise SetupError(f"{judge.name} has no batch API that Beholder speaks; leave --batch out.")
+        if isinstance(judge, ModelJudge) and judge.settings.base_urls:
+            raise SetupError(f"{judge.name} has several base URLs, and a batch is handed in at one; give one.")
+    if all(judge.name == INSTRUMENTS for judge in judges):
+        raise UsageError("The instruments measure here and now; leave --batch out, or name a model with --judge.")
+    return judges
+
+
+async def one_pass(
+    suite: Suite,
+    ledger: Ledger,
+    run: RunRecord,
+    checked: Checked,
+    watch: Watch,
+    stop: asyncio.Event,
+    tell: Tell,
+    how: How,
+) -> Standing:
+    """One pass over a run. The caller holds it, alone. `tell` gets sentences that a person should see.
+
+    Raises `SetupError` where a judge cannot be asked at all, and `LedgerError`.
+    """
+    judges = check_batch(suite)
+    clerk = Clerk(ledger)
+    budget = Budget(suite.budget_usd())
+    with tempfile.TemporaryDirectory(prefix="beholder-") as folder:
+        trays = {
+            judge.identity: LedgerTray(judge, api, clerk, run.id, budget, Path(folder), tell)
+            for judge in judges
+            if isinstance(judge, ModelJudge) and (api := batches_of(judge.wire.name))
+        }
+        try:
+            found = await _under_way(clerk, run.id)
+            cancelled = not how.anew and any(CANCELLED in job.handle for job in found)
+            for tray in trays.values():
+                tray.closed = "cancelled" if cancelled else ""
+            fetched = await _fetch(clerk, run.id, found, trays, tell)
+            state = ledger.run(run.id).state
+            if fetched.requests or not found or how.idle or state != WAITING:
+                budget.spent = (ledger.run(run.id).spent_usd or Decimal(0)) + await _set_aside(clerk, run.id)
+                # An error that stopped the run is from before, and who starts it again may have mended the cause.
+                mended = how.anew and not fetched.requests
+                seats = [
+                    _seat(judge, entry, trays, budget, how, mended)
+                    for judge, entry in zip(judges, suite.judges, strict=True)
+                ]
+                state = await _go_over(suite, ledger, run, checked, seats, trays, watch, stop, how, clerk)
+            left = await _under_way(clerk, run.id)
+            if state == FINISHED and (left or any(tray.closed for tray in trays.values())):
+                state = INTERRUPTED if cancelled else WAITING
+            await clerk.do(lambda: ledger.update(run.id, state=state))
+            return Standing(
+                state,
+                jobs=len(left),
+                requests=sum(len(job.keys) for job in left),
+                answered=fetched.answered,
+                fetched=fetched.requests,
+                handed_in=sum(tray.handed_in for tray in trays.values()),
+            )
+        finally:
+            for tray in trays.values():
+                await tray.aclose()
+            clerk.close()
+
+
+async def cancel_all(suite: Suite, ledger: Ledger, run: RunRecord, tell: Tell) -> int:
+    """Cancels all jobs of a run at their providers; how many. What they had answered can still be fetched; what not is
+    asked again only by a new `run`."""
+    judges = {judge.identity: judge for judge in seated(suite, Limits()) if isinstance(judge, ModelJudge)}
+    clerk = Clerk(ledger)
+    cancelled = 0
+    try:
+        for job in await _under_way(clerk, run.id):
+            judge = judges.get(job.judge)
+            api = batches_of(judge.wire.name) if judge else None
+            if judge is None or api is None or not job.handle or UNSURE in job.handle:
+                tell(f"A job of {len(job.keys)} requests is not surely this run's; it was not cancelled.")
+                continue
+            desk = Desk(judge)
+            try:
+                await api.cancel(desk, job.handle)
+                await clerk.write(jobs.handed_in, run.id, job, {**job.handle, CANCELLED: "yes"})
+                cancelled += 1
+            except (Forgotten, Never, Again) as error:  # it may have ended just now
+                tell(f"A job of {len(job.keys)} requests was not cancelled: {error}")
+            finally:
+                await desk.aclose()
+    finally:
+        clerk.close()
+    return cancelled
+
+
+def _seat(
+    judge: Judge, entry: JudgeEntry, trays: Mapping[str, LedgerTray], budget: Budget, how: How, mended: bool
+) -> Judge:
+    tray = trays.get(judge.identity)
+    if tray is None or not isinstance(judge, ModelJudge):
+        return judge
+    batch, live = price_for(entry, batch=True), price_for(entry)
+    bounded = budget.limit is not None
+    repairs: Judge | None = None
+    if how.repair_live:
+        repairs = (
+            BudgetedJudge(judge, budget, most_for(entry, live, judge.sizing.detail)) if bounded and live else judge
+        )
+    most = most_for(entry, batch, judge.sizing.detail) if bounded and batch else None
+    return BatchedJudge(judge, tray, most=most, anew=how.anew, mended=mended, live=repairs)
+
+
+async def _go_over(
+    suite: Suite,
+    ledger: Ledger,
+    run: RunRecord,
+    checked: Checked,
+    seats: Sequence[Judge],
+    trays: Mapping[str, LedgerTray],
+    watch: Watch,
+    stop: asyncio.Event,
+    how: How,
+    clerk: Clerk,
+) -> str:
+    # Handing in a job takes as long as it takes; a case must not be given up meanwhile.
+    patient = changed(suite, limits=changed(suite.limits, total_timeout_s=None))
+    following = _Following(watch, trays.values())
+    limits = Limits(whole=True)
+    # Also those that are done, and were asked again: they stay as they are unless there is a new answer.
+    retry = how.retry if how.anew else FINAL - {Outcome.SCORED}
+    try:
+        state = await run_suite(patient, ledger, run, checked, seats, limits, retry, following, stop)
+        if not stop.is_set():
+            for tray in trays.values():
+                await tray.hand_in()
+    finally:
+        await clerk.write(jobs.use_up, run.id, following.done_with)
+    if state == FINISHED and not any(tray.answers for tray in trays.values()):
+        await clerk.write(jobs.close, run.id)
+    return state
+
+
+class _Following:
+    """Looks on for the trays: the replies behind a verdict that is written are done with."""
+
+    def __init__(self, watch: Watch, trays: Iterable[LedgerTray]) -> None:
+        self._watch = watch
+        self._trays = list(trays)
+        self.done_with: list[bytes] = []
+
+    def skipped(self, count: int) -> None:
+        self._watch.skipped(count)
+
+    def waiting(self, count: int) -> None:
+        self._watch.waiting(count)
+
+    def done(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            for digest in _briefs(entry.verdict):
+                for tray in self._trays:
+                    self.done_with += tray.answers.pop(digest, ())
+        self._watch.done(entries)
+
+
+def _briefs(verdict: Verdict) -> set[str]:
+    jurors = verdict.jury.jurors if verdict.jury else ()
+    return {digest for digest in (verdict.brief_digest, *(one.brief_digest for one in jurors)) if digest}
+
+
+@dataclass(slots=True)
+class _Fetched:
+    """Requests that are in no open job any more, and those of open jobs that the provider has come to."""
+
+    requests: int = 0
+    answered: int = 0
+
+
+async def _fetch(
+    clerk: Clerk, run: str, found: Sequence[jobs.Job], trays: Mapping[str, LedgerTray], tell: Tell
+) -> _Fetched:
+    """Looks at every job that is open. One that cannot be looked at just now stays open."""
+    fetched = _Fetched()
+    for job in found:
+        tray = trays.get(job.judge)
+        if tray is None:
+            tell(f"A job of {len(job.keys)} requests is for a judge at another base URL; it is left alone.")
+            continue
+        try:
+            await _fetch_one(clerk, run, tray, job, tell, fetched)
+        except (Again, Never, Unreachable) as error:
+            tell(f"A job of {len(job.keys)} requests for {tray.judge.name} cannot be looked at: {error}")
+    return fetched
+
+
+async def _fetch_one(clerk: Clerk, run: str, tray: LedgerTray, job: jobs.Job, tell: Tell, fetched: _Fetched) -> None:
+    api, desk, size = tray.api, tray.desk, f"A job of {len(job.keys)} requests for {tray.judge.name}"
+    if not job.handle:
+        others = await clerk.do(_handles, clerk.ledger)
+        handle = await api.find(desk, Lost(job.note, job.created, len(job.keys), others))
+        if handle is None:
+            await clerk.write(jobs.drop, run, job)
+            fetched.requests += len(job.keys)
+            return tell(f"{size} was begun and never handed in; they are asked again.")
+        await clerk.write(jobs.handed_in, run, job, handle)
+        job = replace(job, handle=handle)
+        tell(f"{size} was found again at its provider.")
+    try:
+        look = await api.look(desk, job.handle)
+        if look.state is not State.ENDED:
+            fetched.answered += look.answered + look.failed
+        elif look.full:
+            await clerk.write(jobs.drop, run, job)
+            tray.most_requests = max(1, len(job.keys) // 2)
+            fetched.requests += len(job.keys)
+            tell(f"{size} was too much for now ({look.why}); they are handed in again, in smaller jobs.")
+        else:
+            fetched.requests += await _store(clerk, run, tray, job, look, tell)
+    except Forgotten:
+        await clerk.write(jobs.fetched, run, job, jobs.Kept(Ending.EXPIRED), job.reserved_usd)
+        fetched.requests += len(job.keys)
+        tell(f"{size} is forgotten by its provider; what it had not answered before is asked again.")
+    return None
+
+
+async def _store(clerk: Clerk, run: str, tray: LedgerTray, job: jobs.Job, look: Look, tell: Tell) -> int:
+    """The results of a job that ended, into the ledger; the last of them together with the state of the job."""
+    wanted, cost = set(job.keys), Decimal(0)
+    came: dict[bytes, jobs.Kept] = {}
+    try:
+        async for result in tray.api.results(tray.desk, job.handle):
+            key = _key(result)
+            if key not in wanted:
+                continue
+            wanted.discard(key)
+            body = tray.judge.hidden(result.body.decode("utf-8", "replace"))
+            came[key] = jobs.Kept(result.ending, 1, result.status, body)
+            cost += _cost(tray.judge, result)
+            if len(came) == STORED:
+                await clerk.write(jobs.keep, run, came)
+                came = {}
+    except Again as again:
+        await clerk.write(jobs.keep, run, came)
+        tell(f"{again} {len(job.keys) - len(wanted)} of {len(job.keys)} are kept; the rest is fetched the next time.")
+        return len(job.keys) - len(wanted)
+    rest = jobs.Kept(look.rest, 1, 400, json.dumps({"error": {"message": look.why}}))
+    if look.rest is Ending.ERRORED:
+        tell(f"{tray.judge.name} refused a job of {len(job.keys)} requests: {look.why or 'it does not say why'}.")
+
+    def last(connection: Connection, number: int) -> None:
+        jobs.keep(connection, number, came)
+        jobs.fetched(connection, number, job, rest, cost)
+
+    await clerk.write(last, run)
+    with suppress(Again, Never, Forgotten, Unreachable):
+        await tray.api.tidy(tray.desk, job.handle)
+    return len(job.keys)
+
+
+def _key(result: Result) -> bytes:
+    try:
+        return bytes.fromhex(result.key)
+    except ValueError:
+        return b""
+
+
+def _cost(judge: ModelJudge, result: Result) -> Decimal:
+    if result.ending is not Ending.ANSWERED:
+        return Decimal(0)
+    try:
+        return judge.read(result.body, batch=True).cost_usd or Decimal(0)
+    except Again:
+        return Decimal(0)
+
+
+async def _under_way(clerk: Clerk, run: str) -> list[jobs.Job]:
+    return await clerk.do(under_way, clerk.ledger, run)
+
+
+def _handles(ledger: Ledger) -> set[str]:
+    with ledger.reading() as connection:
+        return jobs.handles(connection)
+
+
+async def _set_aside(clerk: Clerk, run: str) -> Decimal:
+    def read() -> Decimal:
+        with clerk.ledger.reading() as connection:
+            return jobs.set_aside(connection, clerk.ledger.number(connection, run))
+
+    return await clerk.do(read)

@@ -1,0 +1,203 @@
+"""Each provider's batch calls over real HTTP: handed in, looked at, fetched in any order, found again, cancelled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from judging_helpers import KEY, PROTOCOLS, brief, judge
+
+from beholder.errors import SetupError
+from beholder.judges.batches import UNSURE, Batches, Ending, Forgotten, Lost, Result, State, batches_of
+from beholder.judges.batches.desk import Desk
+from beholder.judges.model import ModelJudge
+from beholder.judges.wires.faults import Again
+from beholder.testing import Course, Fault, JudgeServer
+
+
+@pytest.fixture
+async def counter(
+    request: pytest.FixtureRequest, server: JudgeServer
+) -> AsyncIterator[tuple[Batches, Desk, ModelJudge]]:
+    api = batches_of(request.param)
+    assert api is not None
+    asked = judge(server, request.param)
+    desk = Desk(asked)
+    yield api, desk, asked
+    await desk.aclose()
+
+
+each = pytest.mark.parametrize("counter", PROTOCOLS, indirect=True)
+Counter = tuple[Batches, Desk, ModelJudge]
+
+
+def job_file(folder: Path, api: Batches, asked: ModelJudge, keys: list[str]) -> Path:
+    path = folder / "job.jsonl"
+    body = b"".join(asked.request(brief(), True).body.pieces())
+    lines = [b"%b%b%b" % (before, body, after) for before, after in map(api.frame, keys)]
+    path.write_bytes(api.opening + api.between.join(lines) + api.closing)
+    return path
+
+
+async def all_of(results: AsyncIterator[Result]) -> dict[str, Result]:
+    return {result.key: result async for result in results}
+
+
+@each
+async def test_a_job_goes_in_and_its_results_come_out(server: JudgeServer, counter: Counter, tmp_path: Path) -> None:
+    api, desk, asked = counter
+    server.batches.courses.append(Course(looks=1, backwards=True))
+    server.say({"score": 1}, {"score": 2}, Fault.status(500), Fault.refusal("I would rather not."))
+    handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a", "b", "c", "d"]), "note-1")
+    assert json.loads(json.dumps(dict(handle))) == handle
+    assert (await api.look(desk, handle)).state is State.IN_PROGRESS
+    look = await api.look(desk, handle)
+    assert (look.state, look.total, look.answered, look.failed) == (State.ENDED, 4, 3, 1)
+    results = await all_of(api.results(desk, handle))
+    assert {key: result.ending for key, result in results.items()} == {
+        "a": Ending.ANSWERED,
+        "b": Ending.ANSWERED,
+        "c": Ending.ERRORED,
+        "d": Ending.ANSWERED,
+    }
+    assert [json.loads(asked.read(results[key].body).text)["score"] for key in "ab"] == [1, 2]
+    assert results["c"].status == 500
+    assert server.received[0].images == tuple(picture.image.data for picture in brief().pictures)
+
+
+@each
+async def test_what_expired_is_told_from_what_failed(server: JudgeServer, counter: Counter, tmp_path: Path) -> None:
+    api, desk, asked = counter
+    server.batches.courses.append(Course(expired=1))
+    server.say(Fault.status(429))
+    handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a", "b"]), "note-1")
+    look = await api.look(desk, handle)
+    results = await all_of(api.results(desk, handle))
+    assert (results["a"].ending, results["a"].status) == (Ending.ERRORED, 429)
+    assert look.rest is Ending.EXPIRED
+    assert results.get("b", Result("b", look.rest)).ending is Ending.EXPIRED
+
+
+@each
+@pytest.mark.parametrize("short", [False, True])
+async def test_results_that_break_off_are_whole_up_to_there(
+    server: JudgeServer, counter: Counter, tmp_path: Path, short: bool
+) -> None:
+    api, desk, asked = counter
+    server.batches.courses.append(Course(cut=1, short=short))
+    handle = await api.submit(desk, job_file(tmp_path, api, asked, list("abcd")), "note-1")
+    await api.look(desk, handle)
+    came: list[str] = []
+
+    async def fetch() -> None:
+        async for result in api.results(desk, handle):
+            came.append(result.key)  # noqa: PERF401  # what came before it broke off must be there
+
+    with pytest.raises(Again):
+        await fetch()
+    assert came == ["a", "b"]
+    assert list(await all_of(api.results(desk, handle))) == list("abcd")
+
+
+@each
+async def test_a_job_that_nobody_knows_any_more_is_forgotten(
+    server: JudgeServer, counter: Counter, tmp_path: Path
+) -> None:
+    api, desk, asked = counter
+    server.batches.courses.append(Course(forgotten=True))
+    handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-1")
+    with pytest.raises(Forgotten):
+        await api.look(desk, handle)
+    with pytest.raises(Forgotten):
+        await all_of(api.results(desk, handle))
+
+
+@each
+async def test_a_job_whose_receipt_was_lost_is_found_among_many(
+    server: JudgeServer, counter: Counter, tmp_path: Path
+) -> None:
+    api, desk, asked = counter
+    since = datetime.now(UTC)
+    others = [(await api.submit(desk, job_file(tmp_path, api, asked, ["x"]), "other"))["id"]]
+    server.batches.courses.append(Course(unheard=True))
+    with pytest.raises(Again) as told:
+        await api.submit(desk, job_file(tmp_path, api, asked, ["a", "b"]), "mine")
+    assert not told.value.busy
+    others += [(await api.submit(desk, job_file(tmp_path, api, asked, ["y"]), "other"))["id"] for _ in range(3)]
+    found = await api.find(desk, Lost("mine", since, 2, others))
+    assert found is not None
+    assert found["id"] == server.batches.jobs[1].id
+    assert (UNSURE in found) == (api.name == "anthropic")
+    assert await api.find(desk, Lost("another", since + timedelta(hours=2), 7, others)) is None
+
+
+@each
+async def test_cancelling_is_the_providers_to_do(server: JudgeServer, counter: Counter, tmp_path: Path) -> None:
+    api, desk, asked = counter
+    server.batches.courses.append(Course(looks=9, expired=1))
+    handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a", "b"]), "note-1")
+    await api.cancel(desk, handle)
+    look = await api.look(desk, handle)
+    results = await all_of(api.results(desk, handle))
+    assert results["a"].ending is Ending.ANSWERED
+    assert results.get("b", Result("b", look.rest)).ending is Ending.CANCELED
+
+
+@each
+async def test_a_line_that_nobody_can_read_is_one_that_is_not_there(
+    server: JudgeServer, counter: Counter, tmp_path: Path
+) -> None:
+    api, desk, asked = counter
+    handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a", "b"]), "note-1")
+    await api.look(desk, handle)
+    garbled = {"custom_id": 7, "key": 7, "result": {"type": "succeeded"}, "response": {"status_code": 200}}
+    server.batches.jobs[0].lines.insert(1, garbled)
+    assert list(await all_of(api.results(desk, handle))) == ["a", "b"]
+
+
+@pytest.mark.parametrize("counter", ["openai", "google"], indirect=True)
+async def test_a_job_that_is_refused_as_a_whole_says_why(server: JudgeServer, counter: Counter, tmp_path: Path) -> None:
+    api, desk, asked = counter
+    server.batches.courses += [Course(fails="The model does not do batches."), Course(fails="Too much.", full=True)]
+    handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-1")
+    look = await api.look(desk, handle)
+    assert (look.state, look.rest, look.full) == (State.ENDED, Ending.ERRORED, False)
+    assert look.why == "The model does not do batches"
+    assert await all_of(api.results(desk, handle)) == {}
+    handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-2")
+    assert (await api.look(desk, handle)).full
+
+
+@each
+async def test_a_server_without_a_batch_api_is_told_as_such(
+    server: JudgeServer, counter: Counter, tmp_path: Path
+) -> None:
+    api, desk, asked = counter
+    server.batches.refuse = Fault.status(404)
+    with pytest.raises(SetupError, match="there is no batch API"):
+        await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-1")
+
+
+async def test_a_wrong_key_is_told_without_showing_it(server: JudgeServer, tmp_path: Path) -> None:
+    asked = judge(server, key=KEY)
+    api, desk = batches_of("openai"), Desk(asked)
+    assert api is not None
+    server.batches.refuse = Fault.bad_key()
+    with pytest.raises(SetupError) as told:
+        await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-1")
+    await desk.aclose()
+    assert "Incorrect API key" in str(told.value)
+    assert KEY not in str(told.value)
+
+
+async def test_google_is_sent_no_file_to_another_host(server: JudgeServer, tmp_path: Path) -> None:
+    asked = judge(server, "google")
+    api, desk = batches_of("google"), Desk(asked)
+    assert api is not None
+    server.batches.upload_host = "elsewhere.example"
+    with pytest.raises(SetupError, match=r"sends files to elsewhere\.example"):
+        await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-1")
+    await desk.aclose()

@@ -1,0 +1,104 @@
+"""Jobs that expire, break off, fail, are forgotten or taken without a word, in any order: in the end every case has its
+verdict, nothing is left under way, and money is counted once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beholder.cli.progress import Counts
+from beholder.ledger import Ledger, jobs
+from beholder.runs.batching import How, Standing, one_pass, under_way
+from beholder.runs.running import checked_cases, record_for
+from beholder.runs.suite import suite_from
+from beholder.testing import Course, Fault, JudgeServer
+
+COUNT, MOST_PASSES = 12, 60
+URLS = {"openai": "openai_url", "anthropic": "anthropic_url", "google": "google_url"}
+
+
+def course(chance: random.Random) -> Course:
+    return chance.choice(
+        [
+            Course(),
+            Course(looks=chance.randrange(3), backwards=True),
+            Course(expired=chance.randrange(2)),
+            Course(cut=chance.randrange(3), short=chance.random() < 0.5),
+            Course(forgotten=True),
+            Course(unheard=True),
+            Course(fails="Too much is waiting.", full=True),
+        ]
+    )
+
+
+@pytest.fixture
+def to_the_end(
+    server: JudgeServer,
+    cases: Callable[[int], Path],
+    good_answer: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[str, int, str], Awaitable[None]]:
+    """Hands a run in at a provider of many moods, and collects it until nothing is under way."""
+    for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.setenv(name, "sk-test-0123456789")
+    replies = [*[good_answer()] * 4, Fault.status(500), "no JSON", Fault.empty(), Fault.refusal("I would rather not.")]
+
+    async def to_the_end(protocol: str, seed: int, place: str) -> None:
+        chance = random.Random(f"{protocol} {seed}")
+        server.default = lambda _: chance.choice(replies)
+        flags = {
+            "rubric": "edit-preservation",
+            "cases": str(cases(COUNT)),
+            "judges": [f"{protocol}:test"],
+            "base_url": getattr(server, URLS[protocol]),
+            "price": {"input": 1, "output": 10},
+            "ledger": place,
+            "thumbnails": False,
+            "audit": False,
+        }
+        suite = suite_from(None, flags)
+        checked = checked_cases(suite)
+        with Ledger.open(suite.ledger_place()) as ledger:
+            record = record_for(suite, ledger, checked, fresh=False)[0]
+
+            async def go(how: How) -> Standing:
+                server.batches.usual = course(chance)
+                told: list[str] = []
+                return await one_pass(suite, ledger, record, checked, Counts(COUNT), asyncio.Event(), told.append, how)
+
+            standing = await go(How(anew=True))
+            passes = 0
+            while standing.state == "waiting":
+                passes += 1
+                assert passes < MOST_PASSES
+                standing = await go(How(idle=False))
+            verdicts = list(ledger.verdicts(record.id))
+            assert (standing.state, len(verdicts), under_way(ledger, record.id)) == ("finished", COUNT, [])
+            assert {str(one.outcome) for one in verdicts} <= {"scored", "refused", "invalid", "unreachable"}
+            assert sum((one.cost_usd or Decimal(0) for one in verdicts), Decimal(0)) == ledger.run(record.id).spent_usd
+            with ledger.reading() as connection:
+                assert jobs.set_aside(connection, ledger.number(connection, record.id)) == 0
+            assert ledger.check() == []
+
+    return to_the_end
+
+
+ToTheEnd = Callable[[str, int, str], Awaitable[None]]
+
+
+@pytest.mark.parametrize("protocol", URLS)
+@pytest.mark.parametrize("seed", [0, 7, 17])
+async def test_in_the_end_every_case_has_its_verdict(
+    to_the_end: ToTheEnd, tmp_path: Path, protocol: str, seed: int
+) -> None:
+    await to_the_end(protocol, seed, str(tmp_path / "ledger.db"))
+
+
+async def test_so_it_has_in_a_shared_ledger(to_the_end: ToTheEnd, postgres: Any) -> None:
+    await to_the_end("openai", 17, postgres.schema())

@@ -1,0 +1,119 @@
+"""A run by batch, split into jobs, stopped, and killed at its worst moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beholder.cli.progress import Counts
+from beholder.judges.batches import batches_of
+from beholder.judges.model import ModelJudge, judge_from
+from beholder.judges.wires import Body, Request
+from beholder.ledger import Ledger, RunRecord
+from beholder.runs.batching import How, one_pass, under_way
+from beholder.runs.budget import Budget
+from beholder.runs.clerk import Clerk
+from beholder.runs.running import checked_cases, record_for
+from beholder.runs.suite import Suite, suite_from
+from beholder.runs.trays import LedgerTray
+from beholder.testing import JudgeServer
+
+
+@contextmanager
+def begun(server: JudgeServer, folder: Path) -> Iterator[tuple[Suite, Ledger, RunRecord, Any]]:
+    flags = {
+        "rubric": "edit-preservation",
+        "cases": str(folder / "cases.jsonl"),
+        "judges": ["openai:test"],
+        "base_url": server.openai_url,
+        "ledger": str(folder / "ledger.db"),
+        "thumbnails": False,
+        "audit": False,
+    }
+    suite = suite_from(None, flags)
+    checked = checked_cases(suite)
+    with Ledger.open(suite.ledger_place()) as ledger:
+        yield suite, ledger, record_for(suite, ledger, checked, fresh=False)[0], checked
+
+
+@pytest.mark.parametrize(("most_requests", "most_bytes", "sizes"), [(2, 10**9, [2, 2, 1]), (100, 250, [1] * 5)])
+async def test_jobs_are_split_by_number_and_by_size(
+    server: JudgeServer,
+    cases: Callable[[int], Path],
+    tmp_path: Path,
+    most_requests: int,
+    most_bytes: int,
+    sizes: list[int],
+) -> None:
+    cases(1)
+    with begun(server, tmp_path) as (_, ledger, record, _):
+        judge = judge_from("openai:test", base_url=server.openai_url)
+        api = batches_of("openai")
+        assert isinstance(judge, ModelJudge)
+        assert api is not None
+        clerk = Clerk(ledger)
+        tray = LedgerTray(judge, api, clerk, record.id, Budget(), tmp_path, print)
+        tray.most_requests, tray.most_bytes = most_requests, most_bytes
+        for number in range(5):
+            body = json.dumps({"model": "test", "messages": [{"role": "user", "content": f"question {number}"}]})
+            for _ in range(2):  # the same request twice is one
+                await tray.put(bytes([number]) * 16, 1, Request("", {}, Body((body.encode(),))), Decimal(0))
+        await tray.hand_in()
+        await tray.aclose()
+        await judge.aclose()
+        clerk.close()
+        assert [len(job.keys) for job in server.batches.jobs] == sizes
+        assert [job.keys for job in under_way(ledger, record.id)] == [
+            tuple(map(bytes.fromhex, job.keys)) for job in server.batches.jobs
+        ]
+        assert list(tmp_path.glob("*.jsonl")) == [tmp_path / "cases.jsonl"]
+
+
+async def test_nothing_is_handed_in_once_it_was_stopped(
+    server: JudgeServer, cases: Callable[[int], Path], tmp_path: Path
+) -> None:
+    cases(3)
+    with begun(server, tmp_path) as (suite, ledger, record, checked):
+        stop = asyncio.Event()
+        stop.set()
+        standing = await one_pass(suite, ledger, record, checked, Counts(3), stop, print, How(anew=True))
+        assert (standing.state, server.batches.jobs) == ("interrupted", [])
+        standing = await one_pass(suite, ledger, record, checked, Counts(3), asyncio.Event(), print, How(anew=True))
+        assert (standing.state, len(server.batches.jobs[0].keys)) == ("waiting", 3)
+
+
+def test_killed_between_handing_in_and_writing_down_it_pays_once(
+    server: JudgeServer,
+    cases: Callable[[int], Path],
+    command: Callable[..., list[str]],
+    good_answer: Callable[..., dict[str, Any]],
+) -> None:
+    """The server has the job, and kills whoever brought it before it has said so."""
+    cases(3)
+    environment = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+    program = subprocess.Popen(command("--batch"), env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def kill(_: object) -> dict[str, Any]:
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+        return good_answer()
+
+    server.say(kill)
+    program.communicate()
+    assert (program.returncode, len(server.batches.jobs)) == (-signal.SIGKILL, 1)
+    collect = [word if word != "run" else "collect" for word in command()]
+    done = subprocess.run(collect, env=environment, capture_output=True, text=True, check=False)
+    assert "was found again at its provider" in done.stderr
+    assert done.returncode == 0
+    assert (len(server.batches.jobs), len(server.received)) == (1, 3)
+    assert "3 scored" in done.stdout
