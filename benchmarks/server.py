@@ -1,14 +1,16 @@
 """A loopback server that speaks OpenAI's chat completions, and is too fast to be what a benchmark measures.
 
     python benchmarks/server.py [--latency SECONDS] [--too-many RATE] [--broken RATE] [--invalid RATE] [--seed N]
+                                [--varied]
 
 It runs in a process of its own, prints its port on the first line, and ends when its standard input does. Bodies are
 counted, not kept: only the last kilobytes, where the case's label stands. Which request meets which fault follows from
 the seed and the request's number. A repair turn is never answered with the same fault again: a model that was told
-what is wrong mends it.
+what is wrong mends it. Every answer says the same, unless they are `--varied`: then each has words and scores of its
+own, which compress as prose does.
 
-`GET /stats` gives what was asked so far, the moment of the first request on the system's monotonic clock, and the CPU
-time of the server.
+`GET /stats` gives what was asked so far, the moments of the first and the last request on the system's monotonic clock,
+and the CPU time of the server.
 """
 
 from __future__ import annotations
@@ -22,12 +24,24 @@ import resource
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from itertools import repeat
 
 SCORES = {"unchanged_regions": 6, "global_consistency": 5, "identity_preservation": 7}
 WORDS = (
     "the brick wall behind the parked car shows exactly the same mortar lines, window reflections and soft "
     "afternoon shading as it did before, from the left edge to the lamp post"
 )
+VOCABULARY = (
+    "the a and of in on with is are as before after behind beside under above between left right edge corner centre "
+    "wall window door roof street lamp tree branch leaf grass sky cloud water river bridge car wheel mirror bonnet "
+    "paint red blue green grey pale dark bright soft sharp blurred shadow highlight reflection gradient texture grain "
+    "brick mortar stone wood metal glass fabric hair skin face hand sleeve collar button background foreground crop "
+    "scale angle perspective horizon light exposure contrast colour temperature noise halo seam outline same exactly "
+    "slightly clearly barely unchanged shifted missing doubled smeared consistent plausible natural original edit"
+)
+SENTENCES = 4096  # of which three make an answer
+
 INVALID = json.dumps({"criteria": {"unchanged_regions": {"justification": WORDS, "score": 9}}})
 
 TAIL_BYTES = 8 * 1024
@@ -41,6 +55,19 @@ def answer(label: str) -> str:
     """A valid compact answer to `edit-preservation`."""
     factors = {key: {"justification": WORDS, "score": score} for key, score in SCORES.items()}
     return json.dumps({"image_id": label, "criteria": factors})
+
+
+def varied_answers(seed: int) -> Iterator[tuple[bytes, bytes]]:
+    """What stands before and after the label in one completion after another."""
+    chance = random.Random(seed)
+    words = VOCABULARY.split()
+    sentences = [" ".join(chance.choices(words, k=chance.randint(15, 30))) for _ in range(SENTENCES)]
+    body = json.loads(completion("").partition(b"\r\n\r\n")[2])
+    while True:
+        factors = {key: {"justification": chance.choice(sentences), "score": chance.randint(4, 7)} for key in SCORES}
+        body["choices"][0]["message"]["content"] = json.dumps({"image_id": "case-00000000", "criteria": factors})
+        before, after = _http(200, "OK", json.dumps(body).encode()).split(b"case-00000000")
+        yield before, after
 
 
 def completion(content: str) -> bytes:
@@ -74,15 +101,16 @@ def _error(message: str) -> bytes:
 class Replies:
     """What is answered to whom, and how often it was."""
 
-    def __init__(self, latency: float, rates: dict[str, float], retry_after: str, seed: int) -> None:
+    def __init__(self, latency: float, rates: dict[str, float], retry_after: str, seed: int, varied: bool) -> None:
         self.latency = latency
         self._rates = rates
         self._random = random.Random(seed)
         self._counts: Counter[str] = Counter()
         self._bytes = 0
         self._first: float | None = None
+        self._last: float | None = None
         before, after = completion(answer("case-00000000")).split(b"case-00000000")
-        self._valid = before, after
+        self._valid = varied_answers(seed) if varied else repeat((before, after))
         self._faults = {
             "too_many": _http(429, "Too Many Requests", _error("slow down"), f"Retry-After: {retry_after}"),
             "broken": _http(500, "Internal Server Error", _error("the server had an error")),
@@ -90,8 +118,9 @@ class Replies:
         }
 
     def arrived(self) -> None:
+        self._last = time.monotonic()
         if self._first is None:
-            self._first = time.monotonic()
+            self._first = self._last
 
     def to(self, tail: bytes, length: int) -> bytes:
         self._bytes += length
@@ -102,7 +131,7 @@ class Replies:
         if kind:
             return self._faults[kind]
         label = _LABEL.search(tail)
-        return (label[0] if label else b"case-00000000").join(self._valid)
+        return (label[0] if label else b"case-00000000").join(next(self._valid))
 
     def _fault(self) -> str:
         drawn = self._random.random()
@@ -119,6 +148,7 @@ class Replies:
             "answers": dict(self._counts),
             "bytes": self._bytes,
             "first_request": self._first,
+            "last_request": self._last,
             "cpu_s": used.ru_utime + used.ru_stime,
         }
         return _http(200, "OK", json.dumps(said).encode())
@@ -200,9 +230,10 @@ def main() -> None:
     parser.add_argument("--invalid", type=float, default=0.0, help="share of requests answered off the rubric's scale")
     parser.add_argument("--retry-after", default="0", help="what a 429 says")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--varied", action="store_true", help="words and scores that differ from answer to answer")
     given = parser.parse_args()
     rates = {"too_many": given.too_many, "broken": given.broken, "invalid": given.invalid}
-    asyncio.run(serve(Replies(given.latency, rates, given.retry_after, given.seed)))
+    asyncio.run(serve(Replies(given.latency, rates, given.retry_after, given.seed, given.varied)))
 
 
 if __name__ == "__main__":

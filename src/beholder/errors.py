@@ -4,7 +4,6 @@
     ├── UsageError             the person asked for something that cannot be done; exit code 2
     │   ├── CaseError          a case lacks a role or a field, or has one too many
     │   ├── LedgerError        the ledger cannot be used: locked, read-only, damaged, from a newer version, disk full
-    │   │   └── LedgerGone     the connection to it was lost, or there is none yet: what was under way may be tried again
     │   │   └── LedgerGone     its server cannot be reached, at this moment
     │   ├── RubricError        a rubric, style or prompt file is wrong; carries every problem with line and key
     │   └── SetupError         a judge cannot be asked at all: no key, unknown model, a missing extra

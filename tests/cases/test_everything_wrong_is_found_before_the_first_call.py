@@ -52,8 +52,8 @@ def test_hashes_that_collide_are_no_duplicates(image: str, monkeypatch: pytest.M
     assert (checked.count, checked.problem_count) == (2, 0)
 
 
-def test_many_ids_are_compared_in_parts(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beholder.cases.checking._PART", 10)
+def test_very_many_ids_are_compared_sorted(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beholder.cases.checking._FEW", 10)
     rows = [row(n, f"p{n % 90}", image) for n in range(100)]
     checked = check(rows)
     assert checked.problem_count == 10

@@ -23,6 +23,8 @@ URLS = (
     "postgresql://me:s3cret@[::1/db",
     "postgresql://me:s3cret@127.0.0.1:port/db",
     "postgresql://me:s3cr@et@127.0.0.1/db",
+    "postgresql://me:s3@127.0.0.1:1/s3cret@127.0.0.1/db",
+    "postgresql://me:s3@127.0.0.1:1/db?s3cret@127.0.0.1/db",
     "postgresql://me:s3cret@127.0.0.1/db?nothing=1",
     "postgresql://me@127.0.0.1:1/db?password=s3cret",
     "postgres://me:s3cret@127.0.0.1:1/db",
@@ -152,6 +154,17 @@ def test_somebody_ends_the_connection(postgres: Server, ledger: Ledger) -> None:
         postgres.sql(f"SELECT pg_terminate_backend({mine})")
         connection.execute(text("SELECT 1"))
     assert ledger.run("r1").name == "nightly"
+
+
+def test_a_process_that_stands_still_in_the_middle_is_not_waited_for(postgres: Server, ledger: Ledger) -> None:
+    with told("is gone|does not answer", LedgerGone), ledger.writing() as connection:
+        mine = connection.scalar(text("SELECT pg_backend_pid()"))
+        connection.execute(text("SET idle_in_transaction_session_timeout = 50"))
+        while postgres.sql(f"SELECT 1 FROM pg_stat_activity WHERE pid = {mine}"):
+            pass
+        connection.execute(text("SELECT 1"))
+    ledger.write("r1", [entry(1)])
+    assert postgres.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'") == []
 
 
 def test_locked(ledger: Ledger) -> None:

@@ -68,7 +68,7 @@ def test_wrong_changes_are_refused(ledger: Ledger) -> None:
         ledger.rename("r1", " ")
     with pytest.raises(LedgerError, match="must not be empty"):
         ledger.tag("r1", "")
-    with pytest.raises(ValueError, match="running, .*finished"):
+    with pytest.raises(ValueError, match=r"running, .*finished"):
         ledger.update("r1", state="asleep")
     with pytest.raises(TypeError, match="fingerprint"):
         ledger.update("r1", fingerprint="x")  # type: ignore[call-arg]

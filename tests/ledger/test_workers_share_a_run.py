@@ -1,5 +1,5 @@
-"""Several workers on one run: none judges what another holds, a dead one's leases lapse, and money and pace hold for all
-of them together."""
+"""Several workers on one run: none judges what another holds, a dead one's leases lapse, money and pace hold for all of
+them together."""
 
 from __future__ import annotations
 

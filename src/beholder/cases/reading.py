@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -33,7 +34,7 @@ _ADDRESS = re.compile(r"data:|[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shape:
     """What a rubric needs, in names only.
 
@@ -46,18 +47,21 @@ class Shape:
     optional: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def images(self) -> tuple[str, ...]:
         """Every role that may be given."""
         return tuple(dict.fromkeys([*(role for roles in self.roles for role in roles), *self.left_out]))
 
-    @property
+    @cached_property
     def fields(self) -> tuple[str, ...]:
         return (*self.required, *self.optional)
 
     def chosen(self, given: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The roles a case with these images is judged by, and those of them that it lacks."""
         have = set(given)
+        for roles in self.roles:
+            if have.issuperset(roles):
+                return roles, ()
         roles = min(self.roles, key=lambda roles: len([role for role in roles if role not in have]))
         return roles, tuple(role for role in roles if role not in have)
 

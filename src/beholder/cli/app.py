@@ -7,6 +7,7 @@ import typer
 from beholder.cli import (
     agree,
     calibrate,
+    collect,
     compare,
     demo,
     doctor,
@@ -15,6 +16,7 @@ from beholder.cli import (
     history,
     init,
     judge,
+    ledger,
     measure,
     plan,
     qualify,
@@ -44,7 +46,9 @@ app.command("measure")(measure.measure)
 app.command("init")(init.init)
 app.command("plan")(plan.plan)
 app.command("run")(run.run)
+app.command("collect")(collect.collect)
 app.add_typer(runs.app, name="runs")
+app.add_typer(ledger.app, name="ledger")
 app.command("show")(show.show)
 app.command("export")(export.export)
 app.command("report")(report.report)

@@ -111,12 +111,13 @@ def _keys() -> Iterator[Finding]:
 
 def _ledger(where: str | None) -> Iterator[Finding]:
     from beholder.ledger import Ledger
-    from beholder.ledger.places import in_postgresql, place
+    from beholder.ledger.places import exists_at, in_postgresql, place
 
     try:
         path = place(where)
-        if not in_postgresql(path) and not os.path.lexists(path):
-            yield Finding("ledger", "note", f"none at {path} yet; the first run makes it")
+        shown = "in the database" if in_postgresql(path) else f"at {path}"
+        if not exists_at(path) and not os.path.lexists(path):
+            yield Finding("ledger", "note", f"none {shown} yet; the first run makes it")
             return
         with Ledger.open(where, read_only=True) as book:
             problems = book.check()

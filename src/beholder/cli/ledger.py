@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Copy runs from one ledger into another; check that a ledger is sound.", no_args_is_help=True)
 
+
 @app.command("copy")
 def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help="A file, or postgresql://user@host/database.")],

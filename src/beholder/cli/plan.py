@@ -25,20 +25,26 @@ def plan(
     suite: Suite,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without cases that are wrong.")] = False,
     brief: Annotated[bool, typer.Option("--brief/--no-brief", help="Show the brief of one case.")] = True,
+    exact: Annotated[bool, typer.Option("--exact", help="Make every brief, however many cases there are.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what a run would ask and cost: cases, calls, tokens, money, and the brief of one case. Asks nobody."""
+    """Show what a run would ask and cost: cases, calls, tokens, money, and the brief of one case. Asks nobody.
+
+    Every case is looked at. Of more than 2000 that are yet to be judged, 2000 drawn at random tell what all come to,
+    and how far off that may be is said; --exact goes through all of them.
+    """
     import asyncio
 
     from beholder.cli.output import brief_dict, show_brief, waiting
+    from beholder.runs.plan import SAMPLE
     from beholder.runs.plan import plan as planned
     from beholder.runs.running import checked_cases
 
     checked = checked_cases(suite, skip_bad=skip_bad)
     ledger = ledger_of(suite)
     try:
-        with waiting("making every brief"):
-            result = asyncio.run(planned(suite, checked, ledger))
+        with waiting("making briefs"):
+            result = asyncio.run(planned(suite, checked, ledger, most=None if exact else SAMPLE))
     finally:
         if ledger:
             ledger.close()
@@ -56,7 +62,8 @@ def plan(
 
 def ledger_of(suite: Suite) -> Ledger | None:
     """The ledger if there is one; planning makes none."""
-    from beholder.ledger.ledger import Ledger, exists_at
+    from beholder.ledger import Ledger
+    from beholder.ledger.places import exists_at
 
     place = suite.ledger_place()
     return Ledger.open(place, read_only=True) if exists_at(place) else None
@@ -66,22 +73,23 @@ def _dict(result: Plan) -> dict[str, Any]:
     from beholder.runs.plan import total
 
     money = total(result.judges)
-    judges = [
-        {**asdict(one), "money_low": _float(one.money_low), "money_high": _float(one.money_high)}
-        for one in result.judges
-    ]
+    judges = [{**asdict(one), **{name: _float(getattr(one, name)) for name in _MONEY}} for one in result.judges]
     return {
         "cases": result.cases,
         "verdicts": result.verdicts,
         "done": result.done,
         "unreadable": result.unreadable,
         "run": result.run,
+        "sampled": {"cases": result.made, "of": result.pending} if result.made < result.pending else None,
         "calls": sum(one.calls for one in result.judges),
         "answered": sum(one.answered for one in result.judges),
         "money_low": _float(money[0]) if money else None,
         "money_high": _float(money[1]) if money else None,
         "judges": judges,
     }
+
+
+_MONEY = ("money_low", "money_high", "batch_low", "batch_high")
 
 
 def _float(amount: object) -> float | None:
@@ -103,6 +111,12 @@ def _show(result: Plan, suite: Suite, left_out: int) -> None:
         console.print("no judge is named")
         return
     show_judges(console, result.judges)
+    if result.made < result.pending:
+        margin = 100 * max(one.margin for one in result.judges)
+        console.print(
+            f"Extrapolated from {result.made:,} of {result.pending:,} cases, drawn at random: what the calls come to "
+            f"is within {margin:.2g} % of this, 95 times in 100. --exact makes every brief."
+        )
     money_all = total(result.judges)
     if money_all is None:
         console.print("A model without a known price needs `price:` in the suite before a budget is accepted.")
@@ -135,3 +149,5 @@ def show_judges(console: Console, judges: Sequence[JudgePlan]) -> None:
         rule = one.rule if one.rule == NOTHING_SENT else f"images by {one.rule}; text is an estimate"
         if one.rule:
             console.print(f"  {one.judge}: {rule}", style="dim", markup=False)
+        if one.calls and one.batch_high is not None:
+            console.print(f"  {one.judge}: USD {one.batch_low:.4f} – {one.batch_high:.4f} with --batch", markup=False)

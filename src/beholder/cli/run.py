@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,7 +66,7 @@ def run(
 
             raise typer.Exit(by_batch(suite, ledger, record, checked, How(anew=batch, retry=again), **how))
         state, counts = carry_out(suite, ledger, record, checked, judges, limits, again, **how)
-        raise typer.Exit(_report(suite, ledger, record, state, counts, new=new, as_json=json_, quiet=quiet))
+        raise typer.Exit(report_run(suite, ledger, record, state, counts, new=new, as_json=json_, quiet=quiet))
 
 
 def carry_out(
@@ -87,19 +86,29 @@ def carry_out(
     to."""
     import asyncio
 
+    from beholder.cli.listening import listening
+    from beholder.ledger.model import INTERRUPTED
     from beholder.runs.holding import held
+    from beholder.runs.running import run_suite
 
-    counts = _watch(record.total, quiet=quiet, as_json=as_json)
+    counts = watch_of(record.total, quiet=quiet, as_json=as_json)
     gc.freeze()  # what is loaded stays; looking at it again and again costs a quarter of a millisecond a case
     gc.set_threshold(20_000, 20, 20)
     if not new:
-        _renamed(suite, ledger, record)
-    with held(ledger, record.id):
-        state = asyncio.run(_execute(suite, ledger, record, checked, judges, limits, retry, counts))
+        rename_by_flag(suite, ledger, record)
+    try:
+        with held(ledger, record.id):
+            state = asyncio.run(
+                listening(lambda stop: run_suite(suite, ledger, record, checked, judges, limits, retry, counts, stop))
+            )
+    except KeyboardInterrupt:
+        state = INTERRUPTED
+    finally:
+        counts.close()
     return state, counts
 
 
-def _renamed(suite: Suite, ledger: Ledger, record: RunRecord) -> None:
+def rename_by_flag(suite: Suite, ledger: Ledger, record: RunRecord) -> None:
     """A name or tags that were given by flag hold also for a run that is gone on with."""
     if "name" in suite.by_flag:
         ledger.rename(record.id, suite.name)
@@ -116,49 +125,13 @@ def _outcomes(names: str) -> frozenset[Outcome]:
         raise UsageError(f"--retry takes outcomes ({', '.join(Outcome)}), and {names!r} has another word.") from None
 
 
-def _watch(total: int, *, quiet: bool, as_json: bool) -> Counts:
+def watch_of(total: int, *, quiet: bool, as_json: bool) -> Counts:
     from beholder.cli.progress import Bar, Counts, Lines
 
     return Lines(total) if as_json else Counts(total) if quiet or not sys.stderr.isatty() else Bar(total)
 
 
-async def _execute(
-    suite: Suite,
-    ledger: Ledger,
-    record: RunRecord,
-    checked: Checked,
-    judges: Sequence[Judge],
-    limits: Limits,
-    retry: frozenset[Outcome],
-    counts: Counts,
-) -> str:
-    """Runs, and listens for Ctrl-C: the first stops asking, the second stops at once."""
-    import asyncio
-
-    from beholder.runs.running import run_suite
-
-    stop = asyncio.Event()
-    work = asyncio.ensure_future(run_suite(suite, ledger, record, checked, judges, limits, retry, counts, stop))
-
-    def interrupted() -> None:
-        if stop.is_set():
-            work.cancel()
-        else:
-            stop.set()
-            print("\nstopping: what is under way is finished; Ctrl-C again stops at once", file=sys.stderr)
-
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, interrupted)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        return "interrupted"
-    finally:
-        counts.close()
-
-
-def _report(
+def report_run(
     suite: Suite,
     ledger: Ledger,
     record: RunRecord,

@@ -25,7 +25,7 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
     ("set_", Many, None, typer.Option("--set", help="A text for every case that has none: NAME=TEXT.")),
     ("rubric", str | None, None, typer.Option(help="A rubric's name, folder or YAML file.")),
     ("judge", Many, None, typer.Option(help="Who judges: PROVIDER:MODEL; several form a jury.")),
-    ("base_url", str | None, None, typer.Option(help="Where a compatible server answers.")),
+    ("base_url", Many, None, typer.Option(help="Where a compatible server answers; several share the requests.")),
     ("key_variable", str | None, None, typer.Option(help="The environment variable that holds the key.")),
     ("param", Many, None, typer.Option(help="A model parameter: NAME=VALUE.")),
     ("price_input", float | None, None, typer.Option(help="US dollars for a million input tokens.")),
@@ -45,11 +45,14 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
     ("tokens_per_minute", float | None, None, typer.Option(help="At most so many tokens a minute.")),
     ("timeout", float | None, None, typer.Option(help="Seconds to wait for one call.")),
     ("total_timeout", float | None, None, typer.Option(help="Seconds to wait for one case.")),
+    ("lease", float | None, None, typer.Option(help="Seconds after which a silent process's cases are taken over.")),
+    ("engine", str | None, None, typer.Option(help="Where the work is done: local, or ray.")),
+    ("address", str | None, None, typer.Option(help="The Ray cluster's address.")),
     ("budget", float | None, None, typer.Option(help="US dollars that are never passed.")),
     ("fail_under", Many, None, typer.Option(help="Exit code 1 below: 80 (score × 100), or accuracy=4.")),
     ("max_unscored", str | None, None, typer.Option(help="How many may have no score: 3, or 2%.")),
     ("tag", Many, None, typer.Option(help="A word to find the run by.")),
-    ("ledger", str | None, None, typer.Option(help="The ledger's file.")),
+    ("ledger", str | None, None, typer.Option(help="The ledger: a file, or postgresql://user@host/database.")),
     (
         "thumbnails",
         bool | None,
@@ -124,6 +127,8 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
         if value not in (None, []):
             key, _, inner = keys.get(name.rstrip("_"), name).partition(".")
             flags[key] = {**flags.get(key, {}), inner: value} if inner else value
+    if len(flags.get("base_urls", ())) == 1:
+        flags["base_url"] = flags.pop("base_urls")[0]
     if "price" in flags and len(flags["price"]) < 2:
         raise UsageError("--price-input and --price-output go together; give both.")
     readings: dict[str, Callable[[Any], object]] = {

@@ -1,4 +1,4 @@
-"""Where the bytes of a picture come from: a path, a data URI, bytes, or (elsewhere, when allowed) the web."""
+"""Where the bytes of a picture come from: a path, a data URI, bytes, or (when allowed) the web or a store."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from beholder.images.model import STANDARD_CAPS, Caps, ImageSource
 from beholder.images.names import shown
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(?://|(?=image/))", re.IGNORECASE)
+# In these an address names a bucket, and the user's own settings say which servers are asked for it. Other schemes that
+# fsspec knows name a host or a file (ssh, ftp, file, zip), which an address in a stranger's case file must not.
+_STORES = tuple(f"{scheme}://" for scheme in ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "hf", "memory"))
 _BLANKS = re.compile(r"\s+")
 
 _KINDS = (
@@ -36,8 +39,12 @@ _REFUSALS = {
 
 
 async def obtain(source: ImageSource, *, allow_remote: bool, caps: Caps = STANDARD_CAPS) -> bytes:
-    """The bytes of a picture, wherever it is: `read` in a thread, or `fetch` for a web address when allowed."""
+    """The bytes of a picture, wherever it is: `read` in a thread, or fetched from the web or a store when allowed."""
     if allow_remote and isinstance(source, str) and is_remote(source):
+        if is_stored(source):
+            from beholder.images.stores import fetch_stored
+
+            return await fetch_stored(source, caps=caps)
         from beholder.images.remote import fetch
 
         return await fetch(source, caps=caps)
@@ -47,7 +54,7 @@ async def obtain(source: ImageSource, *, allow_remote: bool, caps: Caps = STANDA
 def read(source: ImageSource, *, caps: Caps = STANDARD_CAPS) -> bytes:
     """The bytes of a local picture: a path, a `data:` URI or the bytes themselves.
 
-    Never waits on a pipe or a device. Raises `ImageError`; also for a web address, which only `obtain` may fetch.
+    Never waits on a pipe or a device. Raises `ImageError`; also for a remote address, which only `obtain` may fetch.
     """
     if isinstance(source, bytes):
         return _checked("the image", source, caps)
@@ -68,7 +75,13 @@ def read(source: ImageSource, *, caps: Caps = STANDARD_CAPS) -> bytes:
 
 
 def is_remote(source: str) -> bool:
-    return source[:8].lower().startswith(("http://", "https://"))
+    """Whether it is an address on the web or in an object store, of the kinds that may be fetched."""
+    return source[:8].lower().startswith(("http://", "https://")) or is_stored(source)
+
+
+def is_stored(source: str) -> bool:
+    """Whether it is an address in an object store."""
+    return source[:9].lower().startswith(_STORES)
 
 
 def _checked(name: str, data: bytes, caps: Caps) -> bytes:

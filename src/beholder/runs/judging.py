@@ -16,7 +16,7 @@ from beholder.errors import AnswerError, CaseError, ImageError, SetupError, Wait
 from beholder.images import Sizing
 from beholder.judges.asking import Asked, about, ask
 from beholder.judges.audit import Evidence, audited, order_for
-from beholder.judges.protocol import Judge, identity_for, may_abstain, needs_images
+from beholder.judges.protocol import Judge, answers_later, identity_for, may_abstain, needs_images
 from beholder.ledger.model import AnswerKey, StoredAnswer
 from beholder.rubrics.brief import Brief
 from beholder.rubrics.composing import Composer
@@ -78,7 +78,8 @@ async def judge_case(
         for sample in range(samples)
     ]
     found = await recall([seat.key for seat in seats]) if recall else {}
-    measuring = _measuring(rubric, seats, pictures) if audit else None
+    later = any(answers_later(one) for one in judges)
+    measuring = _measuring(rubric, seats, pictures) if audit and not later else None
     try:
         async with slots or nullcontext():
             heard = await _together(
@@ -87,6 +88,8 @@ async def judge_case(
         results = [one for one in heard if not isinstance(one, Waiting)]
         if len(results) < len(heard):
             raise Waiting(f"{len(heard) - len(results)} answers are still to come")
+        if audit and later:
+            measuring = _measuring(rubric, seats, pictures)
         asked = [result for result, _ in results]
         verdict = asked[0].verdict if len(asked) == 1 else _jury(head, asked, [seat.sample for seat in seats])
         if measuring is not None and verdict.scored:

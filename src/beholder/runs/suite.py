@@ -171,8 +171,9 @@ def suite_from(path: str | os.PathLike[str] | None, flags: Mapping[str, object] 
     """The suite of a file with flags over it, or of flags alone.
 
     `flags` has the file's keys; `None` means not given. `limits` and `fields` are merged entry by entry; `cases` and
-    `pairs` replace one another; `base_url`, `key_variable`, `params` and `price` go to every judge. Raises
-    `RubricError` with the line and key of everything that is wrong in the file, `UsageError` for a flag.
+    `pairs` replace one another, and so do `base_url` and `base_urls`; these, `key_variable`, `params` and `price` go to
+    every judge. Raises `RubricError` with the line and key of everything that is wrong in the file, `UsageError` for a
+    flag.
     """
     given = {key: value for key, value in (flags or {}).items() if value is not None}
     for_judges = {key: given.pop(key) for key in FOR_JUDGES if key in given}
@@ -247,6 +248,8 @@ def _with_judges(file: SuiteFile, said: JudgeEntry, for_judges: Iterable[str]) -
     judges = [JudgeEntry(one) if isinstance(one, str) else one for one in file.judges] or [JudgeEntry(INSTRUMENTS)]
     models = [one for one in judges if one.judge != INSTRUMENTS]
     changes = {key: getattr(said, key) for key in for_judges if key != "params"}
+    if "base_url" in changes or "base_urls" in changes:
+        changes |= {"base_url": said.base_url, "base_urls": said.base_urls}
     if for_judges and not models:
         flag = flag_sentence(Problem("is for a model, and no judge of the suite is one", next(iter(for_judges))))
         raise UsageError(flag)

@@ -39,10 +39,12 @@ class PriceEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JudgeEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A judge with its parameters. The key is read from the variable that `key_variable` names."""
+    """A judge with its parameters. The key is read from the variable that `key_variable` names. `base_urls`, in place
+    of `base_url`, are servers that all serve this model, and share its requests."""
 
     judge: str
     base_url: str | None = None
+    base_urls: tuple[str, ...] = ()
     key_variable: str | None = None
     params: dict[str, Any] = {}
     price: PriceEntry | None = None
@@ -61,7 +63,7 @@ class JudgeEntry(Struct, frozen=True, forbid_unknown_fields=True):
         from beholder.judges.model import identity_of
 
         params = {**images, **self.params}
-        return identity_of(self.judge, self.base_url, params), params.get("max_side")
+        return identity_of(self.judge, self.base_url, params, self.base_urls), params.get("max_side")
 
     def max_tokens(self) -> int | None:
         """The longest answer that the parameters allow; `None` where they say nothing."""
@@ -70,12 +72,14 @@ class JudgeEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a provider may be asked for, and how long is waited: for one call, and for all of one case."""
+    """What a provider may be asked for, and how long is waited: for one call, for all of one case, and (`lease_s`) for
+    another process at work on the same run that is not heard of any more."""
 
     requests_per_minute: _Positive | None = None
     tokens_per_minute: _Positive | None = None
     timeout_s: _Positive = 120.0
     total_timeout_s: _Positive | None = None
+    lease_s: _Positive = 60.0
 
 
 class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,6 +116,10 @@ class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=4096)], Meta(description="How many cases are under way at once.")
     ] = 32
     limits: Annotated[Limits, Meta(description="Rates and waiting times.")] = Limits()
+    engine: Annotated[
+        Literal["local", "ray"], Meta(description="Where the work is done: in this process, or on a Ray cluster.")
+    ] = "local"
+    address: Annotated[str, Meta(description="The Ray cluster; without one Ray is started on this machine.")] = ""
     budget: Annotated[_NotNegative | None, Meta(description="US dollars that are never passed.")] = None
     fail_under: Annotated[
         float | dict[str, _Number] | None,
@@ -203,7 +211,7 @@ _NO_KEYS = "a suite never holds a key: remove it and name the variable that does
 
 
 def judge_problems(file: SuiteFile) -> Iterator[Problem]:
-    from beholder.judges.model import checked_url, split_spec
+    from beholder.judges.model import split_spec
 
     seen: set[tuple[object, ...]] = set()
     for position, judge in enumerate(file.judges):
@@ -214,10 +222,7 @@ def judge_problems(file: SuiteFile) -> Iterator[Problem]:
             split_spec(judge.judge)
         except UsageError as error:
             yield Problem(str(error), place)
-        try:
-            checked_url(judge.base_url or "http://localhost")
-        except UsageError as error:
-            yield Problem(str(error), f"{place}.base_url")
+        yield from _url_problems(judge, place)
         variable = judge.key_variable
         if variable is not None and (not re.fullmatch(r"[A-Za-z_]\w{0,79}", variable) or variable.startswith("AIza")):
             yield Problem(
@@ -231,6 +236,25 @@ def judge_problems(file: SuiteFile) -> Iterator[Problem]:
             if mark in seen:
                 yield Problem("stands here twice; use `samples` to ask one judge several times", place)
             seen.add(mark)
+
+
+def _url_problems(judge: JudgeEntry, place: str) -> Iterator[Problem]:
+    from beholder.judges.model import checked_url
+
+    if judge.base_url is not None and judge.base_urls:
+        yield Problem("`base_url` and `base_urls` are both given; keep one", f"{place}.base_urls")
+    given = [(f"{place}.base_url", judge.base_url)] if judge.base_url else []
+    given += [(f"{place}.base_urls[{position}]", url) for position, url in enumerate(judge.base_urls)]
+    seen: set[str] = set()
+    for key, url in given:
+        try:
+            checked = checked_url(url)
+        except UsageError as error:
+            yield Problem(str(error), key)
+            continue
+        if checked in seen:
+            yield Problem("stands here twice; give each server once", key)
+        seen.add(checked)
 
 
 def _secret_keys(value: object) -> Iterator[str]:
@@ -253,6 +277,7 @@ FLAG_NAMES = {
     "pairs": "pair",
     "fields": "set",
     "judges": "judge",
+    "base_urls": "base_url",
     "params": "param",
     "gates": "gate",
     "tags": "tag",
@@ -260,10 +285,11 @@ FLAG_NAMES = {
     "limits.tokens_per_minute": "tokens_per_minute",
     "limits.timeout_s": "timeout",
     "limits.total_timeout_s": "total_timeout",
+    "limits.lease_s": "lease",
     "price.input": "price_input",
     "price.output": "price_output",
 }
-FOR_JUDGES = ("base_url", "key_variable", "params", "price")
+FOR_JUDGES = ("base_url", "base_urls", "key_variable", "params", "price")
 
 
 def of_judges(key: str) -> str:

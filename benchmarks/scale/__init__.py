@@ -1,0 +1,1 @@
+"""A hundred thousand cases, and what they say about a million: see `__main__`."""

@@ -1,0 +1,250 @@
+"""The driver of a run on Ray: enlists cases and writes verdicts as the local engine does; between the two is Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from beholder.cases.checking import Checked, good
+from beholder.errors import BeholderError, OverBudget, UsageError
+from beholder.ledger import Ledger
+from beholder.ledger.model import Entry
+from beholder.runs.budget import Budget
+from beholder.runs.clerk import Clerk
+from beholder.runs.engine import AHEAD, BATCH, HANDED, Watch, Work, _enlist, _first, _Job, _write
+from beholder.runs.gate import Gate
+from beholder.runs.ray.cluster import Cluster, joined_cluster
+from beholder.runs.ray.keys import judge_variables
+from beholder.runs.ray.parcels import Job, Recipe, packed, plain
+from beholder.runs.ray.threads import in_thread
+from beholder.runs.sharing import Limits, joined
+from beholder.runs.suite import Suite
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+EACH = 8  # cases at once for which another worker is worth its process
+LEAST, MOST = 4, 64  # cases in a chunk
+GRANTED = 16  # calls for which a worker gets money at a time
+LINGER_S = 0.05  # how long a chunk that is not full waits for more cases
+PATIENCE_S = 20.0  # with workers that are to give up what they do
+OFFICE_CALLS = 10_000  # at once; most of them wait for something to change
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the work is shared out: so many workers, so many cases in a chunk, so many chunks in a worker at once, and so
+    many cases (`most`) that are on their way at all, which bounds the memory of everyone who takes part."""
+
+    workers: int
+    chunk: int
+    calls: int
+
+    @property
+    def most(self) -> int:
+        return (self.workers * (self.calls + 2) + 2) * self.chunk
+
+    @property
+    def deaths(self) -> int:
+        """Of workers that judged nothing, in a row: after that something is wrong with all of them."""
+        return 8 + 4 * self.workers
+
+
+def planned(concurrency: int, jobs: int, cluster: Cluster) -> Plan:
+    """As many workers as nodes, and more where there is enough to do at once; never more than processors or chunks."""
+    wanted = max(cluster.nodes, math.ceil(concurrency / EACH))
+    workers = min(wanted, cluster.cpus, concurrency, math.ceil(jobs / LEAST))
+    share = math.ceil(concurrency / workers)
+    chunk = min(MOST, max(LEAST, share // 2))
+    return Plan(workers, chunk, 1 + math.ceil(share * (1 + AHEAD) / chunk))
+
+
+async def execute_on_ray(
+    work: Work,
+    suite: Suite,
+    checked: Checked,
+    ledger: Ledger,
+    watch: Watch,
+    stop: asyncio.Event,
+    limits: Limits,
+    *,
+    address: str = "",
+) -> None:
+    """Judges all cases of a run that have no final outcome yet on the cluster at `address`; without one Ray is started
+    on this machine. Everything else is as `runs.engine.execute` has it.
+
+    Raises `UsageError` also for a cluster that does not answer, or whose nodes lack this version of Beholder.
+    """
+    clerk = Clerk(ledger)
+    jobs: asyncio.Queue[_Job | None] = asyncio.Queue(maxsize=HANDED)
+    finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * BATCH)
+    try:
+        async with joined_cluster(address) as cluster:
+            flow = await _Flow.begun(work, suite, ledger, cluster)
+            shared = Limits(limits.budget, [_Relay(flow.office)])
+            async with joined(clerk, work.run_id, shared, work.lease_s) as claims, asyncio.TaskGroup() as house:
+                writer = house.create_task(_write(work.run_id, finished, clerk, claims, None, watch))
+                helpers = [asyncio.create_task(flow.halt_at(stop)), asyncio.create_task(flow.pay(limits.budget))]
+                try:
+                    async with asyncio.TaskGroup() as rooms:
+                        cases = _enlist(work, lambda: good(suite.rows(), checked), claims, None, watch, jobs, 1, stop)
+                        rooms.create_task(cases)
+                        rooms.create_task(flow.hand_in(jobs, work))
+                        rooms.create_task(flow.stream())
+                        rooms.create_task(flow.collect(finished))
+                finally:
+                    for helper in helpers:
+                        helper.cancel()
+                    await flow.end()
+                    # Whatever ended the work: what is finished is written. Only a writer that failed cannot.
+                    if not writer.done():
+                        await flow.collect_rest(finished)
+                        await finished.put(None)
+                        await asyncio.wait([writer])
+    except BaseExceptionGroup as failures:
+        raise _told(_first(failures)) from None
+    except Exception as failure:
+        raise _told(failure) from None
+    finally:
+        clerk.close()
+
+
+class _Flow:
+    """Cases on their way through the cluster, and verdicts on their way back."""
+
+    def __init__(self, office: ActorHandle[Any], plan: Plan, stream: Callable[[], None]) -> None:
+        self.office = office
+        self._plan = plan
+        self._stream = stream
+        self._streamed: asyncio.Future[None] | None = None
+        self._seen = 0
+
+    @classmethod
+    async def begun(cls, work: Work, suite: Suite, ledger: Ledger, cluster: Cluster) -> _Flow:
+        """With an office on this node, which has opened the ledger. Raises `LedgerError`."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        from beholder.runs.ray.office import Office, Terms
+        from beholder.runs.ray.streaming import stream
+
+        plan = planned(work.concurrency, ledger.run(work.run_id).total, cluster)
+        here = NodeAffinitySchedulingStrategy(cluster.here, soft=False)
+        kind: Any = ray.remote(Office)
+        office = kind.options(
+            num_cpus=0, max_restarts=0, max_concurrency=OFFICE_CALLS, scheduling_strategy=here
+        ).remote()
+        address = ledger.address if ledger.path is None else str(ledger.path.absolute())
+        terms = Terms(address, work.recall, work.concurrency, plan.most, plan.deaths, judge_variables(suite))
+        await office.open.remote(terms)
+        # The address of a ledger may hold a password, and workers have no use for it.
+        recipe = Recipe(replace(work, judges=()), structs.replace(suite, ledger=None), os.getcwd())
+        body = packed(recipe)
+        return cls(office, plan, lambda: stream(office, body, cluster.here, plan.workers, plan.calls, plan.deaths))
+
+    async def hand_in(self, jobs: asyncio.Queue[_Job | None], work: Work) -> None:
+        """Brings jobs to the office, a chunk at a time, until the end mark."""
+        places = {id(composer): place for place, composer in enumerate(work.composers)}
+        open_, wanted = True, True
+        while open_:
+            chunk: list[Job] = []
+            try:
+                async with asyncio.timeout(None) as patience:
+                    while len(chunk) < self._plan.chunk:
+                        job = await jobs.get()
+                        if job is None:
+                            open_ = False
+                            break
+                        chunk.append(Job(job.number, job.position, plain(job.case), places[id(job.composer)]))
+                        if len(chunk) == 1:
+                            patience.reschedule(asyncio.get_running_loop().time() + LINGER_S)
+            except TimeoutError:
+                pass
+            if chunk and wanted:
+                wanted = await self.office.put.remote(chunk)
+        await self.office.close.remote()
+
+    async def stream(self) -> None:
+        """Lets Ray Data move what the office has, until there is nothing more."""
+        self._streamed = in_thread(self._stream)
+        await asyncio.shield(self._streamed)
+        await self.office.finish.remote()
+
+    async def collect(self, finished: asyncio.Queue[Entry | None]) -> None:
+        """Fetches verdicts until the end. Raises what a worker could not go on with."""
+        while (found := await self.office.collect.remote(self._seen)) is not None:
+            bodies, failure = found
+            for body in bodies:
+                await finished.put(pickle.loads(body))
+                self._seen += 1
+            if failure is not None:
+                raise pickle.loads(failure)
+
+    async def end(self) -> None:
+        """Ends what is still under way; quick where nothing is."""
+        with suppress(Exception):  # the office may be gone, and why is being told already
+            await self.office.halt.remote(cancel=True)
+            if self._streamed is not None:
+                await asyncio.wait([self._streamed], timeout=PATIENCE_S)
+            await self.office.finish.remote()
+
+    async def collect_rest(self, finished: asyncio.Queue[Entry | None]) -> None:
+        """Fetches what is ready, whatever else is wrong."""
+        with suppress(Exception):  # as above
+            await self.collect(finished)
+
+    async def halt_at(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        await self.office.halt.remote()
+
+    async def pay(self, budget: Budget) -> None:
+        """Gives workers money as they ask for it. What one was given and did not spend stays with it: the budget is
+        never passed, and may not be used up to the last call."""
+        while True:
+            given: dict[int, Decimal] = {}
+            for number, least in await self.office.wishes.remote():
+                given[number] = await _reserved(budget, (GRANTED * least, least))
+            await self.office.grant.remote(given)
+
+
+async def _reserved(budget: Budget, amounts: tuple[Decimal, ...]) -> Decimal:
+    for amount in amounts:
+        with suppress(OverBudget):
+            await budget.reserve(amount)
+            return amount
+    return Decimal(0)
+
+
+class _Relay(Gate):
+    """Stands for the gates of all workers, where the process has only a part of the limits per minute."""
+
+    def __init__(self, office: ActorHandle[Any]) -> None:
+        super().__init__(1)
+        self._office = office
+
+    def share(self, part: float) -> None:
+        self._office.share_out.remote(part)
+
+
+def _told(failure: BaseException) -> BaseException:
+    """What Ray itself raises, as a sentence; everything else as it is."""
+    try:
+        from ray.exceptions import RayError
+    except ImportError:
+        return failure
+    if not isinstance(failure, RayError):
+        return failure
+    cause = getattr(failure, "cause", None)
+    if isinstance(cause, BeholderError):
+        return cause
+    said = " ".join(str(failure).split())[:300]
+    return UsageError(f"The Ray cluster was lost ({said}); the same command goes on where the run was.")

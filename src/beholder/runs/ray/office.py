@@ -1,0 +1,262 @@
+"""The office of a run: one actor beside the driver, the only one that workers speak to.
+
+It holds no more than what is under way, and it dies with the driver, and with it the run: what is in the ledger stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+from beholder.errors import UsageError
+from beholder.ledger import Ledger
+from beholder.ledger.model import AnswerKey, StoredAnswer
+from beholder.runs.clerk import Clerk
+from beholder.runs.engine import _Known as Known
+from beholder.runs.ray.attempts import Attempts
+from beholder.runs.ray.parcels import Chunk, Job, Leave, Share, Variables, packed
+from beholder.runs.ray.shares import Shares
+
+BATCH = 64  # verdicts that the driver gets together
+LINGER_S = 0.1  # how long it waits for more of them
+BEAT_S = 2.0  # how often a worker is heard of, at least
+SOON_S = 0.1  # and while it waits for others to make room
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the office opens with: how many cases may be asked at once (`slots`), how many may be on their way at all
+    (`most`), and after how many workers in a row that judged nothing the run is given up (`deaths`).
+
+    `ledger` is its address, which may hold a password, and `variables` may hold keys: both only ever travel in a call
+    to an actor, which Ray puts into no store and into no log.
+    """
+
+    ledger: str
+    recall: bool
+    slots: int
+    most: int
+    deaths: int
+    variables: Variables
+
+
+@dataclass(slots=True)
+class _Open:
+    """A chunk that is not done: as it travels, and the numbers of the jobs that have not ended."""
+
+    body: bytes
+    left: set[int]
+
+
+class Office:
+    """See the module. Made without arguments, since those of an actor's constructor are kept by Ray; then `open`."""
+
+    def __init__(self, alive: Callable[[], Collection[str]] | None = None) -> None:
+        self._change = asyncio.Condition()
+        self._attempts = Attempts(alive or _alive)
+        self._chunks: dict[int, _Open] = {}
+        self._in_chunk: dict[int, int] = {}
+        self._finished: deque[bytes] = deque()
+        self._wishes: dict[int, tuple[Decimal, asyncio.Future[Decimal]]] = {}
+        self._put = self._taken = self._wished = self._version = self._fruitless = 0
+        self._failure: bytes | None = None
+        self._closed = self._halted = self._cancelled = self._over = False
+
+    async def open(self, terms: Terms) -> None:
+        """Raises `LedgerError`."""
+        self._terms = terms
+        self._shares = Shares(terms.slots)
+        self._clerk = Clerk(await asyncio.to_thread(Ledger.open, terms.ledger, read_only=True))
+        self._known = Known(self._clerk) if terms.recall else None
+
+    # For the driver
+
+    async def put(self, jobs: Sequence[Job]) -> bool:
+        """Takes a chunk of jobs, as soon as there is room for it; `False` where none is wanted any more."""
+        if self._known is not None:
+            await self._known.refresh()
+        async with self._change:
+            await self._change.wait_for(lambda: self._halted or self._held() < self._terms.most)
+            if self._halted:
+                return False
+            chunk = Chunk(self._put, tuple(jobs))
+            self._chunks[chunk.number] = _Open(packed(chunk), {job.number for job in jobs})
+            self._in_chunk |= {job.number: chunk.number for job in jobs}
+            self._put += 1
+            self._change.notify_all()
+            return True
+
+    async def close(self) -> None:
+        """There are no more jobs."""
+        self._closed = True
+        await self._changed()
+
+    async def halt(self, *, cancel: bool = False) -> None:
+        """No new case is begun; with `cancel`, those under way are given up."""
+        self._halted = True
+        self._cancelled = self._cancelled or cancel
+        await self._changed()
+
+    async def finish(self) -> None:
+        """All chunks are through: what is collected now is the rest."""
+        self._over = True
+        await self._changed()
+
+    async def share_out(self, part: float) -> None:
+        """The part of the limits per minute that all workers together may use."""
+        self._shares.part = part
+        await self._changed()
+
+    async def is_more(self, first: int) -> bool:
+        """Whether there is a chunk of that number, as soon as that is known."""
+        async with self._change:
+            await self._change.wait_for(lambda: self._put > first or self._closed or self._halted)
+            return self._put > first and not self._halted
+
+    async def collect(self, seen: int) -> tuple[list[bytes], bytes | None] | None:
+        """Verdicts that are ready after the first `seen`, which are forgotten; and the failure that ends the run, where
+        there is one and nothing before it. `None` at the end."""
+        async with self._change:
+            while self._taken < seen:
+                self._finished.popleft()
+                self._taken += 1
+            self._change.notify_all()
+            await self._change.wait_for(lambda: self._finished or self._failure or self._over)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_S):
+                    await self._change.wait_for(lambda: len(self._finished) >= BATCH or self._failure or self._over)
+            ready = list(islice(self._finished, BATCH))
+            if ready:
+                return ready, None
+            return ([], self._failure) if self._failure else None
+
+    async def wishes(self) -> list[tuple[int, Decimal]]:
+        """What workers want of the budget, by number; waits for the first."""
+        async with self._change:
+            await self._change.wait_for(lambda: bool(self._wishes))
+            return [(number, least) for number, (least, _) in self._wishes.items()]
+
+    async def grant(self, given: Mapping[int, Decimal]) -> None:
+        """Answers wishes."""
+        for number, amount in given.items():
+            _, answer = self._wishes.pop(number)
+            if not answer.done():
+                answer.set_result(amount)
+
+    # For the task that reads
+
+    async def chunk(self, number: int) -> bytes | None:
+        """The chunk of that number, as soon as it is there; `None` after the last. A chunk that is done is empty: a
+        task that was started again asks for all of them once more."""
+        async with self._change:
+            await self._change.wait_for(lambda: number < self._put or self._closed or self._halted)
+            if number in self._chunks:
+                return self._chunks[number].body
+            return packed(Chunk(number, ())) if number < self._put and not self._halted else None
+
+    # For workers
+
+    async def enter(self, worker: str, node: str) -> Variables:
+        """A worker begins. Returns the variables that its judges need."""
+        self._shares.enter(worker, _now())
+        self._attempts.enter(worker, node)
+        self._fruitless += 1
+        if self._fruitless > self._terms.deaths:
+            died = f"{self._fruitless - 1} workers died in a row, and no case was judged"
+            await self.fail(packed(UsageError(f"{died}; the logs of Ray (/tmp/ray/session_latest/logs) may say why.")))
+        await self._changed()
+        return self._terms.variables
+
+    async def share(self, worker: str, inside: int, version: int) -> Share:
+        """What the worker may use, as soon as that is not what it knows (`version`), or after `BEAT_S`. `inside` is how
+        many of its cases are under way. A version below 0 is one for which there is more to come."""
+        self._shares.enter(worker, _now())
+        for name in self._shares.silent(_now()):
+            self._shares.leave(name)
+            self._version += 1
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BEAT_S if version >= 0 else SOON_S), self._change:
+                await self._change.wait_for(lambda: 0 <= version != self._version)
+        self._shares.enter(worker, _now())
+        slots, part, settled = self._shares.share(worker, inside)
+        return Share(self._version if settled else -1, slots, part, self._halted, self._cancelled)
+
+    async def begin(self, worker: str, jobs: Sequence[tuple[int, bool]]) -> list[Leave]:
+        """For each job (its number, and whether nothing else is under way in the worker's process) whether it may be
+        begun. From then on it counts as begun, until `end`."""
+        return [self._leave(worker, number, alone) for number, alone in jobs]
+
+    async def end(self, worker: str, done: Sequence[tuple[int, bytes]]) -> list[None]:
+        """Verdicts that are ready. One that comes twice counts once."""
+        async with self._change:
+            self._fruitless = 0
+            for number, body in done:
+                self._attempts.end(number)
+                place = self._in_chunk.pop(number, None)
+                if place is None:
+                    continue
+                self._finished.append(body)
+                self._chunks[place].left.discard(number)
+                if not self._chunks[place].left:
+                    del self._chunks[place]
+            self._change.notify_all()
+        return [None for _ in done]
+
+    async def fail(self, error: bytes) -> None:
+        """Something makes going on senseless."""
+        self._failure = self._failure or error
+        await self.halt(cancel=True)
+
+    async def recall(self, keys: Sequence[AnswerKey]) -> Mapping[AnswerKey, StoredAnswer]:
+        """Answers that were paid for already."""
+        return await self._known.recall(keys) if self._known is not None else {}
+
+    async def has_thumbnail(self, digests: Sequence[str]) -> set[str]:
+        """Those of these image files that the ledger has a thumbnail of."""
+        return await self._clerk.do(self._clerk.ledger.has_thumbnail, digests)
+
+    async def more(self, least: Decimal) -> Decimal:
+        """At least so much more money, or nothing."""
+        answer: asyncio.Future[Decimal] = asyncio.get_running_loop().create_future()
+        async with self._change:
+            self._wished += 1
+            self._wishes[self._wished] = (least, answer)
+            self._change.notify_all()
+        return await answer
+
+    # Inside
+
+    def _held(self) -> int:
+        """Verdicts to give, and such that wait for the driver."""
+        return len(self._in_chunk) + len(self._finished)
+
+    async def _changed(self) -> None:
+        async with self._change:
+            self._version += 1
+            self._change.notify_all()
+
+    def _leave(self, worker: str, number: int, alone: bool) -> Leave:
+        if number not in self._in_chunk:
+            return Leave.OVER
+        if self._halted:
+            return Leave.HALT
+        if self._shares.leave(self._attempts.dead(worker, number)):
+            self._version += 1
+        return self._attempts.begin(worker, number, alone)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _alive() -> Collection[str]:
+    import ray
+
+    nodes: Callable[[], list[dict[str, Any]]] = ray.nodes
+    return {node["NodeID"] for node in nodes() if node["Alive"]}

@@ -1,0 +1,89 @@
+"""What travels between the driver, the office and the workers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from beholder.cases import Case
+from beholder.errors import BeholderError, UsageError
+from beholder.runs.engine import Work
+from beholder.runs.suite import Suite
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One verdict to give. `number` counts them over the run; `rubric` is the place of the composer in the work."""
+
+    number: int
+    position: int
+    case: Case
+    rubric: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Jobs that one worker gets together."""
+
+    number: int
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that a worker needs to judge as the driver would; nothing in it is a secret. `folder` is where relative paths
+    begin."""
+
+    work: Work
+    suite: Suite
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a worker may use from now on: so many cases at once, and a part of the limits per minute.
+
+    `halted` means that no new case is begun, `cancelled` that those under way are given up as well. `version` changes
+    with anything in it.
+    """
+
+    version: int
+    slots: int
+    part: float
+    halted: bool = False
+    cancelled: bool = False
+
+
+class Leave(Enum):
+    """What the office says to a worker that is about to begin a case."""
+
+    GO = "go"
+    ALONE = "alone"  # it was under way when its worker died: ask again when nothing else is under way in your process
+    OVER = "over"  # its verdict is there already
+    LOST = "lost"  # it was begun as often as may be, and never ended
+    HALT = "halt"  # no new case is begun
+
+
+def packed(thing: object) -> bytes:
+    return pickle.dumps(thing, protocol=5)
+
+
+def plain(case: Case) -> Case:
+    """The case with mappings that can be pickled."""
+    return replace(case, images=dict(case.images), fields=dict(case.fields), groups=dict(case.groups))
+
+
+def packed_error(error: BaseException) -> bytes:
+    """An error for another process: itself where it can be pickled, else one that says the same."""
+    try:
+        body = packed(error)
+        pickle.loads(body)
+    except Exception:
+        kind = UsageError if isinstance(error, BeholderError) else RuntimeError
+        body = packed(kind(str(error) if isinstance(error, BeholderError) else f"{type(error).__name__}: {error}"))
+    return body
+
+
+Variables = Mapping[str, str]

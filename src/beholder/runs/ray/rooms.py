@@ -1,0 +1,107 @@
+"""How a worker keeps its share of the cases under way, asks many small questions as one, and lets a case be alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Generic, Literal, TypeVar
+
+GATHER_S = 0.002  # how long a question waits for others
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class Slots(asyncio.Semaphore):
+    """A semaphore whose size may change. Made smaller, it lets those who are inside finish."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+        self.inside = 0
+        self._owed = 0
+
+    def resize(self, size: int) -> None:
+        change, self.size = size - self.size, size
+        forgiven = min(max(change, 0), self._owed)
+        self._owed -= forgiven
+        for _ in range(max(change, 0) - forgiven):
+            super().release()
+        for _ in range(max(-change, 0)):
+            if self._value > 0:
+                self._value -= 1
+            else:
+                self._owed += 1
+
+    async def acquire(self) -> Literal[True]:
+        await super().acquire()
+        self.inside += 1
+        return True
+
+    def release(self) -> None:
+        self.inside -= 1
+        if self._owed:
+            self._owed -= 1
+        else:
+            super().release()
+
+
+class Room:
+    """Many may be in it together, or one alone. Who waits to be alone goes before those who come later."""
+
+    def __init__(self) -> None:
+        self._change = asyncio.Condition()
+        self._together = 0
+        self._waiting = 0
+        self._taken = False
+
+    @asynccontextmanager
+    async def together(self) -> AsyncIterator[None]:
+        async with self._change:
+            await self._change.wait_for(lambda: not self._taken and not self._waiting)
+            self._together += 1
+        try:
+            yield
+        finally:
+            async with self._change:
+                self._together -= 1
+                self._change.notify_all()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        async with self._change:
+            self._waiting += 1
+            try:
+                await self._change.wait_for(lambda: not self._taken and not self._together)
+                self._taken = True
+            finally:
+                self._waiting -= 1
+                self._change.notify_all()
+        try:
+            yield
+        finally:
+            async with self._change:
+                self._taken = False
+                self._change.notify_all()
+
+
+class Gathered(Generic[A, R]):
+    """Questions of many tasks, sent together: a call to another process costs as much for one as for fifty."""
+
+    def __init__(self, send: Callable[[Sequence[A]], Awaitable[Sequence[R]]]) -> None:
+        self._send = send
+        self._wanted: list[A] = []
+        self._asking: asyncio.Task[Sequence[R]] | None = None
+
+    async def ask(self, one: A) -> R:
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._soon())
+        place = len(self._wanted)
+        self._wanted.append(one)
+        return (await asyncio.shield(self._asking))[place]
+
+    async def _soon(self) -> Sequence[R]:
+        await asyncio.sleep(GATHER_S)
+        wanted, self._wanted, self._asking = self._wanted, [], None
+        return await self._send(wanted)

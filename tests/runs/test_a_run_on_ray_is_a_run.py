@@ -1,0 +1,333 @@
+"""A run on a real Ray cluster of several nodes: the same verdicts as locally, whatever dies in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beholder.errors import UsageError
+from beholder.ledger import Ledger
+from beholder.ledger.model import Progress
+from beholder.runs.ray.cluster import joined_cluster
+from beholder.testing import JudgeServer
+
+pytest.importorskip("ray", reason="the extra ray is not installed")
+pytest.importorskip("pyarrow", reason="the extra ray is not installed")
+
+# Nothing but loopback, for the cluster and for who joins it; no telemetry; and no token in anybody's home.
+QUIET = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",
+    "OMP_NUM_THREADS": "1",
+}
+KEY = "sk-of-the-driver-alone"
+UNDER_WAY = 8 + 64 + 8  # cases that are asked at once, a batch on its way to the ledger, and what came meanwhile
+
+# A judge that dies, and its process with it, of every case whose instruction says so. Its "model" is a file in which it
+# notes each case that it is asked about.
+DEADLY = """
+import os
+import signal
+import socket
+from beholder.judges.scripted import ScriptedJudge
+
+WORDS = "the wall behind the car shows the same mortar lines and the same shading as it did before"
+
+def judge(model, settings):
+    def say(brief):
+        with open(model, "a") as notes:
+            notes.write(brief.fields["instruction"] + "\\n")
+        if "die" in brief.fields["instruction"]:
+            os._exit(1)
+        return {"criteria": {one.key: {"justification": WORDS, "score": 5} for one in brief.criteria}}
+
+    return ScriptedJudge(say=say, name="deadly:" + model)
+"""
+
+
+class Nodes:
+    """The cluster, from outside."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.address, self.logs = self._line().split()
+
+    def add(self, name: str, cpus: int = 1, **variables: str) -> None:
+        self._order("add", name, str(cpus), *(f"{key}={value}" for key, value in variables.items()))
+
+    def kill(self, name: str) -> None:
+        self._order("kill", name)
+
+    def _order(self, *words: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(" ".join(words) + "\n")
+        self._process.stdin.flush()
+        assert self._line() == "done"
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+
+def plugin(folder: Path) -> Path:
+    (folder / "deadly_judge.py").write_text(DEADLY, "utf-8")
+    info = folder / "deadly_judge-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: deadly-judge\nVersion: 1.0\n", "utf-8")
+    (info / "entry_points.txt").write_text("[beholder.judges]\ndeadly = deadly_judge:judge\n", "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of the cluster, and of who joins it."""
+    kept = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+    return {**kept, **QUIET, "PYTHONPATH": str(plugin(tmp_path_factory.mktemp("plugin")))}
+
+
+@pytest.fixture(scope="module")
+def nodes(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Two nodes: the head, which is where a run is started, and `second`."""
+    script = Path(__file__).with_name("ray_cluster.py")
+    with (
+        (tmp_path_factory.mktemp("ray") / "log").open("w") as log,
+        subprocess.Popen(
+            [sys.executable, str(script), "1"],
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        ) as process,
+    ):
+        cluster = Nodes(process)
+        cluster.add("second")
+        yield cluster
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.fixture
+def start(
+    nodes: Nodes, environment: dict[str, str], command: Callable[..., list[str]]
+) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a run on the cluster; one that is left over at the end of the test is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(line: Sequence[str] | None = None, address: str = nodes.address) -> subprocess.Popen[str]:
+        line = [*(line or command()), "--engine", "ray", *(("--address", address) if address else ())]
+        keyed = {**environment, "OPENAI_API_KEY": KEY}  # which the nodes of the cluster lack
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started.append(subprocess.Popen(line, env=keyed, text=True, start_new_session=True, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit code, and all that it said."""
+    out, err = process.communicate()
+    return process.returncode, out + err
+
+
+def told(path: Path) -> dict[str, tuple[str, float | None, str]]:
+    """What a ledger says of each case."""
+    with Ledger.open(path, read_only=True) as ledger:
+        return {one.case: (one.outcome.value, one.score, one.detail) for one in ledger.verdicts("latest", answers=True)}
+
+
+@dataclass
+class Counting:
+    """Answers, and says when so many were asked for."""
+
+    answer: dict[str, Any]
+    at: int
+    asked: int = 0
+    reached: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, _: object) -> dict[str, Any]:
+        self.asked += 1
+        if self.asked >= self.at:
+            self.reached.set()
+        return self.answer
+
+    def wait_for(self, process: subprocess.Popen[str]) -> None:
+        """Waits until the process has asked so often."""
+        while not self.reached.wait(0.1):
+            assert process.poll() is None, ended(process)
+
+
+def test_whatever_dies_in_the_middle_the_verdicts_are_those_of_a_local_run(
+    nodes: Nodes,
+    start: Callable[..., subprocess.Popen[str]],
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    cases: Callable[[int], Path],
+    server: JudgeServer,
+    good_answer: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    cases(240)
+    nodes.add("doomed")
+
+    server.default = counting = Counting(good_answer(), at=60)
+    process = start()
+    counting.wait_for(process)
+    process.kill()  # the driver: its office and workers end with it
+    process.wait()
+    with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
+        before = ledger.progress().get(ledger.run().id, Progress()).done
+    first = len(server.received)
+    assert 0 < first - before <= UNDER_WAY
+
+    server.default = counting = Counting(good_answer(), at=40)
+    process = start()
+    counting.wait_for(process)
+    nodes.kill("doomed")
+    code, said = ended(process)
+    assert code == 0, said
+    there = told(tmp_path / "ledger.db")
+    assert len(there) == 240
+    assert {outcome for outcome, _, _ in there.values()} == {"scored"}
+    assert {one.headers["authorization"] for one in server.received} == {f"Bearer {KEY}"}
+    assert not [file for file in Path(nodes.logs).rglob("*.*") if file.is_file() and KEY.encode() in file.read_bytes()]
+    assert len(server.received) - first <= 240 - before + 8  # the concurrency
+
+    asked = len(server.received)
+    code, said = ended(start())  # all is done: nobody is asked
+    assert code == 0, said
+    assert "240 of 240 done" in said
+    assert len(server.received) == asked
+
+    local = run("--ledger", str(tmp_path / "local.db"))
+    assert local.returncode == 0, local.stderr
+    assert told(tmp_path / "local.db") == there
+
+
+def test_a_case_that_kills_its_worker_ends_as_an_outcome_and_what_was_paid_for_is_found(
+    start: Callable[..., subprocess.Popen[str]],
+    environment: dict[str, str],
+    command: Callable[..., list[str]],
+    cases: Callable[[int], Path],
+    tmp_path: Path,
+) -> None:
+    path = cases(20)
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    for line in lines:
+        line["instruction"] = "die" if line["id"] == "c7" else f"case {line['id']}"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    notes = tmp_path / "notes"
+    line = command()
+    at = line.index("--judge")
+    line[at : at + 4] = ["--judge", f"deadly:{notes}"]  # in place of the server
+    judged = subprocess.run([*line, "--only", "c1?"], env=environment, capture_output=True, text=True, check=False)
+    assert judged.returncode == 0, judged.stderr
+    assert len(notes.read_text("utf-8").splitlines()) == 10
+
+    code, said = ended(start(line))
+    assert code == 3, said
+    found = told(tmp_path / "ledger.db")
+    outcome, score, detail = found.pop("c7")
+    assert (outcome, score) == ("interrupted", None)
+    assert "died" in detail
+    assert {outcome for outcome, _, _ in found.values()} == {"scored"}
+    assert len(found) == 19
+    asked = notes.read_text("utf-8").splitlines()
+    assert asked.count("die") == 3
+    assert [asked.count(f"case c{number}") for number in range(10, 20)] == [1] * 10
+    assert max(asked.count(f"case c{number}") for number in range(10)) <= 2
+
+
+def test_without_an_address_ray_is_started_here_and_stopped_once_it_finishes_what_is_under_way(
+    start: Callable[..., subprocess.Popen[str]],
+    cases: Callable[[int], Path],
+    server: JudgeServer,
+    good_answer: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    cases(240)
+    server.default = counting = Counting(good_answer(), at=40)
+    process = start(address="")
+    counting.wait_for(process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to Ray's processes, too
+    _, said = ended(process)
+    assert "interrupted" in said
+    found = told(tmp_path / "ledger.db")
+    assert len(found) == len(server.received) < 240  # what was asked was answered, and is there
+
+
+def test_nodes_with_another_beholder_are_named_before_the_first_call(
+    nodes: Nodes,
+    start: Callable[..., subprocess.Popen[str]],
+    cases: Callable[[int], Path],
+    server: JudgeServer,
+    tmp_path: Path,
+) -> None:
+    cases(4)
+    for name, text in (("older", "__version__ = '0.0.9'"), ("without", "raise ImportError")):
+        (tmp_path / name / "beholder").mkdir(parents=True)
+        (tmp_path / name / "beholder" / "__init__.py").write_text(text, "utf-8")
+        nodes.add(name, PYTHONPATH=str(tmp_path / name))
+    try:
+        code, said = ended(start())
+    finally:
+        nodes.kill("older")
+        nodes.kill("without")
+    assert code == 2
+    assert "has Beholder 0.0.9; here it is" in said
+    assert "has no Beholder" in said
+    assert "Traceback" not in said
+    assert server.received == []
+
+
+@pytest.mark.parametrize("kind", ["closed", "deaf"])
+def test_an_address_that_does_not_answer_is_one_plain_sentence(kind: str, environment: dict[str, str]) -> None:
+    """Ray alone would try for minutes; `deaf` is a server that is no Ray."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        if kind == "deaf":
+            server.listen()
+        found = subprocess.run(
+            [sys.executable, "-c", JOIN, address], env=environment, capture_output=True, text=True, check=False
+        )
+    assert found.stdout.startswith(f"UsageError: There is no Ray cluster at {address} ("), found.stderr
+    assert found.returncode == 0
+
+
+JOIN = """
+import asyncio, sys
+from beholder.errors import UsageError
+from beholder.runs.ray.cluster import joined_cluster
+
+async def join():
+    async with joined_cluster(sys.argv[1], patience_s=2):
+        pass
+
+try:
+    asyncio.run(join())
+except UsageError as error:
+    print("UsageError:", error)
+"""
+
+
+@pytest.mark.parametrize("address", ["nonsense", "10.0.0.1", "ray://10.0.0.1:10001", ":6379", "host:port"])
+async def test_what_is_no_address_is_told_without_asking_anyone(address: str) -> None:
+    with pytest.raises(UsageError, match="address"):
+        async with joined_cluster(address):
+            pass

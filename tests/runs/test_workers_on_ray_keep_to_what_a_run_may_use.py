@@ -1,0 +1,274 @@
+"""The parts of the Ray engine that need no Ray: the office, the shares, the attempts, and the rooms of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beholder.cases import Case
+from beholder.ledger import Ledger
+from beholder.runs.ray.attempts import Attempts
+from beholder.runs.ray.cluster import Cluster
+from beholder.runs.ray.driver import planned
+from beholder.runs.ray.office import Office, Terms
+from beholder.runs.ray.parcels import Chunk, Job, Leave, plain
+from beholder.runs.ray.rooms import Gathered, Room, Slots
+from beholder.runs.ray.shares import SILENT_S, Shares
+
+
+async def opened(tmp_path: Path, *, slots: int = 8, most: int = 8, deaths: int = 9) -> Office:
+    place = str(tmp_path / "ledger.db")
+    Ledger.open(place).close()
+    office = Office(alive=lambda: {"head"})
+    await office.open(Terms(place, True, slots, most, deaths, {"OPENAI_API_KEY": "sk-test"}))
+    return office
+
+
+def jobs(*numbers: int) -> list[Job]:
+    return [Job(number, number, plain(Case(f"c{number}")), 0) for number in numbers]
+
+
+async def idle(task: asyncio.Task[object]) -> bool:
+    """Whether a task still waits when everyone else had a turn."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return not task.done()
+
+
+@given(
+    st.integers(1, 40), st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 12), st.booleans()), max_size=40)
+)
+def test_shares_never_come_to_more_than_the_whole(slots: int, events: list[tuple[str, int, bool]]) -> None:
+    shares = Shares(slots)
+    has: dict[str, tuple[int, float]] = {}
+    under_way: dict[str, int] = {}
+    for worker, wish, leaves in events:
+        if leaves:
+            shares.leave(worker)
+            has.pop(worker, None)
+            under_way.pop(worker, None)
+            continue
+        shares.enter(worker, 0.0)
+        under_way[worker] = min(wish, max(has.get(worker, (0, 0.0))[0], under_way.get(worker, 0)))
+        allowed, part, _ = shares.share(worker, under_way[worker])
+        has[worker] = (allowed, part)
+        assert sum(max(has[name][0], under_way[name]) for name in has) <= slots
+        assert sum(part for _, part in has.values()) <= 1 + 1e-9
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_in_the_end_all_is_shared_out_evenly(slots: int, workers: int) -> None:
+    shares = Shares(slots)
+    names = [f"w{number}" for number in range(workers)]
+    for name in names:
+        shares.enter(name, 0.0)
+        shares.share(name, 0)
+    found = [[shares.share(name, 0) for name in names] for _ in range(3)][-1]
+    assert sum(allowed for allowed, _, _ in found) == slots
+    assert max(allowed for allowed, _, _ in found) - min(allowed for allowed, _, _ in found) <= 1
+    assert sum(part for _, part, _ in found) == pytest.approx(1)
+    assert all(settled for _, _, settled in found)
+
+
+def test_the_share_of_a_worker_that_is_not_heard_of_goes_to_the_others() -> None:
+    shares = Shares(4)
+    shares.enter("a", 0.0)
+    shares.enter("b", SILENT_S)
+    assert shares.silent(SILENT_S + 1) == ["a"]
+    shares.leave("a")
+    assert shares.share("b", 0) == (4, 1.0, True)
+
+
+def test_a_case_whose_process_died_is_begun_again_alone_and_three_times_at_most() -> None:
+    attempts = Attempts(alive=lambda: {"head"})
+    for worker in "abcd":
+        attempts.enter(worker, "head")
+    assert attempts.begin("a", 1, False) is Leave.GO
+    assert attempts.begin("b", 1, False) is Leave.ALONE
+    assert attempts.begin("b", 1, True) is Leave.GO
+    assert attempts.begin("c", 1, True) is Leave.GO
+    assert attempts.begin("d", 1, True) is Leave.LOST
+
+
+def test_a_case_whose_node_died_is_not_to_blame_the_first_time() -> None:
+    attempts = Attempts(alive=lambda: {"head"})
+    for worker, node in (("a", "gone"), ("b", "gone"), ("c", "gone"), ("d", "head")):
+        attempts.enter(worker, node)
+    assert attempts.begin("a", 1, False) is Leave.GO
+    assert attempts.begin("b", 1, False) is Leave.GO
+    assert attempts.begin("c", 1, False) is Leave.ALONE
+    assert attempts.begin("c", 1, True) is Leave.GO
+    assert attempts.begin("d", 1, True) is Leave.LOST
+
+
+async def test_no_more_cases_are_on_their_way_than_may_be(tmp_path: Path) -> None:
+    office = await opened(tmp_path, most=4)
+    assert await office.put(jobs(0, 1, 2, 3))
+    following: asyncio.Task[object] = asyncio.create_task(office.put(jobs(4)))
+    assert await idle(following)
+    await office.end("a", [(0, b"v0")])
+    assert await idle(following)  # it is not in the ledger yet
+    assert await office.collect(0) == ([b"v0"], None)
+    collecting = asyncio.create_task(office.collect(1))
+    assert await following
+    await office.finish()
+    assert await collecting is None
+
+
+async def test_a_verdict_that_was_fetched_but_not_written_is_fetched_again(tmp_path: Path) -> None:
+    office = await opened(tmp_path)
+    await office.put(jobs(0, 1))
+    await office.end("a", [(0, b"v0"), (1, b"v1"), (1, b"once more")])
+    assert await office.collect(0) == ([b"v0", b"v1"], None)
+    assert await office.collect(1) == ([b"v1"], None)
+
+
+async def test_a_chunk_is_handed_out_again_until_it_is_done(tmp_path: Path) -> None:
+    office = await opened(tmp_path)
+    await office.put(jobs(0, 1))
+    body = await office.chunk(0)
+    assert body is not None
+    assert body == await office.chunk(0)
+    assert await office.begin("a", [(0, False), (1, False)]) == [Leave.GO, Leave.GO]
+    await office.end("a", [(0, b"v0")])
+    assert await office.begin("b", [(0, False)]) == [Leave.OVER]
+    await office.end("a", [(1, b"v1")])
+    done: Chunk = pickle.loads(await office.chunk(0) or b"")
+    assert done.jobs == ()
+    await office.close()
+    assert await office.chunk(1) is None
+    assert not await office.is_more(1)
+
+
+async def test_once_halted_nothing_is_begun(tmp_path: Path) -> None:
+    office = await opened(tmp_path)
+    await office.put(jobs(0, 1))
+    await office.halt()
+    assert await office.begin("a", [(0, False)]) == [Leave.HALT]
+    assert not await office.put(jobs(2))
+    assert not await office.is_more(0)
+    share = await office.share("a", 0, -1)
+    assert share.halted
+    assert not share.cancelled
+
+
+async def test_what_a_worker_could_not_go_on_with_comes_after_what_was_ready(tmp_path: Path) -> None:
+    office = await opened(tmp_path)
+    await office.put(jobs(0, 1))
+    await office.end("a", [(0, b"v0")])
+    await office.fail(b"why")
+    assert await office.collect(0) == ([b"v0"], None)
+    assert await office.collect(1) == ([], b"why")
+
+
+async def test_workers_that_die_one_after_the_other_end_the_run(tmp_path: Path) -> None:
+    office = await opened(tmp_path, deaths=3)
+    for worker in "abc":
+        assert await office.enter(worker, "head") == {"OPENAI_API_KEY": "sk-test"}
+    await office.enter("d", "head")
+    bodies, failure = await office.collect(0) or ([], None)
+    assert bodies == []
+    assert "3 workers died in a row" in str(pickle.loads(failure or b""))
+
+
+async def test_money_comes_from_the_driver(tmp_path: Path) -> None:
+    office = await opened(tmp_path)
+    asking = asyncio.create_task(office.more(Decimal("0.5")))
+    [(number, least)] = await office.wishes()
+    assert least == Decimal("0.5")
+    await office.grant({number: Decimal(8)})
+    assert await asking == Decimal(8)
+
+
+async def test_a_worker_hears_at_once_that_another_came(tmp_path: Path) -> None:
+    office = await opened(tmp_path, slots=8)
+    await office.enter("a", "head")
+    share = await office.share("a", 0, -1)
+    assert (share.slots, share.part) == (8, 1.0)
+    waiting = asyncio.create_task(office.share("a", 6, share.version))
+    await office.enter("b", "head")
+    share = await waiting
+    assert (share.slots, share.part) == (4, 0.5)
+    assert share.version == -1  # it has more under way than it should
+    assert (await office.share("b", 0, -1)).slots == 2
+
+
+@given(st.integers(0, 6), st.lists(st.one_of(st.sampled_from(["in", "out"]), st.integers(0, 6)), max_size=40))
+def test_slots_follow_their_size(size: int, events: list[int | str]) -> None:
+    async def follow() -> None:
+        slots = Slots(size)
+        for event in events:
+            if event == "in" and not slots.locked():
+                await slots.acquire()
+                assert slots.inside <= slots.size
+            elif event == "out" and slots.inside:
+                slots.release()
+            elif isinstance(event, int):
+                slots.resize(event)
+        free = 0
+        while not slots.locked():
+            await slots.acquire()
+            free += 1
+        assert slots.inside == max(slots.size, slots.inside)
+        assert free == 0 or slots.inside == slots.size
+
+    asyncio.run(follow())
+
+
+async def test_who_is_alone_is_alone() -> None:
+    room = Room()
+    inside: list[str] = []
+    go_on = asyncio.Event()
+
+    async def together(name: str) -> None:
+        async with room.together():
+            inside.append(name)
+            await go_on.wait()
+            inside.remove(name)
+
+    async def alone() -> None:
+        async with room.alone():
+            assert inside == []
+            inside.append("alone")
+            await asyncio.sleep(0)
+            assert inside == ["alone"]
+            inside.remove("alone")
+
+    tasks = [asyncio.create_task(together("a")), asyncio.create_task(together("b"))]
+    await idle(tasks[0])
+    assert inside == ["a", "b"]
+    single = asyncio.create_task(alone())
+    await idle(single)
+    later = asyncio.create_task(together("c"))
+    assert await idle(later)
+    assert inside == ["a", "b"]  # who came after does not go before
+    go_on.set()
+    await asyncio.gather(*tasks, single, later)
+
+
+async def test_questions_of_many_are_asked_as_one() -> None:
+    asked: list[Sequence[int]] = []
+
+    async def send(numbers: Sequence[int]) -> list[int]:
+        asked.append(numbers)
+        return [2 * number for number in numbers]
+
+    gathered: Gathered[int, int] = Gathered(send)
+    assert await asyncio.gather(*(gathered.ask(number) for number in range(5))) == [0, 2, 4, 6, 8]
+    assert await gathered.ask(9) == 18
+    assert asked == [[0, 1, 2, 3, 4], [9]]
+
+
+@given(st.integers(1, 4096), st.integers(1, 10**9), st.integers(1, 500), st.integers(1, 64))
+def test_a_plan_has_work_for_everyone(concurrency: int, count: int, nodes: int, each: int) -> None:
+    plan = planned(concurrency, count, Cluster("here", nodes, nodes * each))
+    assert 1 <= plan.workers <= min(concurrency, nodes * each)
+    assert plan.workers * plan.calls * plan.chunk >= concurrency
+    assert plan.most >= plan.workers * plan.calls * plan.chunk
