@@ -38,3 +38,12 @@ def test_help_loads_nothing_heavy() -> None:
     )
     script = f"import sys, io\nout, sys.stdout = sys.stdout, io.StringIO()\n{code}\nsys.stdout = out"
     assert modules_after(script) & HEAVY == set()
+
+
+def test_a_run_into_a_file_loads_nothing_of_databases_and_clusters() -> None:
+    script = (
+        "import sys\nimport beholder.cli.run, beholder.ledger.ledger, beholder.runs.running\n"
+        "print(*(name for name in sys.modules if 'postgresql' in name or name in ('psycopg', 'ray', 'pyarrow')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

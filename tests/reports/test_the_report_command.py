@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ledger_making import run_record
 from report_making import usual_run
 
 from beholder.cli import main
+from beholder.ledger import Ledger
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -61,7 +63,14 @@ def test_other_formats(command: Command, tmp_path: Path, format_: str, name: str
         (("latest", "-o", "beholder.db"), "'beholder.db' is the ledger itself; name another file."),
         (("latest", "-o", "nowhere/report.html"), "cannot be written"),
         (("latest", "--group", "colour"), "in a group 'colour'"),
-        (("latest", "--against", "latest", "--format", "junit"), "beholder compare OLD NEW --junit FILE"),
+        (("latest", "--against", "latest"), "--against names an older run, and 'latest' is the run r1 itself."),
+        (("latest", "--max-mb", "nan"), "a number of MB from 0.1 on, not nan."),
+        (("latest", "--max-mb", "inf"), "a number of MB from 0.1 on, not inf."),
+        (("latest", "--fail-under", "80"), "--fail-under says which tests of --format junit fail"),
+        (("latest", "--format", "junit", "--fail-under", "nan"), "nan is no number"),
+        (("latest", "--format", "junit", "--fail-under", "0.8"), "for a score of 0.8 say 80."),
+        (("latest", "--format", "junit", "--fail-under", "much"), "'much' is neither."),
+        (("latest", "--format", "junit", "--fail-under", "beauty=4"), "there are: score, accuracy, exceptional."),
         (("yesterday",), "no run 'yesterday'"),
     ],
 )
@@ -70,6 +79,25 @@ def test_wrong_use_is_one_plain_sentence(command: Command, words: tuple[str, ...
     assert code == 2
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_junit_of_two_runs_is_what_compare_writes(command: Command, tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "beholder.db") as ledger:
+        ledger.start(run_record("r2", name="tuned"))
+    code, _, err = command("r2", "--against", "r1", "--format", "junit")
+    assert code == 2
+    assert "beholder compare OLD NEW --junit FILE" in err
+
+
+@pytest.mark.parametrize("format_", ["html", "md", "junit"])
+def test_a_dash_prints_the_report_and_what_there_is_to_say_goes_elsewhere(
+    command: Command, tmp_path: Path, format_: str
+) -> None:
+    assert command("latest", "--format", format_, "-o", "file")[0] == 0
+    code, out, err = command("latest", "--format", format_, "-o", "-")
+    assert (code, out) == (0, (tmp_path / "file").read_text("utf-8"))
+    assert ("8 verdicts" if format_ == "html" else " bytes.") in err
+    assert not (tmp_path / "-").exists()
 
 
 class Terminal(io.StringIO):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -32,12 +33,16 @@ def report(
     run: Which = "latest",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file; else it is named after the run.", show_default=False),
+        typer.Option("--output", "-o", help="The file, - to print it; else named after the run.", show_default=False),
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="html, md or junit.")] = "html",
     max_mb: Annotated[float, typer.Option("--max-mb", min=0.1, help="How large an HTML file may be, in MB.")] = MAX_MB,
     against: Annotated[
         str | None, typer.Option(metavar="RUN", help="An older run: say what changed since.", show_default=False)
+    ] = None,
+    fail_under: Annotated[
+        list[str] | None,
+        typer.Option(help="JUnit: a case fails below 80 (score × 100), or accuracy=4.", show_default=False),
     ] = None,
     group: GroupBy = None,
     ledger: LedgerAt = None,
@@ -51,16 +56,43 @@ def report(
 
     if format_ not in ENDINGS:
         raise UsageError(f"--format is one of {', '.join(ENDINGS)}, not {format_!r}.")
+    if not math.isfinite(max_mb):
+        raise UsageError(f"--max-mb is how large the file may be, a number of MB from 0.1 on, not {max_mb}.")
+    least = _least(fail_under or (), format_)
     with Ledger.open(ledger, read_only=True) as book, tempfile.TemporaryFile() as draft:
         record, other = book.run(run), None if against is None else book.run(against)
+        if other is not None and other.id == record.id:
+            raise UsageError(f"--against names an older run, and {against!r} is the run {record.id} itself.")
         place = output or Path(f"{_file_name(record)}.{ENDINGS[format_]}")
-        spare(book, place)
+        printed = str(place) == "-"
+        if not printed:
+            spare(book, place)
         with _watching(record.total) as watch:
-            told = _made(book, record, other, format_, draft, max_mb, group, watch)
+            told = _made(book, record, other, format_, draft, max_mb, group, least, watch)
         draft.seek(0)
-        with replacing(place) as file:
-            shutil.copyfileobj(draft, file)
-    say(f"{place}: {told}")
+        if printed:
+            out = typer.get_binary_stream("stdout")
+            shutil.copyfileobj(draft, out)
+            out.flush()
+        else:
+            with replacing(place) as file:
+                shutil.copyfileobj(draft, file)
+    say(f"{place}: {told}" if not printed else told, error=printed)
+
+
+def _least(given: Sequence[str], format_: str) -> dict[str, float]:
+    """What a case has to reach. Raises `UsageError`."""
+    from beholder.runs.suite_file import thresholds
+
+    if given and format_ != "junit":
+        raise UsageError("--fail-under says which tests of --format junit fail; of a run, `beholder run` decides by it.")
+    least = thresholds(given)
+    for name, value in least.items():
+        if not math.isfinite(value):
+            raise UsageError(f"--fail-under takes a number or CRITERION=NUMBER, and {value} is no number.")
+        if name == "score" and 0 < value <= 1:
+            raise UsageError(f"--fail-under is on a scale to 100; for a score of {value:g} say {value * 100:g}.")
+    return least
 
 
 def _made(
@@ -71,6 +103,7 @@ def _made(
     draft: IO[bytes],
     max_mb: float,
     group: str | None,
+    fail_under: Mapping[str, float],
     watch: Watch,
 ) -> str:
     """Writes the report into `draft`; what there is to say of it."""
@@ -91,7 +124,7 @@ def _made(
     elif other is None:
         from beholder.reports.run_junit import run_junit
 
-        text = run_junit(book, record)
+        text = run_junit(book, record, fail_under)
     else:
         raise UsageError("Of two runs `beholder compare OLD NEW --junit FILE` writes JUnit; leave out --against.")
     draft.write(text.encode("utf-8", "backslashreplace"))

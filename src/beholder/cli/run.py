@@ -40,7 +40,6 @@ def run(
     """
     from beholder.judges.protocol import check_able
     from beholder.ledger import Ledger
-    from beholder.runs.batching import How, check_batch, under_way
     from beholder.runs.budget import Budget
     from beholder.runs.running import checked_cases, record_for, require_prices, seated
     from beholder.runs.sharing import Limits
@@ -51,6 +50,8 @@ def run(
     judges = seated(suite, limits)  # a missing key is found before a run is begun
     check_able(judges, suite.rubrics())
     if batch:
+        from beholder.runs.batching import check_batch
+
         check_batch(suite)
     checked = checked_cases(suite, skip_bad=skip_bad)
     if checked.problem_count and not json_:
@@ -61,12 +62,21 @@ def run(
             print(f"{'run' if new else 'going on with run'} {record.id} ({record.name}), {record.total} verdicts")
         limits.budget.spent = record.spent_usd or limits.budget.spent
         how = {"new": new, "quiet": quiet, "as_json": json_}
-        if batch or under_way(ledger, record.id):  # what is under way is not asked live as well
+        if batch or _handed_in(ledger, record.id):  # what is under way is not asked live as well
             from beholder.cli.collect import by_batch
+            from beholder.runs.batching import How
 
             raise typer.Exit(by_batch(suite, ledger, record, checked, How(anew=batch, retry=again), **how))
         state, counts = carry_out(suite, ledger, record, checked, judges, limits, again, **how)
         raise typer.Exit(report_run(suite, ledger, record, state, counts, new=new, as_json=json_, quiet=quiet))
+
+
+def _handed_in(ledger: Ledger, run: str) -> bool:
+    """Whether requests of the run are under way in a provider's batch."""
+    from beholder.ledger import jobs
+
+    with ledger.reading() as connection:
+        return bool(jobs.under_way(connection, ledger.number(connection, run)))
 
 
 def carry_out(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sqlalchemy import (
     Boolean,
@@ -23,13 +23,15 @@ from sqlalchemy import (
     func,
     literal,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from beholder.ledger.packing import dump
 from beholder.ledger.tables import PARSED
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 T = TypeVar("T")
 Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
@@ -42,7 +44,13 @@ _PLAIN = re.compile(r"[\w .:/-]+")
 
 def insert_for(connection: Connection, table: Table) -> Insert:
     """The insert that knows `on_conflict_do_update`, which both databases do in the same way."""
-    return postgresql.insert(table) if connection.dialect.name == POSTGRESQL else sqlite.insert(table)
+    if connection.dialect.name == POSTGRESQL:
+        from sqlalchemy.dialects.postgresql import insert  # takes 60 ms to load, which a file need not wait for
+
+        return insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)
 
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:

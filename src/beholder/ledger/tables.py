@@ -106,8 +106,7 @@ Index(
 # An index of PostgreSQL holds no more than 2,700 bytes of a row, which facets may exceed.
 Index(
     "verdicts_in_order_without_facets",
-    *(verdicts.c[name] for name in ("run", "position", "number")),
-    postgresql_include=["outcome", "score", "grade", "passed"],
+    *(verdicts.c[name] for name in ("run", "position", "number", "outcome", "score", "grade", "passed")),
 ).ddl_if(dialect="postgresql")
 Index("verdicts_by_outcome", verdicts.c.run, verdicts.c.outcome, verdicts.c.score)
 
