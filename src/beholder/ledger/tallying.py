@@ -49,9 +49,9 @@ class RubricTally:
         self.outcomes[str(verdict.outcome)] += 1
         self.score.add(verdict.score)
         for key, result in verdict.criteria.items():
-            self.criteria.setdefault(key, Mean()).add(result.score)
+            _mean(self.criteria, key).add(result.score)
         for key, people in verdict.calibrated.items():
-            self.calibrated.setdefault(key, Mean()).add(people.value)
+            _mean(self.calibrated, key).add(people.value)
         if verdict.grade is not None:
             self.grades[verdict.grade] += 1
         if verdict.passed is not None:
@@ -81,12 +81,18 @@ class Tally:
         self.reused += one.reused
         self.outcomes[str(verdict.outcome)] += 1
         self.score.add(verdict.score)
-        self.rubrics.setdefault(verdict.rubric, RubricTally()).add(verdict)
+        if verdict.rubric not in self.rubrics:
+            self.rubrics[verdict.rubric] = RubricTally()
+        self.rubrics[verdict.rubric].add(verdict)
         self.judges[verdict.judge] += 1
-        models = {verdict.model} if verdict.jury is None else {juror.model for juror in verdict.jury.jurors}
-        self.models.update(model for model in models if model)
-        self.flags.update({flag.flag for flag in verdict.flags})
-        self.usage.update({name: count for name, count in verdict.usage.items() if count})
+        for model in {verdict.model} if verdict.jury is None else {juror.model for juror in verdict.jury.jurors}:
+            if model:
+                self.models[model] += 1
+        for flag in {flag.flag for flag in verdict.flags}:
+            self.flags[flag] += 1
+        for name, count in verdict.usage.items():
+            if count:
+                self.usage[name] += count
         if verdict.cost_usd is not None:
             self.cost_usd += verdict.cost_usd
         elif verdict.attempts:
@@ -133,6 +139,12 @@ class Tally:
             "cost_usd": None if self.unpriced and not self.cost_usd else float(self.cost_usd),
             "unpriced": self.unpriced,
         }
+
+
+def _mean(means: dict[str, Mean], key: str) -> Mean:
+    if key not in means:
+        means[key] = Mean()
+    return means[key]
 
 
 def tally(verdicts: Iterable[Judged]) -> Tally:

@@ -21,6 +21,7 @@ from beholder.judges.audit import Evidence, Order, measure
 T = TypeVar("T")
 
 KEPT_BYTES = 24 * 1024 * 1024
+KEPT_EACH = 2048  # bytes that a picture takes beside its own: its name, its digests, its place in the order
 
 
 class Pictures:
@@ -121,10 +122,10 @@ class Pictures:
         if isinstance(source, bytes) or (isinstance(source, str) and source[:5].lower() == "data:"):
             return  # its key would be the picture itself
         self._kept[key] = image
-        self._size += len(image.data)
+        self._size += len(image.data) + KEPT_EACH
         while self._size > self._kept_bytes:
             _, dropped = self._kept.popitem(last=False)
-            self._size -= len(dropped.data)
+            self._size -= len(dropped.data) + KEPT_EACH
 
 
 def _begin() -> None:
