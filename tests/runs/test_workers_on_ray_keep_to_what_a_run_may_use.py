@@ -171,8 +171,8 @@ async def test_what_a_worker_could_not_go_on_with_comes_after_what_was_ready(tmp
 async def test_workers_that_die_one_after_the_other_end_the_run(tmp_path: Path) -> None:
     office = await opened(tmp_path, deaths=3)
     for worker in "abc":
-        assert await office.enter(worker, "head") == {"OPENAI_API_KEY": "sk-test"}
-    await office.enter("d", "head")
+        assert await office.enter(worker, "head", worker) == {"OPENAI_API_KEY": "sk-test"}
+    await office.enter("d", "head", "d")
     bodies, failure = await office.collect(0) or ([], None)
     assert bodies == []
     assert "3 workers died in a row" in str(pickle.loads(failure or b""))
@@ -189,15 +189,23 @@ async def test_money_comes_from_the_driver(tmp_path: Path) -> None:
 
 async def test_a_worker_hears_at_once_that_another_came(tmp_path: Path) -> None:
     office = await opened(tmp_path, slots=8)
-    await office.enter("a", "head")
+    await office.enter("a", "head", "a")
     share = await office.share("a", 0, -1)
     assert (share.slots, share.part) == (8, 1.0)
     waiting = asyncio.create_task(office.share("a", 6, share.version))
-    await office.enter("b", "head")
+    await office.enter("b", "head", "b")
     share = await waiting
     assert (share.slots, share.part) == (4, 0.5)
     assert share.version == -1  # it has more under way than it should
     assert (await office.share("b", 0, -1)).slots == 2
+
+
+async def test_a_worker_that_is_started_again_has_the_share_of_the_dead_one_at_once(tmp_path: Path) -> None:
+    office = await opened(tmp_path, slots=8)
+    await office.enter("dead", "head", "actor")
+    await office.share("dead", 8, -1)
+    await office.enter("alive", "head", "actor")
+    assert (await office.share("alive", 0, -1)).slots == 8
 
 
 @given(st.integers(0, 6), st.lists(st.one_of(st.sampled_from(["in", "out"]), st.integers(0, 6)), max_size=40))

@@ -60,6 +60,7 @@ class Office:
     def __init__(self, alive: Callable[[], Collection[str]] | None = None) -> None:
         self._change = asyncio.Condition()
         self._attempts = Attempts(alive or _alive)
+        self._actors: dict[str, str] = {}
         self._chunks: dict[int, _Open] = {}
         self._in_chunk: dict[int, int] = {}
         self._finished: deque[bytes] = deque()
@@ -162,8 +163,11 @@ class Office:
 
     # For workers
 
-    async def enter(self, worker: str, node: str) -> Variables:
-        """A worker begins. Returns the variables that its judges need."""
+    async def enter(self, worker: str, node: str, actor: str) -> Variables:
+        """A worker begins, in an actor that keeps its name when it is started again: the one before is dead. Returns
+        the variables that its judges need."""
+        self._shares.leave(self._actors.get(actor, ""))
+        self._actors[actor] = worker
         self._shares.enter(worker, _now())
         self._attempts.enter(worker, node)
         self._fruitless += 1

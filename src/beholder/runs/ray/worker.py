@@ -85,11 +85,11 @@ class _Bench:
 
         with suppress(OSError):  # paths that are relative are so to where the driver is
             os.chdir(recipe.folder)
-        node = ray.get_runtime_context().get_node_id()
+        here = ray.get_runtime_context()
         # The driver's keys and addresses, since they decide which answers are the same. They go into the environment,
         # where judges look for them; the process that decodes pictures inherits it, and nobody else.
         name = secrets.token_hex(8)
-        os.environ.update(await office.enter.remote(name, node))
+        os.environ.update(await office.enter.remote(name, here.get_node_id(), here.get_actor_id()))
         bench = cls(name, office, recipe)
         bench._living = asyncio.create_task(bench._live())
         return bench
