@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,7 +95,15 @@ def test_a_web_image_needs_to_be_allowed_and_is_not_fetched() -> None:
     rows = [row(1, "a", "https://pictures.invalid/a.png")]
     assert "--allow-remote" in check(rows).problems[0]
     assert check(rows, allow_remote=True).count == 1
-    assert "s3: addresses are not read" in check([row(1, "a", "s3://bucket/a.png")], allow_remote=True).problems[0]
+    assert "ftp: addresses are not read" in check([row(1, "a", "ftp://host/a.png")], allow_remote=True).problems[0]
+
+
+def test_a_store_that_cannot_be_read_here_is_found_and_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row(1, "a", "s3://bucket/a.png")]
+    monkeypatch.setitem(sys.modules, "s3fs", None)  # as if it were not installed
+    assert "run: pip install s3fs" in check(rows, allow_remote=True).problems[0]
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    assert "pip install 'beholder[stores]' s3fs" in check(rows, allow_remote=True).problems[0]
 
 
 def test_each_file_is_looked_at_once(image: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -260,9 +262,11 @@ def test_a_job_for_which_there_is_no_room_is_handed_in_again_in_smaller_ones(des
     desk.server.batches.courses.append(Course(fails="Enqueued token limit reached.", full=True))
     desk("run", "--batch")
     assert "too much for now" in desk("collect").err
-    assert [len(job.keys) for job in desk.jobs] == [4, 2, 2]
+    assert desk.server.batches.files == {}
     desk("collect")
-    assert desk.outcomes() == ALL
+    desk("collect")
+    desk("collect")
+    assert ([len(job.keys) for job in desk.jobs], desk.outcomes()) == ([4, 2, 2], ALL)
 
 
 @pytest.mark.parametrize("judge", MODELS)
@@ -384,3 +388,110 @@ def test_there_is_nothing_to_collect_without_a_run(desk: Desk) -> None:
     done = desk("collect")
     assert done.code == 2
     assert "is under way" in done.err
+
+
+def test_two_lost_jobs_of_one_size_are_each_found_and_paid_once(desk: Desk) -> None:
+    """Anthropic's have no note; the first candidate of the first judge is the second's, which its results tell."""
+    two = [word for model in ("haiku", "sonnet") for word in ("--judge", f"anthropic:claude-{model}-4-5")]
+    two += ["--base-url", desk.server.anthropic_url]
+    desk.server.batches.courses += [Course(unheard=True), Course(unheard=True)]
+    desk("run", "--batch", *two)
+    first, second = desk.jobs
+    first.created += timedelta(minutes=2)
+    desk.server.batches.jobs[:] = [second, first]
+    desk("collect", *two)
+    assert (desk.outcomes(), len(desk.jobs), len(desk.server.received)) == (ALL, 2, 2 * COUNT)
+
+
+def test_a_job_of_the_same_size_that_is_another_programs_is_left_alone(desk: Desk) -> None:
+    desk.judge = "anthropic"
+    desk.server.batches.courses.append(Course(unheard=True))
+    desk("run", "--batch")
+    [ours] = desk.jobs
+    theirs = dataclasses.replace(ours, id="msgbatch_theirs", keys=["x"] * COUNT, created=ours.created)
+    theirs.lines = [{**line, "custom_id": "x"} for line in ours.lines]
+    ours.created += timedelta(minutes=2)
+    desk.jobs.insert(0, theirs)
+    desk("collect")
+    assert (desk.outcomes(), len(desk.jobs), len(desk.server.received)) == (ALL, 2, COUNT)
+
+
+@pytest.mark.parametrize("judge", MODELS)
+def test_a_file_that_ends_too_early_at_the_end_of_a_line_is_fetched_again(desk: Desk, judge: str) -> None:
+    desk.judge = judge
+    desk.server.batches.courses.append(Course(cut=2, short=True, even=True))
+    desk("run", "--batch")
+    for _ in range(2):
+        assert "4 results, and sent 2. 2 of 4 are kept" in desk("collect").err
+        assert list(desk.outcomes().values()) == ["scored"] * 2
+    desk("collect")
+    assert (desk.outcomes(), len(desk.jobs), len(desk.server.received)) == (ALL, 1, COUNT)
+
+
+@pytest.mark.parametrize("even", [False, True])
+def test_what_never_comes_is_asked_again_in_the_end(desk: Desk, even: bool) -> None:
+    desk.server.batches.courses.append(Course(cut=99, short=True, even=even))
+    desk("run", "--batch")
+    assert desk("collect", "--wait", "--pause", "0.001").code == 0
+    assert (desk.outcomes(), [len(job.keys) for job in desk.jobs]) == (ALL, [4, 2])
+    assert desk.jobs[0].cuts == 6
+
+
+def test_a_result_that_nobody_can_read_is_an_outcome_and_not_paid_for_again(desk: Desk) -> None:
+    desk("run", "--batch")
+    desk.jobs[0].lines[0]["response"].pop("body")
+    desk.jobs[0].lines[1] = {"custom_id": 7, "response": {"status_code": 200}}
+    assert desk("collect").code == 3
+    assert sorted(desk.outcomes().values()) == ["scored", "scored", "unreachable", "unreachable"]
+    assert (len(desk.jobs), len(desk.server.received)) == (1, COUNT)
+
+
+@pytest.mark.parametrize("judge", MODELS)
+def test_a_refusal_for_good_is_wrong_use_and_no_run_is_finished_by_it(desk: Desk, judge: str) -> None:
+    desk.judge = judge
+    desk.server.batches.refuse = Fault.status(400, "This organisation may not use batches.")
+    done = desk("run", "--batch")
+    assert done.code == 2
+    assert "may not use batches" in done.err
+    assert (desk.record().state, desk.outcomes()) == ("interrupted", {})
+    desk.server.batches.refuse = None
+    assert desk("run", "--batch").code == 0
+    assert desk("collect").code == 0
+    assert desk.outcomes() == ALL
+
+
+def test_a_provider_that_lists_no_jobs_has_forgotten_them(desk: Desk) -> None:
+    desk.server.batches.courses.append(Course(unheard=True))
+    desk("run", "--batch")
+    desk.server.batches.refuse = Fault.status(404, "not here")
+    done = desk("collect")
+    assert "is forgotten by its provider" in done.err
+    assert "there is no batch API" in done.err
+    desk.server.batches.refuse = None
+    desk("run", "--batch")
+    desk("collect")
+    assert desk.outcomes() == ALL
+
+
+@pytest.mark.parametrize("judge", ["openai", "google"])
+def test_a_provider_that_never_has_room_is_given_up_and_keeps_nothing(desk: Desk, judge: str) -> None:
+    desk.judge = judge
+    desk.server.batches.usual = Course(fails="Enqueued token limit reached.", full=True)
+    desk("run", "--batch")
+    assert desk("collect", "--wait", "--pause", "0.001").code == 3
+    assert set(desk.outcomes().values()) == {"unreachable"}
+    sizes = [len(job.keys) for job in desk.jobs]
+    assert sizes[:3] == [4, 2, 2]
+    assert sum(sizes) == 6 * COUNT  # each as often as a live request is sent
+    assert desk.server.batches.files == {}
+
+
+def test_where_there_is_little_room_one_job_follows_the_other(desk: Desk) -> None:
+    desk.server.batches.courses += [Course(fails="Enqueued token limit reached.", full=True), Course(looks=2)]
+    desk("run", "--batch")
+    for _ in range(4):
+        desk("collect")
+        assert sum(not job.ended for job in desk.jobs) <= 1
+    assert [len(job.keys) for job in desk.jobs] == [4, 2, 2]
+    desk("collect")
+    assert desk.outcomes() == ALL

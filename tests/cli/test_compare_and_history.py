@@ -82,7 +82,7 @@ def test_a_worse_build_is_found_told_and_held(run: Any, builds: Path) -> None:
     assert "score is worse by 0.111" in done.err
     assert f"{COUNT} cases in both" in done.out
     assert re.search(r"unchanged_regions +15 +6\.000 +4\.000 +-2\.000", done.out)
-    assert "p3 (scored; then refused" in done.out
+    assert "p3 (before: scored; now: refused" in done.out
     assert "is worse on score by 0.111" in done.out
     assert "❌ **Regression** on <code>score</code>" in (builds / "pr.md").read_text("utf-8")
     suite = Xml.parse(builds / "junit.xml").getroot().find("testsuite")
@@ -346,8 +346,8 @@ def test_grades_pass_rates_and_assertions_are_compared(run: Any, restyles: Path)
 
 def test_apples_and_pears_are_told(run: Any, restyles: Path) -> None:
     done = run("compare one two")
-    assert 'The judges differ: ["openai:a"], then ["openai:b"].' in done.out
-    assert 'Other models answered: ["openai:a"], then ["openai:b"].' in done.out
+    assert "The judges differ: openai:a before, openai:b now." in done.out
+    assert "Other models answered: openai:a before, openai:b now." in done.out
     done = run("compare one one")
     assert "are the same run" in done.err
     assert "Not like with like" not in done.out

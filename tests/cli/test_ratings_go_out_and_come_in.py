@@ -168,7 +168,7 @@ BAD = {
     "an aspect that there is not": (f"{FIRST},Cy,niceness,4", "'niceness' is no criterion"),
     "a case that there is not": ("elsewhere,Cy,unchanged_regions,4", "has no case 'elsewhere'"),
     "a score off the scale": (f"{FIRST},Cy,unchanged_regions,9", "1 to 7"),
-    "half a point": (f"{FIRST},Cy,unchanged_regions,4.5", "a whole number"),
+    "half a point": (f"{FIRST},Cy,unchanged_regions,4.5", "a whole number from 1 to 7, not 4.5"),
     "nothing but the overall": (f"{FIRST},Cy,overall,0.5", "computed from criteria"),
     "a rater without a name": (f"{FIRST},\u200b,unchanged_regions,4", "A rater's name"),
 }
@@ -185,6 +185,39 @@ def test_what_cannot_be_taken_is_refused_whole(run: Any, folder: Path, why: str)
     assert sentence in done.err
     with Ledger.open(folder / "beholder.db") as book:
         assert reviews_of(book, RUN) == []
+
+
+def test_every_reason_is_told_at_once_with_its_lines(run: Any, folder: Path) -> None:
+    edits(folder / "beholder.db").close()
+    done = import_rows(
+        run,
+        folder,
+        f"{FIRST},Ana,global_consistency,4",
+        "elsewhere,Ana,unchanged_regions,4",
+        f"{FIRST},Ana,unchanged_regions,much",
+        f"{FIRST},Ana,unchanged_regions,9",
+        f"{FIRST},Ana,niceness,4",
+        f"{FIRST},Bo,niceness,4",
+        f"{FIRST},Bo,,4",
+        f"{FIRST},Ana,global_consistency,5",
+    )
+    assert done.code == 2
+    head, *lines = done.err.splitlines()
+    assert "cannot be taken, and nothing of it was:" in head
+    assert [line.partition(": ")[0] for line in lines] == [
+        "line 3",
+        "line 4",
+        "line 5",
+        "lines 6, 7",
+        "line 8",
+        "line 9",
+    ]
+    assert "has no case 'elsewhere'" in lines[0]
+    assert "'much' is no number" in lines[1]
+    assert lines[2] == "line 5: 'unchanged_regions' is rated with a whole number from 1 to 7, not 9."
+    assert "'niceness' is no criterion of the rubric; there are unchanged_regions," in lines[3]
+    assert "there is no aspect" in lines[4]
+    assert "a second time" in lines[5]
 
 
 def test_an_aspect_by_another_name_is_mapped(run: Any, folder: Path) -> None:
@@ -242,4 +275,4 @@ def test_a_review_is_read_like_any_run(run: Any, ledger: Path) -> None:
     compared = run(f"compare r1 {ana.id}")
     assert compared.code == 0
     assert "rated by Ana" in compared.out
-    assert 'then [{"judge": "person:Ana"}]' in compared.out
+    assert "before, person:Ana now." in compared.out

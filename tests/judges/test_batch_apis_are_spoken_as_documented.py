@@ -11,10 +11,12 @@ import pytest
 from judging_helpers import KEY, PROTOCOLS, brief, judge
 
 from beholder.errors import SetupError
-from beholder.judges.batches import UNSURE, Batches, Ending, Forgotten, Lost, Result, State, batches_of
+from beholder.judges.batches import UNSURE, Batches, Forgotten, Lost, Result, State, batches_of
 from beholder.judges.batches.desk import Desk
 from beholder.judges.model import ModelJudge
-from beholder.judges.wires.faults import Again
+from beholder.judges.stages import Stage
+from beholder.judges.wires.faults import Again, Never
+from beholder.judges.wires.transport import Response
 from beholder.testing import Course, Fault, JudgeServer
 
 
@@ -55,13 +57,13 @@ async def test_a_job_goes_in_and_its_results_come_out(server: JudgeServer, count
     assert json.loads(json.dumps(dict(handle))) == handle
     assert (await api.look(desk, handle)).state is State.IN_PROGRESS
     look = await api.look(desk, handle)
-    assert (look.state, look.total, look.answered, look.failed) == (State.ENDED, 4, 3, 1)
+    assert (look.state, look.answered, look.failed) == (State.ENDED, 3, 1)
     results = await all_of(api.results(desk, handle))
     assert {key: result.ending for key, result in results.items()} == {
-        "a": Ending.ANSWERED,
-        "b": Ending.ANSWERED,
-        "c": Ending.ERRORED,
-        "d": Ending.ANSWERED,
+        "a": Stage.ANSWERED,
+        "b": Stage.ANSWERED,
+        "c": Stage.ERRORED,
+        "d": Stage.ANSWERED,
     }
     assert [json.loads(asked.read(results[key].body).text)["score"] for key in "ab"] == [1, 2]
     assert results["c"].status == 500
@@ -76,9 +78,9 @@ async def test_what_expired_is_told_from_what_failed(server: JudgeServer, counte
     handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a", "b"]), "note-1")
     look = await api.look(desk, handle)
     results = await all_of(api.results(desk, handle))
-    assert (results["a"].ending, results["a"].status) == (Ending.ERRORED, 429)
-    assert look.rest is Ending.EXPIRED
-    assert results.get("b", Result("b", look.rest)).ending is Ending.EXPIRED
+    assert (results["a"].ending, results["a"].status) == (Stage.ERRORED, 429)
+    assert look.rest is Stage.EXPIRED
+    assert results.get("b", Result("b", look.rest)).ending is Stage.EXPIRED
 
 
 @each
@@ -142,20 +144,67 @@ async def test_cancelling_is_the_providers_to_do(server: JudgeServer, counter: C
     await api.cancel(desk, handle)
     look = await api.look(desk, handle)
     results = await all_of(api.results(desk, handle))
-    assert results["a"].ending is Ending.ANSWERED
-    assert results.get("b", Result("b", look.rest)).ending is Ending.CANCELED
+    assert results["a"].ending is Stage.ANSWERED
+    assert results.get("b", Result("b", look.rest)).ending is Stage.CANCELED
 
 
 @each
-async def test_a_line_that_nobody_can_read_is_one_that_is_not_there(
-    server: JudgeServer, counter: Counter, tmp_path: Path
+@pytest.mark.parametrize("name", ["x", 7])
+async def test_a_line_that_nobody_can_read_is_an_error_of_the_request_that_it_names(
+    server: JudgeServer, counter: Counter, tmp_path: Path, name: object
 ) -> None:
     api, desk, asked = counter
     handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a", "b"]), "note-1")
     await api.look(desk, handle)
-    garbled = {"custom_id": 7, "key": 7, "result": {"type": "succeeded"}, "response": {"status_code": 200}}
+    garbled = {"custom_id": name, "key": [name], "result": {"type": 7}, "response": {"status_code": 200}}
     server.batches.jobs[0].lines.insert(1, garbled)
-    assert list(await all_of(api.results(desk, handle))) == ["a", "b"]
+    results = [result async for result in api.results(desk, handle)]
+    named = name if name == "x" and api.name != "google" else ""
+    assert [result.key for result in results] == ["a", named, "b"]
+    assert (results[1].ending, results[1].status) == (Stage.ERRORED, 400)
+
+
+async def test_of_two_jobs_of_one_size_each_is_found_by_its_time(server: JudgeServer, tmp_path: Path) -> None:
+    asked = judge(server, "anthropic")
+    api, desk = batches_of("anthropic"), Desk(asked)
+    assert api is not None
+    began = []
+    for key in "ab":
+        began.append(datetime.now(UTC))
+        await api.submit(desk, job_file(tmp_path, api, asked, [key]), "")
+    found = [await api.find(desk, Lost("", since, 1)) for since in began]
+    assert [one and one["id"] for one in found] == [job.id for job in server.batches.jobs]
+    slow = await api.find(desk, Lost("", datetime.now(UTC) + timedelta(minutes=1), 1))  # a clock that goes before theirs
+    assert slow is not None
+    assert slow["id"] == server.batches.jobs[1].id
+    assert await api.find(desk, Lost("", began[0], 1, [job.id for job in server.batches.jobs])) is None
+    await desk.aclose()
+
+
+async def test_google_is_asked_which_file_a_job_that_was_found_again_had(server: JudgeServer, tmp_path: Path) -> None:
+    asked = judge(server, "google")
+    api, desk = batches_of("google"), Desk(asked)
+    assert api is not None
+    handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "mine")
+    assert await api.find(desk, Lost("mine", datetime.now(UTC), 1)) == handle
+    await desk.aclose()
+
+
+@each
+async def test_a_refusal_for_good_is_told_from_an_outage(server: JudgeServer, counter: Counter, tmp_path: Path) -> None:
+    api, desk, asked = counter
+    server.batches.refuse = Fault.status(400, "This organisation may not use batches.")
+    with pytest.raises(Never, match="may not use batches"):
+        await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-1")
+    with pytest.raises(Never, match="may not use batches"):
+        await api.look(desk, {"id": "batches/1" if api.name == "google" else "1"})
+
+
+async def test_a_content_filter_may_refuse_a_whole_job(server: JudgeServer) -> None:
+    desk = Desk(judge(server))
+    body = b'{"error": {"code": "content_policy_violation", "message": "no"}}'
+    assert isinstance(desk._refusal(Response(400, {}, body)), Never)
+    await desk.aclose()
 
 
 @pytest.mark.parametrize("counter", ["openai", "google"], indirect=True)
@@ -164,7 +213,7 @@ async def test_a_job_that_is_refused_as_a_whole_says_why(server: JudgeServer, co
     server.batches.courses += [Course(fails="The model does not do batches."), Course(fails="Too much.", full=True)]
     handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-1")
     look = await api.look(desk, handle)
-    assert (look.state, look.rest, look.full) == (State.ENDED, Ending.ERRORED, False)
+    assert (look.state, look.rest, look.full) == (State.ENDED, Stage.ERRORED, False)
     assert look.why == "The model does not do batches"
     assert await all_of(api.results(desk, handle)) == {}
     handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-2")

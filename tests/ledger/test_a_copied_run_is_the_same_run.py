@@ -54,6 +54,8 @@ def fill(ledger: Ledger) -> None:
     ledger.update("r1", state="finished")
     ledger.start(run_record("r3", name="by eye", fingerprint="review:x", suite={"review_of": "r1", "rater": "me"}))
     ledger.write("r3", [entry(20, verdict(20, judge="person:me", answer=""), answers=())])
+    for run in ("r2", "r3"):
+        ledger.update(run, state="interrupted")
 
 
 def everything(ledger: Ledger, run: str) -> list[object]:
@@ -63,6 +65,14 @@ def everything(ledger: Ledger, run: str) -> list[object]:
     digests = sorted({image.source_digest for one in ledger.verdicts(run) for image in one.images})
     pictures = [ledger.thumbnail(digest) for digest in digests]
     return [ledger.run(run), list(ledger.cases(run)), ledger.lines(run), raw, pictures, lines]
+
+
+def test_a_run_that_goes_on_elsewhere_does_not_go_on_in_the_copy(two: tuple[Ledger, Ledger]) -> None:
+    source, target = two
+    source.start(run_record("r9"))
+    copy(source, target)
+    assert (source.run("r9").state, target.run("r9").state) == ("running", "interrupted")
+    assert copy(source, target)[0].written == {}
 
 
 def copy(source: Ledger, target: Ledger, *names: str) -> list[Copied]:
@@ -186,7 +196,7 @@ def test_a_run_that_waits_for_a_batch_is_left(two: tuple[Ledger, Ledger]) -> Non
 def test_any_verdict_is_exported_alike(two: tuple[Ledger, Ledger], given: list[Verdict], number: int) -> None:
     source, target = two
     run = f"{number:x}-{len(source.runs())}"
-    source.start(run_record(run))
+    source.start(run_record(run, state="finished"))
     source.write(run, [entry(at, one, case=Case(one.case, {}, {}, {"g": one.case})) for at, one in enumerate(given)])
     copy(source, target, run)
     assert everything(target, run) == everything(source, run)

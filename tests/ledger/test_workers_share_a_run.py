@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ledger_making import entry, run_record, unscored, verdict
 
 from beholder.ledger import Ledger
-from beholder.ledger.sharing import Claimed, Key, Worker, beat, claim, grant, leave
+from beholder.ledger.sharing import Claimed, Key, Pulse, Worker, beat, claim, grant, leave
+from beholder.verdicts.model import Outcome
 
 LONG_S, GONE_S = 600.0, -1.0
 RUBRIC = verdict(0).rubric
@@ -20,7 +21,7 @@ FINAL = ("scored", "refused", "filtered")
 
 def alive(ledger: Ledger, holder: str, lease_s: float = LONG_S) -> float:
     with ledger.writing() as connection:
-        return beat(connection, ledger.number(connection, "r1"), holder, lease_s)
+        return beat(connection, ledger.number(connection, "r1"), holder, lease_s).part
 
 
 def claimed(ledger: Ledger, holder: str, *numbers: int, final: tuple[str, ...] = FINAL) -> Claimed:
@@ -52,10 +53,10 @@ def test_what_one_holds_no_other_gets(ledger: Ledger) -> None:
 
 def test_the_leases_of_a_worker_that_is_gone_lapse(ledger: Ledger) -> None:
     alive(ledger, "b")
-    alive(ledger, "a", GONE_S)
+    alive(ledger, "a")
     claimed(ledger, "a", 0, 1)
     assert claimed(ledger, "b", 0, 1).held == frozenset(keys(0, 1))
-    alive(ledger, "b")
+    alive(ledger, "a", GONE_S)
     assert claimed(ledger, "b", 0, 1).mine == frozenset(keys(0, 1))
 
 
@@ -111,11 +112,49 @@ def test_paces_are_shared_and_never_more_than_the_whole(ledger: Ledger) -> None:
     assert [alive(ledger, "a"), alive(ledger, "b")] == pytest.approx([0.5, 0.5])
 
 
-def test_what_a_dead_worker_might_have_spent_is_free_again(ledger: Ledger) -> None:
+def test_what_a_silent_worker_may_spend_is_its_own_until_the_next_start(ledger: Ledger) -> None:
+    alive(ledger, "b")
     alive(ledger, "a", GONE_S)
     assert granted(ledger, "a", "1", "1") == 1
+    assert granted(ledger, "b", "1", "1") == 0
+    gone(ledger, "b")
+    alive(ledger, "c")
+    assert granted(ledger, "c", "1", "1") == 1
+    assert granted(ledger, "a", "1", "1") == 0  # awake again, and known to nobody
+
+
+def test_a_worker_that_slept_is_told(ledger: Ledger) -> None:
+    def pulse(holder: str, lease_s: float = LONG_S) -> Pulse:
+        with ledger.writing() as connection:
+            return beat(connection, ledger.number(connection, "r1"), holder, lease_s)
+
+    assert pulse("a", GONE_S) == Pulse(1.0, late=True, new=True)
+    assert pulse("a") == Pulse(1.0, late=True, new=False)
+    assert pulse("a", GONE_S) == Pulse(1.0, late=False, new=False)
+    pulse("b")
+    assert pulse("a").new
+
+
+def test_a_verdict_that_comes_too_late_replaces_no_score(ledger: Ledger) -> None:
     alive(ledger, "b")
-    assert granted(ledger, "b", "1", "1") == 1
+    alive(ledger, "a", GONE_S)
+    claimed(ledger, "a", 0, 1)
+    claimed(ledger, "b", 0, 1)
+    ledger.write(
+        "r1", [entry(0, spent_usd=Decimal(1)), entry(1, of=unscored(1), spent_usd=Decimal(0))], Worker("b", "first")
+    )
+    late = [entry(0, of=unscored(0), spent_usd=Decimal(2)), entry(1, spent_usd=Decimal(4))]
+    ledger.write("r1", late, Worker("a", "second"))
+    assert {one.case: one.scored for one in ledger.verdicts("r1")} == {verdict(0).case: True, verdict(1).case: True}
+    assert ledger.run("r1").spent_usd == 7
+
+
+def test_a_failure_from_before_a_start_is_tried_again_by_it(ledger: Ledger) -> None:
+    alive(ledger, "a")  # and killed a moment later: it still counts as there
+    claimed(ledger, "a", 0)
+    ledger.write("r1", [entry(0, of=unscored(0, Outcome.INVALID))], Worker("a", "first"))
+    alive(ledger, "b")
+    assert claimed(ledger, "b", 0).mine == frozenset(keys(0))
 
 
 steps = st.lists(

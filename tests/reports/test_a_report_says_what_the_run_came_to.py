@@ -97,7 +97,39 @@ def test_against_an_older_run_it_says_what_changed(tmp_path: Path) -> None:
     heading = re.search("### <code>(.*)</code> against <code>(.*)</code>", markdown)
     assert heading is not None
     assert ("tuned" in heading[1], "nightly" in heading[2]) == (True, True)
-    assert re.search(r"<code>score</code> \|.*\| \+0\.\d", markdown[heading.end() :])
+    assert re.search(r"<code>Score</code> \|.*\| \+0\.\d", markdown[heading.end() :])
+
+
+def test_a_comparison_is_in_words_and_shows_the_cases_that_changed(tmp_path: Path) -> None:
+    rubric = {"rubric": "restyle", "criteria": [{"key": "exceptional", "title": "Exceptional value"}]}
+    older = [told(number, restyle(number * 4, case=f"photo-{number:05d}/anime")) for number in range(4)]
+    newer = [told(number + 8, restyle(3, case=f"photo-{number:05d}/anime")) for number in range(4)]
+    first = run_record(RUN, total=4, rubrics=(rubric,), suite={"judges": [{"judge": "openai:a"}], "samples": 3})
+    judge = {"judge": "openai:b", "params": {"temperature": 0.2}}
+    ledger_with(tmp_path / "ledger.db", older, first).close()
+    second = run_record("r2", name="tuned", total=4, rubrics=(rubric,), suite={"judges": [judge]})
+    with ledger_with(tmp_path / "ledger.db", newer, second) as ledger:
+        page = written(ledger, tmp_path / "report.html", "r2", other=ledger.run(RUN))
+        markdown = run_markdown(ledger, ledger.run("r2"), other=ledger.run(RUN))
+    said = words(page)
+    assert "The judges differ: openai:a before, openai:b (params temperature 0.2) now." in said
+    assert "The number of samples differs: 3 before, none now." in said
+    assert "Exceptional value 5 → 2" in said
+    assert "−0.750" in said
+    for text in (said, markdown):
+        assert "Exceptional value" in text
+        assert not re.search(r"\[\{|exceptional", text[text.index("gainst") :])
+    text = page.read_text("utf-8")
+    section = text[text.index('id="against"') : text.index('id="groups"')]
+    assert len(re.findall(r'<img [^>]*data-picture="\d+"', section)) == 12  # what went in, what came out before and now
+    assert "Before" in said
+    assert re.search(r"\| case \| source \| by \| what \|\n\|---\|---\|--:\|---\|", markdown)
+
+
+def test_an_assertion_is_told_with_its_style(tmp_path: Path) -> None:
+    with usual_run(tmp_path / "ledger.db") as ledger:
+        markdown = run_markdown(ledger, ledger.run(RUN))
+    assert re.search(r"\| <code>A1</code> \| [^|]* \| <code>Pop Art</code> \| \d+ of \d+ \|", markdown)
 
 
 def test_markdown_tells_the_same(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ledger_making import verdict
-from report_making import Opened, ledger_with, restyle, told, written
+from ledger_making import run_record, verdict
+from report_making import RUN, Opened, ledger_with, restyle, told, written
 
 from beholder.verdicts.model import Juror, Jury, Outcome
 
@@ -139,6 +139,19 @@ def test_filter_search_and_sort(report: Path, opened: Opened) -> None:
     assert seen(page)[2:] == sorted(seen(page)[2:])
 
 
+def test_the_search_is_found_from_within_a_case(report: Path, opened: Opened) -> None:
+    page = opened(report, "#case=0")
+    page.keyboard.press("/")
+    page.locator("dialog.case").wait_for(state="hidden")
+    page.keyboard.type("hand of 13")
+    page.locator("[data-count]", has_text="1 of 24 cases").wait_for()
+    assert page.locator("[data-key=q]").input_value() == "hand of 13"
+    assert page.locator("dialog.case[open]").count() == 0
+    box = page.locator("[data-key=q]").bounding_box()
+    assert box is not None
+    assert 0 <= box["y"] <= 850
+
+
 def test_next_previous_back_and_a_link_to_a_case(report: Path, opened: Opened) -> None:
     page = opened(report)
     page.keyboard.press("j")
@@ -198,16 +211,43 @@ def test_the_theme_can_be_chosen(report: Path, opened: Opened) -> None:
     assert opened(report, color_scheme="dark").evaluate(ground) == dark
 
 
+def test_the_cases_that_changed_have_pictures_and_whole_numbers(tmp_path: Path, opened: Opened) -> None:
+    older = [told(number, restyle(number * 4, case=f"photo-{number:05d}/anime")) for number in range(4)]
+    newer = [told(number, restyle(3, case=f"photo-{number:05d}/anime")) for number in range(4)]
+    ledger_with(tmp_path / "ledger.db", older).close()
+    with ledger_with(tmp_path / "ledger.db", newer, run_record("r2", name="tuned", total=4)) as ledger:
+        page = opened(written(ledger, tmp_path / "report.html", "r2", other=ledger.run(RUN)))
+    page.locator(".movers").scroll_into_view_if_needed()
+    page.wait_for_function("() => [...document.querySelectorAll('.mover-shots img')].every((one) => one.naturalWidth)")
+    assert page.locator(".mover-shots img").count() == 8  # what went in, and what came out of both
+    for width in (390, 820, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        lines = page.locator(".movers td.number.right, .movers .whole").evaluate_all(
+            "found => found.map((one) => { const all = document.createRange(); all.selectNodeContents(one);"
+            " return new Set([...all.getClientRects()].map((box) => Math.round(box.top))).size; })"
+        )
+        assert set(lines) == {1}
+
+
 def test_on_paper_every_shown_case_is_whole_and_nothing_is_a_control(report: Path, opened: Opened) -> None:
     page = opened(report, "#grade=F", color_scheme="dark")
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".paper").count() == 4
-    assert page.locator(".paper details:not([open])").count() == 0
     assert page.locator("button:visible, select:visible, input:visible").count() == 0
     assert page.locator(".paper img:visible").count() == 8
+    assert "✗" in page.locator(".paper").first.inner_text()
     assert page.pdf().startswith(b"%PDF")
+
+
+def test_on_paper_two_cases_fit_on_a_page(report: Path, opened: Opened) -> None:
+    page = opened(report, viewport={"width": 703, "height": 1032})  # A4 without its margins
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    tall = page.locator(".paper").evaluate_all("found => found.map((one) => one.offsetHeight)")
+    assert len(tall) == 24
+    assert max(tall) < 516
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

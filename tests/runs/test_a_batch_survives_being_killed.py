@@ -19,8 +19,8 @@ from beholder.cli.progress import Counts
 from beholder.judges.batches import batches_of
 from beholder.judges.model import ModelJudge, judge_from
 from beholder.judges.wires import Body, Request
-from beholder.ledger import Ledger, RunRecord
-from beholder.runs.batching import How, one_pass, under_way
+from beholder.ledger import Ledger, RunRecord, jobs
+from beholder.runs.batching import How, one_pass
 from beholder.runs.budget import Budget
 from beholder.runs.clerk import Clerk
 from beholder.runs.running import checked_cases, record_for
@@ -73,9 +73,10 @@ async def test_jobs_are_split_by_number_and_by_size(
         await judge.aclose()
         clerk.close()
         assert [len(job.keys) for job in server.batches.jobs] == sizes
-        assert [job.keys for job in under_way(ledger, record.id)] == [
-            tuple(map(bytes.fromhex, job.keys)) for job in server.batches.jobs
-        ]
+        with ledger.reading() as connection:
+            number = ledger.number(connection, record.id)
+            written = [jobs.keys(connection, number, job) for job in jobs.under_way(connection, number)]
+        assert written == [list(map(bytes.fromhex, job.keys)) for job in server.batches.jobs]
         assert list(tmp_path.glob("*.jsonl")) == [tmp_path / "cases.jsonl"]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import postgres_server
 import pytest
 
 from beholder.errors import UsageError
@@ -141,7 +142,7 @@ def start(
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """The exit code, and all that it said."""
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=300)
     return process.returncode, out + err
 
 
@@ -204,7 +205,7 @@ def test_whatever_dies_in_the_middle_the_verdicts_are_those_of_a_local_run(
     assert len(there) == 240
     assert {outcome for outcome, _, _ in there.values()} == {"scored"}
     assert {one.headers["authorization"] for one in server.received} == {f"Bearer {KEY}"}
-    assert not [file for file in Path(nodes.logs).rglob("*.*") if file.is_file() and KEY.encode() in file.read_bytes()]
+    assert written(nodes, KEY) == []
     # What was under way at the two deaths; workers of a driver that is gone may still ask for a moment.
     assert len(server.received) - first <= 240 - before + 3 * 8
 
@@ -290,34 +291,116 @@ def test_nodes_with_another_beholder_are_named_before_the_first_call(
 
 
 @pytest.mark.parametrize("kind", ["closed", "deaf"])
-def test_an_address_that_does_not_answer_is_one_plain_sentence(kind: str, environment: dict[str, str]) -> None:
+def test_an_address_that_does_not_answer_is_one_plain_sentence(
+    kind: str,
+    environment: dict[str, str],
+    cases: Callable[[int], Path],
+    command: Callable[..., list[str]],
+    server: JudgeServer,
+) -> None:
     """Ray alone would try for minutes; `deaf` is a server that is no Ray."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{server.getsockname()[1]}"
+    cases(4)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
         if kind == "deaf":
-            server.listen()
-        found = subprocess.run(
-            [sys.executable, "-c", JOIN, address], env=environment, capture_output=True, text=True, check=False
-        )
-    assert found.stdout.startswith(f"UsageError: There is no Ray cluster at {address} ("), found.stderr
-    assert found.returncode == 0
+            listener.listen()
+        line = changed(HASTY, command("--engine", "ray", "--address", address))
+        found = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 2, found.stderr
+    assert found.stderr.startswith(f"beholder: There is no Ray cluster at {address} ("), found.stderr
+    assert found.stderr.count("\n") == 1
+    assert server.received == []
 
 
-JOIN = """
-import asyncio, sys
-from beholder.errors import UsageError
-from beholder.runs.ray.cluster import joined_cluster
+def changed(change: str, line: Sequence[str]) -> list[str]:
+    """A command line of Beholder in which something is otherwise, in the process that is started and nowhere else."""
+    return [line[0], "-c", f"{change}\nfrom beholder.cli import main\nmain()", *line[3:]]
 
-async def join():
-    async with joined_cluster(sys.argv[1], patience_s=2):
-        pass
 
-try:
-    asyncio.run(join())
-except UsageError as error:
-    print("UsageError:", error)
+HASTY = """
+from beholder.runs.ray import cluster
+
+cluster.PATIENCE_S = 2
 """
+BROKEN = """
+from beholder.errors import LedgerError
+from beholder.runs import budget
+
+async def reserve(self, amount):
+    raise LedgerError("nobody knows what is left")
+
+budget.Budget.reserve = reserve
+"""
+
+
+def test_a_budget_that_cannot_be_asked_ends_the_run(
+    start: Callable[..., subprocess.Popen[str]],
+    cases: Callable[[int], Path],
+    command: Callable[..., list[str]],
+    priced: Path,
+    server: JudgeServer,
+) -> None:
+    """Workers, which ask for money, would wait for ever."""
+    cases(4)
+    code, said = ended(start(changed(BROKEN, [*command()[:4], str(priced), "--budget", "1"])))
+    assert code == 2, said
+    assert "nobody knows what is left" in said
+    assert server.received == []
+
+
+def test_a_team_s_ledger_and_a_budget_hold_and_secrets_stay_where_they_are(
+    nodes: Nodes,
+    start: Callable[..., subprocess.Popen[str]],
+    cases: Callable[[int], Path],
+    command: Callable[..., list[str]],
+    priced: Path,
+    server: JudgeServer,
+    postgres: postgres_server.Server,
+) -> None:
+    """Each call may cost 0.10, and costs 0.00046: the first budget is enough for one call at a time, and the second for
+    both that may be under way."""
+    cases(30)
+    place = postgres.database()
+    line = [*command()[:4], str(priced), "--concurrency", "2", "--ledger", place, "--json"]
+    code, said = ended(start([*line, "--budget", "0.15"]))
+    assert code == 3, said
+    outcomes = json.loads(said.splitlines()[-1])["tally"]["outcomes"]
+    assert outcomes["scored"] == len(server.received) > 0
+    assert outcomes["scored"] + outcomes["over_budget"] == 30
+
+    code, said = ended(start([*line, "--budget", "0.6"]))
+    assert code == 0, said
+    summary = json.loads(said.splitlines()[-1])
+    assert summary["tally"]["outcomes"] == {"scored": 30}
+    assert summary["spent_usd"] == pytest.approx(30 * 0.00046)
+    assert len(server.received) == 30
+    with Ledger.open(place) as ledger:
+        assert ledger.check() == []
+    assert written(nodes, KEY, postgres_server.PASSWORD) == []
+
+    code, said = ended(start(line, address="127.0.0.1:1"))  # where nobody is: nothing is left to do
+    assert code == 0, said
+    assert json.loads(said.splitlines()[-1])["tally"]["outcomes"] == {"scored": 30}
+
+
+def written(nodes: Nodes, *secrets: str) -> list[Path]:
+    """The files of Ray in which one of these stands."""
+    files = [file for file in Path(nodes.logs).rglob("*.*") if file.is_file()]
+    return [file for file in files if any(secret.encode() in file.read_bytes() for secret in secrets)]
+
+
+@pytest.fixture
+def priced(tmp_path: Path, server: JudgeServer) -> Path:
+    """A suite whose calls cost up to 0.10, and 0.00046 in the end."""
+    path = tmp_path / "suite.yaml"
+    path.write_text(
+        "rubric: edit-preservation\ncases: cases.jsonl\nthumbnails: false\naudit: false\njudges:\n"
+        f"- {{judge: openai:test, base_url: '{server.openai_url}', price: {{input: 0, output: 10}},\n"
+        "   params: {max_completion_tokens: 10000}}\n",
+        "utf-8",
+    )
+    return path
 
 
 @pytest.mark.parametrize("address", ["nonsense", "10.0.0.1", "ray://10.0.0.1:10001", ":6379", "host:port"])

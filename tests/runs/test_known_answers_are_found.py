@@ -11,7 +11,7 @@ from ledger_making import run_record
 from beholder import Case, Ledger, Verdict
 from beholder.ledger.model import AnswerKey, Entry, StoredAnswer
 from beholder.runs.clerk import Clerk
-from beholder.runs.engine import _Known
+from beholder.runs.known import Known
 from beholder.verdicts.model import Outcome
 
 
@@ -35,7 +35,7 @@ async def test_answers_are_found_whoever_wrote_them_and_whenever(tmp_path: Path)
         ours.start(run_record("run"))
         answered(ours, keys(0, 300))
         clerk = Clerk(ours)
-        known = _Known(clerk)
+        known = Known(clerk)
         await known.refresh()
         assert set(await known.recall(keys(0, 300))) == set(keys(0, 300))
         answered(theirs, keys(300, 400))
@@ -49,7 +49,7 @@ async def test_what_is_new_is_not_looked_up(tmp_path: Path) -> None:
         ledger.start(run_record("run"))
         answered(ledger, keys(0, 300))
         clerk = Clerk(ledger)
-        known = _Known(clerk)
+        known = Known(clerk)
         await known.refresh()
         clerk.close()  # whoever asks the ledger now fails
         assert [await known.recall([key]) for key in keys(1000, 1100)] == [{}] * 100

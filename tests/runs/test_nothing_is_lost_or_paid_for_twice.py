@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from beholder import Ledger, LedgerError
-from beholder.runs.engine import BATCH
+from beholder.runs.queues import BATCH
 from beholder.testing import Fault, JudgeServer
 
 CONCURRENCY = 8  # as in the fixture `command`

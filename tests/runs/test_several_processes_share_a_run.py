@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,8 +16,8 @@ from ledger_making import run_record
 from postgres_server import Server
 
 from beholder import Ledger, UsageError
-from beholder.runs.engine import BATCH
 from beholder.runs.holding import held
+from beholder.runs.queues import BATCH
 from beholder.testing import JudgeServer
 
 CONCURRENCY = 8
@@ -129,14 +131,58 @@ def test_a_server_that_is_restarted_in_the_middle_costs_nothing(
         assert ledger.run("latest").spent_usd == paid
 
 
-def test_what_must_not_happen_twice_is_held_by_one_of_them(postgres: Server) -> None:
+def test_a_batch_has_a_run_alone(postgres: Server) -> None:
     place = postgres.database()
     with Ledger.open(place) as one, Ledger.open(place) as other:
         one.start(run_record())
         with held(one, "r1", alone=True):
-            with pytest.raises(UsageError, match="under way in another process"), held(other, "r1", alone=True):
-                pass
-            with held(other, "r1"):
-                pass
+            for alone in (True, False):
+                with (
+                    pytest.raises(UsageError, match="under way in another process"),
+                    held(other, "r1", alone=alone),
+                ):
+                    pass
+        with held(one, "r1"), held(other, "r1"):
+            pass
         with held(other, "r1", alone=True):
             pass
+
+
+def test_a_process_that_was_stopped_for_longer_than_its_lease_loses_and_spoils_nothing(
+    server: JudgeServer, cases: Any, start: Any, good_answer: Any
+) -> None:
+    count = 200
+    cases(count)
+    sleeper, other = start("--lease", "1"), start("--lease", "1")
+    asked: list[int] = []
+
+    def reply(_: Any) -> dict[str, Any]:
+        if len(server.received) >= 60 and not asked:
+            asked.append(1)
+            sleeper.send_signal(signal.SIGSTOP)
+        return good_answer()
+
+    server.default = reply
+    summary = ended(other)
+    sleeper.send_signal(signal.SIGCONT)
+    ended(sleeper)
+    assert summary["tally"]["outcomes"] == {"scored": count}
+    assert len(server.received) - count <= 2 * CONCURRENCY + BATCH
+    with Ledger.open(start.place) as ledger:
+        assert ledger.check() == []
+        assert ledger.run("latest").state == "finished"
+
+
+def test_a_copy_of_the_files_joins_a_run_by_its_name(
+    tmp_path: Path, server: JudgeServer, cases: Any, start: Any
+) -> None:
+    cases(10)
+    first = ended(start())
+    for file in tmp_path.glob("*.png"):
+        os.utime(file, (1, 1))
+    assert ended(start("--run", first["run"]))["run"] == first["run"]
+    assert len(server.received) == 10
+    other = start("--run", first["run"], "--limit", "5")
+    _, told = other.communicate(timeout=60)
+    assert other.returncode == 2
+    assert "number of cases differ" in told

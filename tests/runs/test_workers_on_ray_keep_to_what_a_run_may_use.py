@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -14,13 +15,19 @@ from hypothesis import strategies as st
 
 from beholder.cases import Case
 from beholder.ledger import Ledger
+from beholder.runs.budget import Budget
 from beholder.runs.ray.attempts import Attempts
 from beholder.runs.ray.cluster import Cluster
-from beholder.runs.ray.driver import planned
+from beholder.runs.ray.driver import Flow, planned
 from beholder.runs.ray.office import Office, Terms
-from beholder.runs.ray.parcels import Chunk, Job, Leave, plain
+from beholder.runs.ray.parcels import Chunk, Leave, Parcel, Recipe, plain
 from beholder.runs.ray.rooms import Gathered, Room, Slots
 from beholder.runs.ray.shares import SILENT_S, Shares
+from beholder.runs.ray.worker import Bench
+from beholder.runs.suite import Suite, suite_from
+from beholder.runs.work import Work
+from beholder.testing import JudgeServer
+from beholder.verdicts.model import Outcome
 
 
 async def opened(tmp_path: Path, *, slots: int = 8, most: int = 8, deaths: int = 9) -> Office:
@@ -31,8 +38,42 @@ async def opened(tmp_path: Path, *, slots: int = 8, most: int = 8, deaths: int =
     return office
 
 
-def jobs(*numbers: int) -> list[Job]:
-    return [Job(number, number, plain(Case(f"c{number}")), 0) for number in numbers]
+class Handle:
+    """An office as workers and the driver have it: what they ask is done later, and elsewhere."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def __getattr__(self, name: str) -> SimpleNamespace:
+        call = getattr(self._office, name)
+        return SimpleNamespace(remote=lambda *args, **kwargs: asyncio.ensure_future(call(*args, **kwargs)))
+
+
+def budgeted(folder: Path, server: JudgeServer) -> Suite:
+    path = folder / "suite.yaml"
+    path.write_text(
+        "rubric: edit-preservation\ncases: cases.jsonl\nbudget: 0.15\njudges:\n"
+        f"- {{judge: openai:test, base_url: '{server.openai_url}', price: {{input: 0, output: 10}},\n"
+        "   params: {max_completion_tokens: 10000}}\n",
+        "utf-8",
+    )
+    return suite_from(path)
+
+
+def recipe(suite: Suite, folder: Path) -> Recipe:
+    work = Work("run", suite.composers(), (), recall=False, thumbnails=False, audit=False)
+    return Recipe(work, suite, str(folder))
+
+
+async def leave(bench: Bench) -> None:
+    """Closes what goes with the process otherwise."""
+    bench.pictures.close()
+    for judge in bench.judges:
+        await judge.aclose()
+
+
+def jobs(*numbers: int) -> list[Parcel]:
+    return [Parcel(number, number, plain(Case(f"c{number}")), 0) for number in numbers]
 
 
 async def idle(task: asyncio.Task[object]) -> bool:
@@ -113,7 +154,7 @@ async def test_no_more_cases_are_on_their_way_than_may_be(tmp_path: Path) -> Non
     assert await office.put(jobs(0, 1, 2, 3))
     following: asyncio.Task[object] = asyncio.create_task(office.put(jobs(4)))
     assert await idle(following)
-    await office.end("a", [(0, b"v0")])
+    await office.end([(0, b"v0")])
     assert await idle(following)  # it is not in the ledger yet
     assert await office.collect(0) == ([b"v0"], None)
     collecting = asyncio.create_task(office.collect(1))
@@ -125,7 +166,7 @@ async def test_no_more_cases_are_on_their_way_than_may_be(tmp_path: Path) -> Non
 async def test_a_verdict_that_was_fetched_but_not_written_is_fetched_again(tmp_path: Path) -> None:
     office = await opened(tmp_path)
     await office.put(jobs(0, 1))
-    await office.end("a", [(0, b"v0"), (1, b"v1"), (1, b"once more")])
+    await office.end([(0, b"v0"), (1, b"v1"), (1, b"once more")])
     assert await office.collect(0) == ([b"v0", b"v1"], None)
     assert await office.collect(1) == ([b"v1"], None)
 
@@ -137,9 +178,9 @@ async def test_a_chunk_is_handed_out_again_until_it_is_done(tmp_path: Path) -> N
     assert body is not None
     assert body == await office.chunk(0)
     assert await office.begin("a", [(0, False), (1, False)]) == [Leave.GO, Leave.GO]
-    await office.end("a", [(0, b"v0")])
+    await office.end([(0, b"v0")])
     assert await office.begin("b", [(0, False)]) == [Leave.OVER]
-    await office.end("a", [(1, b"v1")])
+    await office.end([(1, b"v1")])
     done: Chunk = pickle.loads(await office.chunk(0) or b"")
     assert done.jobs == ()
     await office.close()
@@ -162,7 +203,7 @@ async def test_once_halted_nothing_is_begun(tmp_path: Path) -> None:
 async def test_what_a_worker_could_not_go_on_with_comes_after_what_was_ready(tmp_path: Path) -> None:
     office = await opened(tmp_path)
     await office.put(jobs(0, 1))
-    await office.end("a", [(0, b"v0")])
+    await office.end([(0, b"v0")])
     await office.fail(b"why")
     assert await office.collect(0) == ([b"v0"], None)
     assert await office.collect(1) == ([], b"why")
@@ -181,10 +222,65 @@ async def test_workers_that_die_one_after_the_other_end_the_run(tmp_path: Path) 
 async def test_money_comes_from_the_driver(tmp_path: Path) -> None:
     office = await opened(tmp_path)
     asking = asyncio.create_task(office.more(Decimal("0.5")))
-    [(number, least)] = await office.wishes()
-    assert least == Decimal("0.5")
-    await office.grant({number: Decimal(8)})
-    assert await asking == Decimal(8)
+    await office.end([], back=Decimal("0.1"))
+    wishes, back = await office.wishes()
+    assert list(wishes.values()) == [Decimal("0.5")]
+    assert back == Decimal("0.1")
+    await office.grant(wishes)
+    assert await asking == Decimal("0.5")
+    following = asyncio.create_task(office.more(Decimal(1)))
+    assert (await office.wishes())[1] == 0  # what was given back is given back once
+    following.cancel()
+
+
+async def test_what_a_call_did_not_come_to_is_there_for_the_other_workers(
+    tmp_path: Path, server: JudgeServer, cases: Callable[[int], Path]
+) -> None:
+    """Calls may cost 0.10 each and cost a hundredth of that; 0.15 is enough for one at a time, by whichever worker."""
+    cases(12)
+    suite = budgeted(tmp_path, server)
+    office = await opened(tmp_path, slots=2, most=12)
+    driver = Handle(office)
+    budget = Budget(Decimal("0.15"))
+    paying = asyncio.create_task(Flow(driver, planned(2, 12, Cluster("here", 2, 2)), lambda: None).pay(budget))
+    benches = [Bench(name, driver, recipe(suite, tmp_path)) for name in "ab"]
+    living = [asyncio.create_task(bench.live()) for bench in benches]
+    parcels = [Parcel(number, number, plain(row.case), 0) for number, row in enumerate(suite.rows()) if row.case]
+    await office.put(parcels)
+    for parcel in parcels:
+        await benches[parcel.number % 2].judge(Chunk(0, (parcel,)))
+    for task in (paying, *living):
+        task.cancel()
+    for bench in benches:
+        await leave(bench)
+    bodies, _ = await office.collect(0) or ([], None)
+    entries = [pickle.loads(body) for body in bodies]
+    assert [entry.verdict.outcome for entry in entries] == [Outcome.SCORED] * 12
+    assert 0 < sum(entry.spent_usd for entry in entries) <= budget.reserved <= Decimal("0.15")
+
+
+async def test_a_worker_that_cannot_keep_to_its_share_ends_the_run(
+    tmp_path: Path, server: JudgeServer, cases: Callable[[int], Path]
+) -> None:
+    cases(1)
+    office = await opened(tmp_path)
+
+    async def share(*_: object) -> None:
+        raise RuntimeError("no share today")
+
+    office.share = share  # type: ignore[method-assign,assignment]
+    bench = Bench("a", Handle(office), recipe(budgeted(tmp_path, server), tmp_path))
+    await bench.live()
+    await leave(bench)
+    bodies, failure = await office.collect(0) or ([], None)
+    assert bodies == []
+    assert str(pickle.loads(failure or b"")) == "no share today"
+
+
+def test_what_is_secret_is_not_shown() -> None:
+    shown = repr(Terms("postgresql://me:open-sesame@host/db", True, 1, 1, 1, {"OPENAI_API_KEY": "sk-test"}))
+    assert "open-sesame" not in shown
+    assert "sk-test" not in shown
 
 
 async def test_a_worker_hears_at_once_that_another_came(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from web_helpers import Started
 
 from beholder.ledger import Entry, Ledger
 from beholder.rubrics.library import load
-from beholder.runs.reviewing import reviews_of
+from beholder.runs.reviewing import find_or_start, rate, reviews_of
 
 NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
@@ -134,7 +134,7 @@ def test_a_rating_is_a_case_however_many_rubrics_it_has(tmp_path: Path, started:
             return re.findall(r'<bdi>Ana</bdi> <span class="number">(\d+)</span>', client.get("/review").text)
 
         client.post(path.replace("/case/", "/draft/"), data={f"{EDIT}:unchanged_regions": "6"})
-        assert rated() == ["0"]
+        assert rated() == []
         client.post(path, data=answers(5))
         assert rated() == ["1"]
 
@@ -210,6 +210,60 @@ def test_what_was_begun_is_there_again_and_does_not_count(client: httpx.Client, 
         assert [one.scored for one in ledger.verdicts(review.id)] == [False]
     client.post(path, data=answers(4))
     assert client.post(path.replace("/case/", "/draft/"), data=answers(1)).json() == {"kept": False}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"foo": "bar"}, {f"{EDIT}:unchanged_regions": "9"}, {f"{EDIT}:unchanged_regions": "much"}]
+)
+def test_a_draft_that_is_no_answer_is_refused_and_nothing_of_it_is_kept(
+    client: httpx.Client, place: Path, wrong: dict[str, str]
+) -> None:
+    path = begin(client)
+    answer = client.post(path.replace("/case/", "/draft/"), data={"comment": "so far"} | wrong)
+    assert answer.status_code == 400
+    assert answer.json()["kept"] is False
+    assert answer.json()["why"]
+    with Ledger.open(place, read_only=True) as ledger:
+        [review] = reviews_of(ledger, RUN)
+        assert list(ledger.verdicts(review.id)) == []
+
+
+def test_a_name_under_which_nothing_was_saved_is_no_rater_and_can_be_removed(client: httpx.Client, place: Path) -> None:
+    path = begin(client)
+    client.post(path.replace("/case/", "/draft/"), data={f"{EDIT}:unchanged_regions": "6"})
+    review = path.split("/")[2]
+    assert "Rated by" not in client.get("/review").text
+    assert f"/review/{review}/remove" in client.get(f"/review/run/{RUN}").text
+    client.post(path, data=answers(4))
+    assert "Rated by" in client.get("/review").text
+    assert f"/review/{review}/remove" not in client.get(f"/review/run/{RUN}").text
+    refused = client.post(f"/review/{review}/remove")
+    assert refused.status_code == 400
+    assert "has saved ratings" in refused.text
+    other = begin(client, "Typo").split("/")[2]
+    assert _path(client.post(f"/review/{other}/remove")) == f"/review/run/{RUN}"
+    with Ledger.open(place, read_only=True) as ledger:
+        assert [one.rater for one in reviews_of(ledger, RUN)] == ["Ana"]
+
+
+def test_pages_use_the_rubrics_own_words_and_only_keys_that_there_are(tmp_path: Path, started: Started) -> None:
+    with restyles(tmp_path / "words.db", "Anime") as ledger:
+        review = find_or_start(ledger, RUN, "Ana")
+        rate(ledger, review, "photo-00000/model-a", answers(5, styled(), "no"))
+    with httpx.Client(base_url=started(tmp_path / "words.db"), trust_env=False) as client:
+        label = re.search(r"/case/([^\"?]+)", client.get(f"/review/{review.id}").text)
+        assert label is not None
+        page = client.get(f"/review/{review.id}/case/{label[1]}").text
+        form = client.get(f"/review/{review.id}/case/{label[1]}", params={"change": 1}).text
+    assert "Accuracy: you said 5" in page
+    assert "accuracy.score" not in page
+    assert "Exceptional value" in page
+    assert not re.search(r">Exceptional(?! value)", page)
+    assert not re.search(r"[^\w]-\d", re.sub(r"<[^>]+>", "", page))
+    assert "Change a rating" in form
+    assert "Case <span" not in form
+    assert "<kbd>1</kbd> … <kbd>5</kbd>" in form
+    assert "tenths" not in form
 
 
 def test_a_wrong_answer_is_told_and_nothing_typed_is_lost(client: httpx.Client) -> None:
@@ -338,7 +392,7 @@ def test_a_body_that_is_no_form_is_refused(client: httpx.Client, body: bytes) ->
 @pytest.mark.parametrize("body", [b"%zz=%", b"{}"])
 def test_a_form_without_any_answer_saves_nothing(client: httpx.Client, body: bytes) -> None:
     path = begin(client)
-    assert client.post(path.replace("/case/", "/draft/"), content=body).json() == {"kept": True}
+    assert client.post(path.replace("/case/", "/draft/"), content=body).status_code == 400
     for where in (f"/review/run/{RUN}", path):
         assert client.post(where, content=body).status_code == 400
     assert "checked" not in client.get(path).text

@@ -263,6 +263,76 @@ def test_a_changed_rating_asks_before_it_is_lost_with_the_tab(visited: Opened) -
     page.wait_for_selector(".revealed")
 
 
+def test_what_could_not_be_saved_stays_on_the_page_and_is_saved_when_the_app_is_back(
+    visited: Opened, place: Path
+) -> None:
+    page = visited(START)
+    begin(page)
+    gone = True
+    other = page.context.new_page()
+    other.route(
+        "**/review/**", lambda route: route.abort() if gone and route.request.method == "POST" else route.continue_()
+    )
+    other.goto(page.url)
+    ready(other)
+    where = other.url
+    for key in ("3", "4", "5", "Enter"):
+        other.keyboard.press(key)
+    other.wait_for_selector("[data-said]:has-text('Not saved: the app does not answer')")
+    assert (other.url, chosen(other)) == (where, ["3", "4", "5"])
+    gone = False
+    other.wait_for_selector(".revealed")
+    with Ledger.open(place, read_only=True) as ledger:
+        [review] = reviews_of(ledger, RUN)
+        [saved] = [one for one in ledger.verdicts(review.id) if one.scored]
+    assert [one.score for one in saved.criteria.values()] == [3, 4, 5]
+
+
+def test_what_the_app_refuses_to_save_is_told_on_the_page(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+    other = page.context.new_page()
+    other.goto(page.url)
+    ready(other)
+    other.evaluate("document.querySelector('.pick input').value = '9'")
+    for key in ("1", "4", "5", "Enter"):
+        other.keyboard.press(key)
+    other.wait_for_selector("[data-wrong]:has-text('1 to 7')")
+    assert chosen(other) == ["9", "4", "5"]
+
+
+def test_the_comment_is_in_sight_while_one_types(visited: Opened) -> None:
+    page = visited(START)
+    begin(page)
+    page.keyboard.press("c")
+    page.keyboard.type("one\ntwo\nthree\nfour")
+    box, bar = (page.locator(one).bounding_box() for one in ("[data-comment]", ".rate-foot"))
+    assert box is not None
+    assert bar is not None
+    assert box["y"] + box["height"] <= bar["y"]
+
+
+def test_on_a_phone_the_button_and_the_zoom_are_there_from_the_start(visited: Opened) -> None:
+    page = visited(START, viewport={"width": 390, "height": 844}, has_touch=True)
+    page.fill("[name=rater]", "Ana")
+    page.get_by_role("button", name="Rate cases").click()
+    page.wait_for_selector("[data-rate]")
+    ready(page)
+    for name in ("Save and go on", "Zoom in"):
+        box = page.get_by_role("button", name=name).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 844
+        assert box["height"] >= 44
+    page.get_by_role("button", name="Zoom in").click()
+    assert page.locator(".cv-zoomed").count() == 1
+
+
+def test_the_name_is_asked_for_at_once(visited: Opened) -> None:
+    page = visited(START)
+    page.keyboard.type("Ana")
+    assert page.locator("[name=rater]").input_value() == "Ana"
+
+
 def test_each_draft_says_its_turn_and_the_last_one_too(visited: Opened) -> None:
     page = visited(START)
     begin(page)

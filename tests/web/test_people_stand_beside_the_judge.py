@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +15,12 @@ from report_making import Opened
 from review_making import EDIT, RUN, answers, edits
 from web_helpers import Started, worked_out
 
-from beholder.ledger import Ledger
+from beholder.ledger import Ledger, RunRecord
 from beholder.rubrics.library import load
 from beholder.runs import reviewing
 from beholder.runs.review_sheet import score_name
+from beholder.web import people
+from beholder.web.pages import agreement
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -70,6 +73,73 @@ def test_agreement_has_a_dot_for_each_pair_and_every_rater_beside_the_others(rev
     assert rater is not None
     assert float(rater[2]) > 0  # above the others, of whom there is one, who sees less
     assert re.search(r"Bo 8 [\d.]+ [-−][\d.]+", text)
+
+
+def test_who_has_rated_nothing_is_no_rater(reviewed: Path, started: Started) -> None:
+    with Ledger.open(reviewed) as ledger:
+        review = reviewing.find_or_start(ledger, RUN, "Cy")
+        reviewing.keep_draft(ledger, review, "photo-00001/model-a", answers())
+    with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
+        assert "11 cases, 2 raters" in plain(worked_out(client, "/agreement", run=RUN))
+
+
+def test_ceiling_and_constant_are_named_in_the_chart_and_each_bias_is_drawn(reviewed: Path, started: Started) -> None:
+    with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
+        page = worked_out(client, "/agreement", run=RUN)
+    for chart in re.findall(r'<svg class="chart plot".*?</svg>', page, re.DOTALL):
+        assert re.search(r">constant [\d.]+<", chart)
+        assert re.search(r">band: one person, ±[\d.]+<", chart)
+        assert 'class="ceiling"' in chart
+    drawn = re.findall(r'<svg class="chart lean".*?</svg>', page, re.DOTALL)
+    places = [float(re.findall(r'class="dot" cx="([\d.]+)"', one)[0]) for one in drawn]
+    assert len(places) == 8  # two people, three criteria and the score
+    assert all(ada > 80 > bo for ada, bo in zip(places[::2], places[1::2], strict=True))  # right and left of the middle
+
+
+def test_ratings_that_came_since_are_told_and_then_counted(
+    reviewed: Path, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    go.set()
+
+    def slowly(book: Ledger, record: RunRecord) -> people.Agreed | None:
+        assert go.wait(30)
+        return people.agreed(book, record)
+
+    monkeypatch.setattr(agreement, "agreed", slowly)
+    with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
+        assert "Somebody rated since" not in worked_out(client, "/agreement", run=RUN)
+        go.clear()
+        with Ledger.open(reviewed) as ledger:
+            rate(ledger, "Bo", [9, 10], -1)
+        answer = client.get("/agreement", params={"run": RUN})
+        assert "Somebody rated since" in answer.text
+        assert "refresh" in answer.headers  # by itself, also without script
+        assert "Bo 8 " in plain(answer.text)
+        go.set()
+        while "Somebody rated since" in (text := client.get("/agreement", params={"run": RUN}).text):
+            pass
+        assert "Bo 10 " in plain(text)
+
+
+def test_a_page_that_is_open_counts_new_ratings_by_itself(reviewed: Path, started: Started, visited: Opened) -> None:
+    site = started(reviewed)
+    with httpx.Client(base_url=site, trust_env=False) as client:
+        worked_out(client, "/agreement", run=RUN)
+    page = visited(f"/agreement?run={RUN}", at=site)
+    with Ledger.open(reviewed) as ledger:
+        rate(ledger, "Cy", list(range(3)), 0)
+    page.locator("h2", has_text="3 raters").wait_for()
+    page.close()  # or it asks a server that is gone
+
+
+def test_calibration_says_once_how_intervals_were_drawn_and_whole_scores_as_such(
+    reviewed: Path, started: Started
+) -> None:
+    with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
+        page = worked_out(client, "/calibration", run=RUN)
+    assert page.count("Intervals are 95%") == 1
+    assert re.search(r'<td class="number right">5</td>', page)
 
 
 def test_calibration_says_what_people_say_where_the_judge_says_so_much(reviewed: Path, started: Started) -> None:

@@ -8,12 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
-from ledger_making import run_record
+from ledger_making import case, entry, run_record, verdict
 from report_making import ledger_with, restyle, told
 from web_helpers import RUN, Started, worked_out
 
+from beholder.cases import Case
+from beholder.images.model import PreparedImage
 from beholder.ledger import Ledger
+from beholder.rubrics.composing import Composer
+from beholder.rubrics.library import load
+from beholder.rubrics.model import Rubric
+from beholder.verdicts.model import Verdict
 
 CASES = f"/runs/{RUN}/cases"
 
@@ -81,6 +88,17 @@ def test_what_is_not_there_is_told_in_a_sentence(client: httpx.Client, path: str
     assert "There is no" in answer.text
 
 
+def test_where_the_ledger_lies_is_not_told(made: Path, client: httpx.Client) -> None:
+    for path in ("/runs/none", "/api/runs/none", "/review/none", "/agreement?run=none"):
+        answer = client.get(path)
+        assert answer.status_code in (404, 503), path
+        assert made.name not in answer.text, path
+
+
+def test_past_the_end_of_a_list_is_its_last_page(client: httpx.Client) -> None:
+    assert names(client, at=99, grade="F") == names(client, grade="F") != []
+
+
 def test_a_case_leads_to_its_neighbours_in_the_list_it_was_opened_from(client: httpx.Client) -> None:
     asked = {"grade": "F"}
     text = client.get(CASES, params=asked).text
@@ -106,7 +124,66 @@ def test_a_case_tells_its_history_and_the_answer_as_it_came(place: Path, started
         assert f'href="/runs/{RUN}/case?id=' in text
         assert "&lt;b&gt;raw&lt;/b&gt;" in text
         assert later.brief_digest in text
-        assert "the same" in text
+        assert "on other images" not in text
+
+
+def plain(page: str) -> str:
+    return re.sub(
+        r"\s+", " ", html.unescape(re.sub(r"<svg.*?</svg>|<script.*?</script>|<[^>]+>", " ", page, flags=re.DOTALL))
+    )
+
+
+def test_the_judges_of_a_case_stand_side_by_side_with_their_reasons(place: Path, started: Started) -> None:
+    one = restyle(6)
+    strict = {**one.criteria, "accuracy": replace(one.criteria["accuracy"], score=2, reason="The hand melts.")}
+    later = replace(one, judge="anthropic:claude", model="claude", criteria=strict)
+    rubric = {"rubric": "restyle", "criteria": [{"key": "exceptional", "title": "Exceptional value"}]}
+    ledger_with(place, [told(6, later)], run_record("r2", name="weekly", rubrics=(rubric,))).close()
+    with httpx.Client(base_url=started(place), trust_env=False) as client:
+        text = plain(client.get("/runs/r2/case", params={"id": later.case}).text)
+    head, beside = text.split("Every verdict on this case")
+    assert "Source photo 1 Model model-a" in head  # before anything that was said
+    assert "The hand melts. ✗ A1 Does part 1 of the style hold? Seen at place 1 of 6." in beside
+    assert "The outlines hold. ✗ A1 Does part 1 of the style hold? Seen at place 1 of 6." in beside
+    assert "Exceptional value 3 / 5" in beside
+    assert "Exceptional 3" not in text
+
+
+def sent(case_: Case, of: Verdict, rubric: Rubric) -> Verdict:
+    """The verdict with the digest of the brief that a run would send."""
+    images = {image.role: PreparedImage(b"", "", 1, 1, image.digest, "", 1, 1, "") for image in of.images}
+    brief = Composer(rubric).compose(case_, images)
+    return replace(of, brief_digest=brief.digest, setting=brief.setting)
+
+
+def test_a_case_shows_what_its_judge_was_told(tmp_path: Path, started: Started) -> None:
+    rubric = load("edit-preservation")
+    known, unlike, person, measured = (verdict(number) for number in range(4))
+    cases = [case(one) for one in (known, unlike, person, measured)]
+    verdicts = [
+        sent(cases[0], known, rubric),
+        unlike,
+        replace(person, judge="person:Ada"),
+        replace(measured, judge="instruments"),
+    ]
+    record = run_record(RUN, rubrics=(msgspec.to_builtins(rubric),))
+    entries = [entry(at, one, case=cases[at]) for at, one in enumerate(verdicts)]
+    ledger_with(tmp_path / "ledger.db", entries, record).close()
+    ledger_with(tmp_path / "ledger.db", entries[:1], run_record("r2")).close()  # keeps no more than the rubric's name
+    with httpx.Client(base_url=started(tmp_path / "ledger.db"), trust_env=False) as client:
+
+        def told_of(at: int, run: str = RUN) -> str:
+            page = client.get(f"/runs/{run}/case", params={"id": verdicts[at].case}).text
+            return plain(page).split("What the judge was told")[1].split("The answer as it came")[0]
+
+        assert "This is the text that was sent" in told_of(0)
+        assert "make the car red" in told_of(0)
+        assert "case-" + verdicts[0].brief_digest[:8] in told_of(0) or not rubric.echo
+        assert "It is not quite the text that was sent" in told_of(1)
+        assert "make the car red" in told_of(1)
+        assert "A person rated" in told_of(2)
+        assert "The instruments measured" in told_of(3)
+        assert "cannot be put together again" in told_of(0, "r2")
 
 
 def test_how_far_a_run_is_can_be_asked(place: Path, started: Started) -> None:

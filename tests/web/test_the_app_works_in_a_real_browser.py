@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ledger_making import run_record
-from report_making import Opened, restyle, told
+from report_making import Opened, refused, restyle, told
 from web_helpers import RUN, Started
 
 from beholder.ledger import Ledger
@@ -111,15 +111,26 @@ def test_a_case_shows_what_was_said(visited: Opened) -> None:
 
 def test_a_run_that_is_running_is_followed(visited: Opened, place: Path, started: Started) -> None:
     with Ledger.open(place) as ledger:
-        ledger.start(run_record("r2", total=2))
-        page = visited("/runs/r2", at=started(place))
-        assert page.locator("[data-done]").inner_text() == "0"
-        ledger.write("r2", [told(1, restyle(1))])
-        page.wait_for_function("() => document.querySelector('[data-done]')?.textContent === '1'")
+        ledger.start(run_record("r2", total=3))
+        site = started(place)
+        page, all_runs = visited("/runs/r2", at=site), visited("/", at=site)
+        assert "running, 0 of 3" in page.locator(".facts").inner_text()
+        ledger.write("r2", [told(1, restyle(1)), told(3, refused(3))])
+        page.locator(".legend", has_text="1 refused").wait_for()
+        page.locator(".facts", has_text="$0.0037").wait_for()  # what both cost
+        page.locator(".figure", has_text="0.750").first.wait_for()
+        assert "running, 2 of 3" in page.locator(".facts").inner_text()
+        row = all_runs.locator("tr", has=all_runs.locator("a[href='/runs/r2']"))
+        row.filter(has_text="1 without a score").filter(has_text="0.750").wait_for()
+        page.locator("details").first.locator("summary").click()
         ledger.write("r2", [told(2, restyle(2))])
+        page.locator(".legend", has_text="2 scored").wait_for()
+        assert page.locator("details").first.get_attribute("open") is not None  # what is folded out stays so
         ledger.update("r2", state="finished")
-        page.locator(".figure").first.wait_for()  # drawn anew, with what it came to
-        assert page.locator("[data-live]").count() == 0
+        page.wait_for_function("() => !document.querySelector('[data-live]')")
+        page.locator(".figure", has_text="0.625").first.wait_for()
+        for one in (page, all_runs):  # or they ask a server that is gone
+            one.close()
 
 
 def test_without_script_lists_and_filters_work(visited: Opened) -> None:
@@ -129,6 +140,9 @@ def test_without_script_lists_and_filters_work(visited: Opened) -> None:
     assert page.locator(".card").count() == 4
     page.locator(".card a").first.click()
     assert page.locator(".shots img").count() == 2
+    said = page.locator(".case-said").inner_text()
+    for part in ("0.25", "make the car red", "The outlines hold.", "Does part 1 of the style hold?", "clear lines"):
+        assert part in said, part
 
 
 def test_the_theme_is_kept_from_page_to_page(visited: Opened) -> None:
@@ -151,6 +165,39 @@ def test_contrast_labels_and_width(
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0], path
         assert violations(page) == [], path
+
+
+@pytest.mark.parametrize("width", [390, 820])
+def test_nothing_is_cut_and_every_link_can_be_hit(visited: Opened, width: int) -> None:
+    page = visited("/", viewport={"width": width, "height": 900})
+    site = page.url.rstrip("/")
+    for path in ("/", f"/runs/{RUN}", f"/runs/{RUN}/cases", CASE):
+        page.goto(site + path)
+        right = page.evaluate(
+            "Math.max(...[...document.querySelectorAll('.sections a')].map(e => e.getBoundingClientRect().right))"
+        )
+        assert right <= width, path
+        low = page.evaluate(
+            "[...document.querySelectorAll('main a')].filter(e => e.checkVisibility() && !e.closest('.notice'))"
+            ".filter(e => e.getBoundingClientRect().height < 24).map(e => e.outerHTML)"
+        )
+        assert low == [], path
+    page.goto(site)
+    for when in page.locator("time").all():
+        box = when.bounding_box()
+        assert box is not None
+        assert box["height"] < 30  # in one line
+
+
+def test_charts_fill_their_column(visited: Opened) -> None:
+    for width in (390, 1440):
+        page = visited(f"/runs/{RUN}", viewport={"width": width, "height": 900})
+        shares = page.evaluate(
+            "[...document.querySelectorAll('.figure .spread')]"
+            ".map(e => e.getBoundingClientRect().width / e.parentElement.clientWidth)"
+        )
+        assert shares
+        assert min(shares) > 0.95
 
 
 def test_touch_targets_are_large_enough_on_a_tablet(visited: Opened) -> None:

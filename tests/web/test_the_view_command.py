@@ -9,6 +9,7 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from beholder.cli.view import view
 from beholder.errors import LedgerError
 from beholder.web.computing import Workshop, apart
 from beholder.web.overview import overview_at
+from beholder.web.serving import address_of, bound, hosts_for
 
 COMMAND = [sys.executable, "-m", "beholder", "view", "--no-browser"]
 
@@ -99,3 +101,13 @@ def test_a_token_is_written_as_addresses_have_it(
     view(token=token, browser=False, ledger=str(place))
     address = capsys.readouterr().out.split("Beholder is at ")[1].split(" (stop")[0]
     assert httpx.URL(address).params["token"] == token
+
+
+def test_an_address_for_all_names_this_machine_for_a_colleague_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "Localhost")
+    with bound("0.0.0.0", 0) as listening:
+        port = listening.getsockname()[1]
+        assert address_of(listening, "0.0.0.0") == f"http://localhost:{port}/"
+        assert "localhost" in hosts_for("0.0.0.0", "a token of decent length")
+        monkeypatch.setattr("socket.getaddrinfo", Mock(side_effect=OSError("nobody knows that name")))
+        assert address_of(listening, "0.0.0.0") == f"http://127.0.0.1:{port}/"

@@ -15,7 +15,8 @@ from beholder.cases.reading import Row
 from beholder.errors import ImageError
 from beholder.images.looking import look
 from beholder.images.model import STANDARD_CAPS, Caps
-from beholder.images.sources import is_remote
+from beholder.images.sources import is_remote, is_stored
+from beholder.images.stores import objection
 
 MOST_PROBLEMS = 50  # kept as text
 _LOOKS = 16_384  # images whose look is remembered, some 400 bytes each
@@ -44,8 +45,8 @@ def check(rows: Iterable[Row], *, caps: Caps = STANDARD_CAPS, allow_remote: bool
     """Goes through the rows once, and a second time only where an id seems to occur twice: `rows` must be something
     that can be gone through again, not an iterator.
 
-    An image file is looked at from outside (`images.looking`); a web image is not fetched. Of two cases with one id the
-    first is good. Memory: 16 bytes a row, and 8 for each bad one.
+    An image file is looked at from outside (`images.looking`); a remote one is not fetched. Of two cases with one id
+    the first is good. Memory: 16 bytes a row, and 8 for each bad one.
     """
     if iter(rows) is rows:
         raise TypeError("check() may need a second look at its rows; give it something that is no iterator")
@@ -105,7 +106,7 @@ def _images(case: Case | None, looked: Look, caps: Caps, allow_remote: bool) -> 
     known: list[Known] = []
     for role, source in case.images.items() if case else ():
         if isinstance(source, str) and is_remote(source) and allow_remote:
-            seen: Known | str = (source,)
+            seen: Known | str = (is_stored(source) and objection(source)) or (source,)
         elif isinstance(source, bytes) or (isinstance(source, str) and source[:5].lower() == "data:"):
             seen = _seen(source, caps)  # not remembered: it would be held as a whole
         else:

@@ -122,6 +122,7 @@ async def _passes(
     from beholder.cli.run import watch_of
     from beholder.ledger.model import WAITING
     from beholder.runs.batching import one_pass
+    from beholder.runs.clerk import pause
 
     before: Counts | None = None
     first = pause_s
@@ -137,8 +138,8 @@ async def _passes(
             _show(record, standing, counts, as_json=as_json)
         if first is None or pause_s is None or standing.state != WAITING or stop.is_set():
             return standing, counts
-        pause_s = first if standing.fetched or standing.handed_in else min(2 * pause_s, LONGEST_PAUSE_S)
-        await _pause(stop, pause_s)
+        pause_s = first if standing.fetched else min(2 * pause_s, LONGEST_PAUSE_S)
+        await pause(stop, pause_s)
         before = counts
 
 
@@ -159,13 +160,3 @@ def _tell(sentence: str) -> None:
     from beholder.reports.terminal import printable
 
     print(f"beholder: {printable(sentence)}", file=sys.stderr)
-
-
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    import asyncio
-
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return

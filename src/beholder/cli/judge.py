@@ -50,7 +50,7 @@ def judge(
     fail_under: Annotated[float | None, typer.Option(help="Exit code 1 when score × 100 is below this.")] = None,
     max_side: Annotated[int | None, typer.Option(help="Scale images down to this many pixels a side.")] = None,
     detail: Annotated[str | None, typer.Option(help="The provider's image detail: low, high, auto.")] = None,
-    allow_remote: Annotated[bool, typer.Option("--allow-remote", help="Fetch http(s) images.")] = False,
+    allow_remote: Annotated[bool, typer.Option("--allow-remote", help="Fetch remote images: https, s3, gs.")] = False,
     audit: Annotated[bool, typer.Option(help="Check a model's words against the pixels.")] = True,
     calibration: CalibrationAt = None,
     id_: Annotated[str | None, typer.Option("--id", help="The case's id; the judge never sees it.")] = None,

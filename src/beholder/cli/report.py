@@ -85,7 +85,9 @@ def _least(given: Sequence[str], format_: str) -> dict[str, float]:
     from beholder.runs.suite_file import thresholds
 
     if given and format_ != "junit":
-        raise UsageError("--fail-under says which tests of --format junit fail; of a run, `beholder run` decides by it.")
+        raise UsageError(
+            "--fail-under says which tests of --format junit fail; of a run, `beholder run` decides by it."
+        )
     least = thresholds(given)
     for name, value in least.items():
         if not math.isfinite(value):

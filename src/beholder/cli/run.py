@@ -31,6 +31,7 @@ def run(
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew and ask even what is answered already.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without cases that are wrong.")] = False,
     batch: Annotated[bool, typer.Option("--batch", help="By the provider's batch API: half price, in a day.")] = False,
+    of: Annotated[str, typer.Option("--run", help="Go on with this run, though its files were moved or touched.")] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: progress, then the summary.")] = False,
 ) -> None:
@@ -41,9 +42,11 @@ def run(
     from beholder.judges.protocol import check_able
     from beholder.ledger import Ledger
     from beholder.runs.budget import Budget
-    from beholder.runs.running import checked_cases, record_for, require_prices, seated
+    from beholder.runs.running import checked_cases, named, record_for, require_prices, seated
     from beholder.runs.sharing import Limits
 
+    if of and fresh:
+        raise UsageError("--run goes on with a run, and --fresh begins one; give one of them.")
     require_prices(suite)
     again = _outcomes(retry)
     limits = Limits(Budget(suite.budget_usd()))
@@ -57,7 +60,9 @@ def run(
     if checked.problem_count and not json_:
         print(f"beholder: {len(checked.bad)} cases are left out; they are wrong.", file=sys.stderr)
     with Ledger.open(suite.ledger_place()) as ledger:
-        record, new = record_for(suite, ledger, checked, fresh=fresh)
+        record, new = (
+            (named(suite, ledger, checked, of), False) if of else record_for(suite, ledger, checked, fresh=fresh)
+        )
         if not quiet and not json_:
             print(f"{'run' if new else 'going on with run'} {record.id} ({record.name}), {record.total} verdicts")
         limits.budget.spent = record.spent_usd or limits.budget.spent
@@ -108,6 +113,8 @@ def carry_out(
         rename_by_flag(suite, ledger, record)
     try:
         with held(ledger, record.id):
+            if _handed_in(ledger, record.id):
+                raise UsageError(f"The run {record.id} was handed in as a batch just now; `beholder collect` goes on.")
             state = asyncio.run(
                 listening(lambda stop: run_suite(suite, ledger, record, checked, judges, limits, retry, counts, stop))
             )

@@ -39,7 +39,7 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
     ("not_applicable", str | None, None, typer.Option(help="N/A answers: accept, offer or refuse.")),
     ("max_side", int | None, None, typer.Option(help="Scale images down to this many pixels a side.")),
     ("detail", str | None, None, typer.Option(help="The provider's image detail.")),
-    ("allow_remote", bool | None, None, typer.Option("--allow-remote", help="Fetch http(s) images.")),
+    ("allow_remote", bool | None, None, typer.Option("--allow-remote", help="Fetch remote images: https, s3, gs.")),
     ("concurrency", int | None, None, typer.Option(help="How many cases are under way at once.")),
     ("requests_per_minute", float | None, None, typer.Option(help="At most so many requests a minute.")),
     ("tokens_per_minute", float | None, None, typer.Option(help="At most so many tokens a minute.")),
@@ -102,7 +102,7 @@ def _taking(
 
     @wraps(command)
     def wrapped(**given: Any) -> None:
-        mine = {p.name: given.pop(p.name) for p in own}
+        mine = {p.name: given.pop(p.name, p.default) for p in own}
         command(**{made: make(given)}, **mine)
 
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it

@@ -1,4 +1,4 @@
-"""Images from object stores (`s3://`, `gs://` …), for those who allowed it. Imported late: loads fsspec.
+"""Images from object stores (`s3://`, `gs://` …), for those who allowed it. fsspec is loaded when it is needed.
 
 Who the user is, and which servers a store's addresses lead to, is the matter of the store's own settings
 (`AWS_PROFILE`, `~/.config/gcloud` …), as for every other program that reads from it.
@@ -44,7 +44,7 @@ async def fetch_stored(address: str, *, caps: Caps = STANDARD_CAPS, timeout_s: f
 def objection(address: str) -> str:
     """Why an address in a store can never be read here, as a sentence; empty where it may be. Asks nobody."""
     try:
-        _store(address)
+        _kind_of_store(address)
     except ImageError as error:
         return str(error)
     return ""
@@ -72,7 +72,15 @@ def _fetched(address: str, caps: Caps) -> bytes:
 
 def _store(address: str) -> AbstractFileSystem:
     """The store of an address; fsspec keeps it, and its connections, for the next one."""
-    scheme = address.partition("://")[0].lower()
+    kind = _kind_of_store(address)
+    try:
+        return kind()
+    except Exception as error:  # no credentials, say; some stores look for them at once
+        raise ImageError(f"the store of {_scheme(address)}:// images cannot be used ({_cause(error)})") from None
+
+
+def _kind_of_store(address: str) -> type[AbstractFileSystem]:
+    scheme = _scheme(address)
     if "::" in address:  # to fsspec a chain: the second address could be of any kind
         raise ImageError(f"{_called(address)} is not read: its address holds '::'")
     try:
@@ -83,15 +91,17 @@ def _store(address: str) -> AbstractFileSystem:
             + (f" {_PACKAGES[scheme]}" if scheme in _PACKAGES else "")
         ) from None
     try:
-        store: AbstractFileSystem = fsspec.filesystem(scheme)
+        kind: type[AbstractFileSystem] = fsspec.get_filesystem_class(scheme)
     except (ImportError, ValueError):
         package = _PACKAGES.get(scheme, scheme)
         raise ImageError(
             f"{scheme}:// images are read through {package}, which is not installed; run: pip install {package}"
         ) from None
-    except Exception as error:
-        raise ImageError(f"the store of {scheme}:// images cannot be used ({_cause(error)})") from None
-    return store
+    return kind
+
+
+def _scheme(address: str) -> str:
+    return address.partition("://")[0].lower()
 
 
 def _called(address: str) -> str:

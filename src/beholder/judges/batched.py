@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 
 from beholder.errors import SetupError, Unreachable, Waiting
 from beholder.images.model import Sizing
-from beholder.judges.batches import Ending
 from beholder.judges.model import ModelJudge, answered
 from beholder.judges.protocol import Answer, Judge, Turn
+from beholder.judges.stages import Kept, Stage
 from beholder.judges.wires import Request
 from beholder.judges.wires.faults import Again, Never
 from beholder.judges.wires.patience import Patience
@@ -23,22 +23,6 @@ from beholder.judges.wires.transport import Response
 from beholder.rubrics.brief import Brief
 
 Most = Callable[[Brief, Sequence[Turn], int | None], tuple[Decimal, int | None]]
-
-
-class Kept(Protocol):
-    """What is known of a request that was handed in: `pending`, `used`, or how it ended."""
-
-    @property
-    def stage(self) -> str: ...
-
-    @property
-    def tries(self) -> int: ...
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def body(self) -> str: ...
 
 
 class Tray(Protocol):
@@ -120,9 +104,9 @@ class BatchedJudge:
             kept = await self._tray.find(key)
             # Whoever comes to a second question had a new answer to the first.
             anew = self._anew or later or (not structured and brief.schema is not None)
-            if kept is None or (kept.stage in ("used", Ending.CANCELED) and anew):
+            if kept is None or (kept.stage in (Stage.USED, Stage.CANCELED) and anew):
                 raise await hand_in(1)
-            if kept.stage in ("pending", "used", Ending.CANCELED):
+            if kept.stage in (Stage.PENDING, Stage.USED, Stage.CANCELED):
                 raise Waiting(f"the answer of {self.name} is awaited")
             patience.attempts += kept.tries
             self._tray.used(brief.digest, key)
@@ -146,9 +130,9 @@ class BatchedJudge:
 
     def _heard(self, kept: Kept, structured: bool) -> Answer:
         """The answer, or the exception that the end of the request amounts to."""
-        if kept.stage == Ending.ANSWERED:
+        if kept.stage is Stage.ANSWERED:
             return self.judge.read(kept.body.encode(), batch=True)
-        if kept.stage == Ending.ERRORED:
+        if kept.stage is Stage.ERRORED:
             raise self.judge.fault(Response(kept.status, {}, kept.body.encode()), structured)
         raise Again(f"{self.name} did not come to the request in time.")
 

@@ -269,7 +269,7 @@ def judge_from(spec: str, settings: Settings | None = None, **given: Unpack[Give
 
         return InstrumentsJudge(settings)
     provider, model = split_spec(spec)
-    made = _plugin(provider)
+    made = plugin(provider)
     if made is None:
         from beholder.judges.others import other_judge
 
@@ -293,7 +293,7 @@ def identity_of(spec: str, base_url: str | None, params: Mapping[str, object], b
     """The identity that the judge of that name would have; needs no key and asks nobody."""
     if spec == INSTRUMENTS:
         return judge_from(spec, base_url=base_url, params=params).identity
-    made = _plugin(split_spec(spec)[0])
+    made = plugin(split_spec(spec)[0])
     sizing = sizing_of(spec, params)
     rest = {name: value for name, value in params.items() if name not in ("detail", "max_side")}
     if base_urls:
@@ -308,7 +308,7 @@ def is_elsewhere(spec: str, base_url: str | None, base_urls: Sequence[str] = ())
     """Whether the judge of that name would be asked anywhere but at its provider's own address."""
     if spec == INSTRUMENTS:
         return False
-    made = _plugin(split_spec(spec)[0])
+    made = plugin(split_spec(spec)[0])
     if base_urls or not isinstance(made, Wire):
         return bool(base_urls or base_url)
     elsewhere = base_url or os.environ.get(made.base_url_variable, "").strip()
@@ -327,7 +327,7 @@ def sizing_of(spec: str, params: Mapping[str, object]) -> Sizing:
     if spec == INSTRUMENTS:
         return judge_from(spec, params=params).sizing
     provider, _ = split_spec(spec)
-    made = _plugin(provider)
+    made = plugin(provider)
     if isinstance(made, Wire):
         return split_params(params, made.sizing, made.details, made.name)[1]
     from beholder.judges.others import DETAILS
@@ -347,7 +347,7 @@ def split_spec(spec: str) -> tuple[str, str]:
     return provider, model
 
 
-def _plugin(provider: str) -> Wire | Callable[[str, Settings], Judge] | None:
+def plugin(provider: str) -> Wire | Callable[[str, Settings], Judge] | None:
     """What the entry point of that name loads; `None` where there is none."""
     return next((entry.load() for entry in entry_points(group=GROUP) if entry.name == provider), None)
 

@@ -17,7 +17,7 @@ from beholder.errors import LedgerError
 from beholder.ledger import jobs, tables
 from beholder.ledger.dialects import parts
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.model import INTERRUPTED, REVIEW, RunRecord
+from beholder.ledger.model import INTERRUPTED, REVIEW, RUNNING, RunRecord
 from beholder.ledger.packing import plain_json, plain_text
 from beholder.ledger.tables import AnyRow, AnySelect
 from beholder.ledger.writing import Row, keeping, put, replacing
@@ -201,7 +201,9 @@ def _row(ledger: Ledger, run: str) -> AnyRow | None:
 
 def _values(row: AnyRow) -> Row:
     """The columns of a row as every database takes them, without its number, which each ledger gives itself."""
-    return {name: _plain(name, value) for name, value in _mapping(row).items() if name != "number"}
+    values = {name: _plain(name, value) for name, value in _mapping(row).items() if name != "number"}
+    # Nobody goes on with a run in the ledger that it is copied to.
+    return values | ({"state": INTERRUPTED} if values.get("state") == RUNNING else {})
 
 
 def _mapping(row: AnyRow) -> Mapping[str, object]:

@@ -81,7 +81,8 @@ def has_item(column: ColumnElement[Any], name: str, item: str) -> ColumnElement[
 
 def contains(column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
     """Whether the text stands anywhere in a text column; capital or small is the same, as far as ASCII goes."""
-    return _Position(func.lower(column), literal(text.lower() if text.isascii() else text)) > 0
+    small = "".join(letter.lower() if letter.isascii() else letter for letter in text)
+    return _Position(func.lower(column), literal(small)) > 0
 
 
 def unindexed(column: ColumnElement[Any]) -> ColumnElement[Any]:

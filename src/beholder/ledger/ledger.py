@@ -33,6 +33,8 @@ TIMEOUT_S = 30.0
 
 _HOLDING = 0x6265  # tells locks of runs from those of other programs
 
+_KEYS = select(tables.answers.c.key).distinct().order_by(tables.answers.c.key).limit(20_000)
+
 _RUNS, _V = tables.runs.c, tables.verdicts.c
 
 
@@ -127,12 +129,13 @@ class Ledger:
         return int(self._row(connection, run).number)
 
     @contextmanager
-    def held(self, run: str) -> Iterator[bool]:
-        """Whether this process alone holds the run, from now to the end of the context or of the process. For a ledger
-        in PostgreSQL; a file is held beside itself (`runs.holding`)."""
+    def held(self, run: str, *, alone: bool) -> Iterator[bool]:
+        """Whether this process may hold the run, from now to the end of the context or of the process: `alone`, or with
+        others who do not need it alone. For a ledger in PostgreSQL; a file is held beside itself (`runs.holding`)."""
         with self._kind.told(self.place), self._engine.connect() as connection:
             number = self.number(connection, run)
-            mine = connection.scalar(select(func.pg_try_advisory_lock(_HOLDING, number)))
+            lock = func.pg_try_advisory_lock if alone else func.pg_try_advisory_lock_shared
+            mine = connection.scalar(select(lock(_HOLDING, number)))
             connection.commit()
             try:
                 yield bool(mine)
@@ -263,16 +266,22 @@ class Ledger:
         with self.reading() as connection:
             return reading.cached(connection, keys)
 
-    def answered_since(self, number: int) -> tuple[list[bytes], int]:
-        """The ids (`packing.key_id`) of the keys that were answered after the answer of that number (0: of all), and
-        the number of the newest answer. Many are streamed from an index, without the answers themselves."""
+    def answered_since(self, number: int) -> tuple[bytes, int]:
+        """The ids (`packing.key_id`, 16 bytes each, one after the other) of the keys that were answered after the
+        answer of that number (0: of all), and the number of the newest answer."""
         columns = tables.answers.c
-        query = select(columns.key)
         with self.reading() as connection:
-            newest = connection.scalar(select(func.max(columns.number))) or 0
+            newest: int = connection.scalar(select(func.max(columns.number))) or 0
             if newest == number:
-                return [], newest
-            return list(connection.scalars(query.where(columns.number > number) if number else query)), newest
+                return b"", newest
+            if number:
+                return b"".join(connection.scalars(select(columns.key).where(columns.number > number))), newest
+            # All of them are read from their index, without the answers themselves, a part at a time.
+            found, last = [], b""
+            while page := connection.scalars(_KEYS.where(columns.key > last)).all():
+                found.append(b"".join(page))
+                last = page[-1]
+            return b"".join(found), newest
 
     def has_thumbnail(self, digests: Sequence[str]) -> set[str]:
         """Those of these image files (by the digest of the file) that have a thumbnail."""
@@ -289,18 +298,21 @@ class Ledger:
         """Writes verdicts in one transaction: when this returns all of them are safe, when it raises none is there.
 
         A verdict on the same case by the same rubric is replaced; what was spent is added to the run. A batch of a
-        `worker` is written once, however often this is called with it, and ends the worker's leases.
+        `worker` is written once, however often this is called with it, and ends the worker's leases; of a verdict that
+        another worker has a score for meanwhile only the answers are kept, and what they cost.
         """
         if not entries:
             return
         known, unknown = writing.spent(entries)
         with self.writing() as connection:
             row = self._row(connection, run)
+            late: set[sharing.Key] = set()
             if worker is not None:
                 if sharing.written_before(connection, row.number, worker):
                     return
+                late = sharing.late(connection, row.number, worker, entries)
                 sharing.settle(connection, row.number, worker, entries, known)
-            writing.write_entries(connection, row.number, entries)
+            writing.write_entries(connection, row.number, entries, late)
             records.change(
                 connection,
                 row.number,

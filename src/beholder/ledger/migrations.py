@@ -78,6 +78,7 @@ def _share_runs_and_wait_for_batches(connection: Connection) -> None:
             then,
             run(key=True),
             Column("holder", Words, primary_key=True),
+            Column("since", Float, nullable=False),
             Column("until", Float, nullable=False),
             Column("part", Float, nullable=False),
             *words("allowance_usd", "written"),
@@ -89,6 +90,7 @@ def _share_runs_and_wait_for_batches(connection: Connection) -> None:
             run(key=True),
             *(Column(name, Words, primary_key=True) for name in ("case_id", "rubric")),
             *words("holder"),
+            Column("done", Float),
             sqlite_with_rowid=False,
         ),
         Table(

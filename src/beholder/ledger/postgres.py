@@ -38,7 +38,7 @@ _PATIENCE = {
     "tcp_user_timeout": "25000",
 }
 # A process that stands still in the middle of writing (a laptop that was closed) must not keep the others waiting.
-_IDLE_S = 60
+_IDLE_S = 10  # less than others wait for the lock
 
 _READ_ONLY = "may not be written (the server or its user is read-only); name another one with --ledger."
 _LOCKED = "is locked by another program; wait until that is done, or close it, and try again."
@@ -52,7 +52,6 @@ _SENTENCES = {
     "53100": "cannot be written: the server's disk is full. Make room and start again; what was written is safe.",
     "53200": "cannot be used: the server is out of memory.",
     "54000": "cannot hold a name that long; the id of a case may have about 2,600 bytes in PostgreSQL.",
-    "55P03": _LOCKED,
     "57014": "took too long to answer, and the server gave up (statement_timeout).",
     "58": "cannot be read or written: the server's disk reports an error.",
     "XX": "is damaged, as far as the server can tell; look into its log.",
@@ -123,6 +122,8 @@ def told(where: object) -> Iterator[None]:
         for start in sorted(_SENTENCES, key=len, reverse=True):
             if state.startswith(start):
                 raise LedgerError(f"The ledger {str(where)!r} {_SENTENCES[start]}") from None
+        if state == "55P03":
+            raise LedgerGone(f"The ledger {str(where)!r} {_LOCKED}") from None
         if state.startswith(_GONE_STATES):
             raise LedgerGone(
                 f"The ledger {str(where)!r} is gone: the server stopped or closed the connection."

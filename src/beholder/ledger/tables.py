@@ -159,7 +159,8 @@ workers = Table(
     metadata,
     Column("run", Number, ForeignKey("runs.number"), primary_key=True),
     Column("holder", Words, primary_key=True),
-    Column("until", Float, nullable=False),  # seconds since 1970, by the database's own clock
+    Column("since", Float, nullable=False),  # seconds since 1970, by the database's own clock
+    Column("until", Float, nullable=False),
     Column("part", Float, nullable=False),  # of the paces of the run, 0 to 1
     Column("allowance_usd", Words, nullable=False),  # set aside for it, and not yet in the run's `spent_usd`
     Column("written", Words, nullable=False),  # the batch it wrote last, so that none is counted twice
@@ -172,6 +173,7 @@ leases = Table(
     Column("case_id", Words, primary_key=True),
     Column("rubric", Words, primary_key=True),
     Column("holder", Words, nullable=False),
+    Column("done", Float),  # when it came to a verdict without a score; empty while it is held
     sqlite_with_rowid=False,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 
 from sqlalchemy import Connection, Table, select
@@ -34,8 +34,11 @@ Row = dict[str, object]
 _LARGEST = 2**63 - 1  # of an integer column
 
 
-def write_entries(connection: Connection, run: int, entries: Sequence[Entry]) -> None:
-    """Writes verdicts with their cases, answers and thumbnails; a verdict that is there already is replaced."""
+def write_entries(
+    connection: Connection, run: int, entries: Sequence[Entry], late: Collection[tuple[str, str]] = ()
+) -> None:
+    """Writes verdicts with their cases, answers and thumbnails; a verdict that is there already is replaced, unless it
+    is on one of the `late` cases and rubrics."""
     ids = _answer_ids(connection, entries)
     cases = {entry.case.id: entry.case for entry in entries}
     thumbnails = {digest_bytes(digest): webp for entry in entries for digest, webp in entry.thumbnails}
@@ -48,7 +51,11 @@ def write_entries(connection: Connection, run: int, entries: Sequence[Entry]) ->
     put(
         connection,
         replacing(connection, tables.verdicts, "run", "case_id", "rubric"),
-        [_verdict(run, entry, own) for entry, own in zip(entries, ids, strict=True)],
+        [
+            _verdict(run, entry, own)
+            for entry, own in zip(entries, ids, strict=True)
+            if (plain_text(entry.case.id), plain_text(entry.verdict.rubric)) not in late
+        ],
     )
     put(connection, keeping(connection, tables.run_answers), [{"answer": id_, "run": run} for id_ in links])
     put(

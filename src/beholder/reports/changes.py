@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from beholder.reports.numbers import shown, with_interval
 from beholder.statistics.comparison.comparing import Change, Comparison, most_lost
@@ -20,6 +21,29 @@ TOLD = (
     "Holm for the other rows of its kind. “Least seen” is the smallest true difference that such a comparison finds 8 "
     "times in 10, corrected as p is."
 )
+
+
+def labelled(comparison: Comparison, label: Callable[[str], str]) -> Comparison:
+    """The comparison with what people call its columns in place of their names; assertions keep their ids."""
+    ids = {one.name for one in comparison.of(Kind.ASSERTION)}
+
+    def called(name: str) -> str:
+        return name if name in ids else label(name)
+
+    def fates(found: Sequence[Fate]) -> tuple[Fate, ...]:
+        return tuple(
+            replace(one, lost=tuple(map(called, one.lost)), gained=tuple(map(called, one.gained))) for one in found
+        )
+
+    return replace(
+        comparison,
+        changes=tuple(replace(one, name=called(one.name)) for one in comparison.changes),
+        moved=tuple(
+            replace(one, changes={called(name): both for name, both in one.changes.items()}) for one in comparison.moved
+        ),
+        unlike=fates(comparison.unlike),
+        neither=fates(comparison.neither),
+    )
 
 
 def rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
@@ -95,14 +119,15 @@ def notes(comparison: Comparison) -> list[str]:
     for name, only in ((comparison.before, comparison.only_before), (comparison.after, comparison.only_after)):
         if only:
             said.append(f"{_cases(len(only))} only in {name}: {listed(only)}.")
-    if comparison.unlike:
+    if unlike := comparison.unlike:
+        counts = "counts" if len(unlike) == 1 else "count"
         said.append(
-            f"{_cases(len(comparison.unlike))} not scored alike in both runs, and in no difference for which a number "
-            f"is missing: {listed([_fate(one) for one in comparison.unlike])}."
+            f"{_cases(len(unlike), 'lacks', 'lack')} a number in one of the two runs, and {counts} only where both "
+            f"have one: {listed([_fate(one) for one in unlike])}."
         )
     if comparison.neither:
-        named = listed([f"{one.case} ({one.before}; then {one.after})" for one in comparison.neither])
-        said.append(f"{_cases(len(comparison.neither))} without a score in both runs: {named}.")
+        named = listed([f"{one.case} (before: {one.before}; now: {one.after})" for one in comparison.neither])
+        said.append(f"{_cases(len(comparison.neither), 'has', 'have')} no score in either run: {named}.")
     said += [sentence for one in comparison.changes if (sentence := _turned(one))]
     if comparison.group is None:
         said.append("The cases name no source: each is taken as independent of the others (--group says otherwise).")
@@ -193,11 +218,11 @@ def _fate(one: Fate) -> str:
     if one.before == one.after:
         gone = [f"no {name} any more" for name in one.lost] + [f"{name} is new" for name in one.gained]
         return f"{one.case} ({', '.join(gone)})"
-    return f"{one.case} ({one.before}; then {one.after})"
+    return f"{one.case} (before: {one.before}; now: {one.after})"
 
 
-def _cases(count: int) -> str:
-    return "1 case is" if count == 1 else f"{count:,} cases are"
+def _cases(count: int, one: str = "is", many: str = "are") -> str:
+    return f"1 case {one}" if count == 1 else f"{count:,} cases {many}"
 
 
 def _and(parts: Sequence[str]) -> str:

@@ -60,7 +60,8 @@ def _lines(comparison: Comparison, gate: Gate | None) -> Iterator[str]:
         (code(one.case), code(one.group) if one.group else "", f"{one.by:+.3f}", _changes(one.changes))
         for one in comparison.moved
     )
-    yield from _folded("Cases that changed most", ("case", comparison.group or "group", "by", "what"), moved)
+    headers = ("case", comparison.group or "group", "by", "what")
+    yield from _folded("Cases that changed most", headers, moved, texts=(0, 1, 3))
     said = [*notes(comparison), *needed(comparison)]
     if said:
         yield ""
@@ -92,14 +93,17 @@ def _grades(comparison: Comparison) -> Iterator[str]:
         yield from _folded(f"Grades: {one.better:,} up, {one.worse:,} down", (one.name, "before", "after"), counts)
 
 
-def _folded(title: str, headers: Sequence[str], cells: Iterable[Sequence[str]]) -> Iterator[str]:
-    lines = list(_table(headers, cells))
+def _folded(
+    title: str, headers: Sequence[str], cells: Iterable[Sequence[str]], texts: Sequence[int] = (0,)
+) -> Iterator[str]:
+    lines = list(_table(headers, cells, texts))
     if len(lines) > 2:
         yield from ("", f"<details><summary>{prose(title)}</summary>", "", *lines, "", "</details>")
 
 
-def _table(headers: Sequence[str], cells: Iterable[Sequence[str]]) -> Iterator[str]:
+def _table(headers: Sequence[str], cells: Iterable[Sequence[str]], texts: Sequence[int] = (0,)) -> Iterator[str]:
+    """`texts` are the columns that are no numbers."""
     yield f"| {' | '.join(prose(header) for header in headers)} |"
-    yield "|---" + "|--:" * (len(headers) - 1) + "|"
+    yield f"|{'|'.join('---' if at in texts else '--:' for at in range(len(headers)))}|"
     for row in cells:
         yield f"| {' | '.join(row)} |"

@@ -82,7 +82,9 @@ def _below(verdict: Verdict, fail_under: Mapping[str, float]) -> list[str]:
             continue
         reached = exact(str(score)) * (100 if name == SCORE else 1)
         if reached < exact(least):
-            said.append(f"{name} is {float(reached):g}{' of 100' if name == SCORE else ''}, and {least:g} was asked for")
+            said.append(
+                f"{name} is {float(reached):g}{' of 100' if name == SCORE else ''}, and {least:g} was asked for"
+            )
     return said
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from beholder.ledger import Ledger, RunRecord
 from beholder.reports.html.against import comparison_of
-from beholder.reports.html.gathering import Gathered, Watch, gather, unwatched
+from beholder.reports.html.gathering import Gathered, Question, Watch, gather, unwatched
 from beholder.reports.html.summary import Summary, summarised
 from beholder.reports.markdown import code, comparison_markdown, prose
 from beholder.reports.numbers import shown, with_interval
@@ -27,7 +27,7 @@ def run_markdown(
     gathered = gather(ledger, record, watch=watch)
     lines = [*_lines(gathered, summarised(gathered, group))]
     if other is not None:
-        lines += ["", comparison_markdown(comparison_of(ledger, record, other, group)).rstrip("\n")]
+        lines += ["", comparison_markdown(comparison_of(ledger, record, other, group).comparison).rstrip("\n")]
     return "\n".join(lines) + "\n"
 
 
@@ -51,17 +51,24 @@ def _lines(gathered: Gathered, summary: Summary) -> Iterator[str]:
             low, high = one.scale
             mean = prose(with_interval(one.mean, one.places))
             yield f"| {code(one.title)} | {one.count:,} | {low:g}–{high:g} | {mean} |"
-    yield from _folded("Worst cases", "| case | score | |\n|---|--:|---|", _worst(gathered))
+    yield from _folded("Worst cases", "| case | score | grade |\n|---|--:|---|", _worst(gathered))
+    several = len(gathered.versions) > 1
     rows = [
-        f"| {code(asked.id)} | {prose(asked.question)} | {one.count:,} of {one.of:,} |"
+        f"| {code(asked.id)} | {prose(asked.question)} | {_asked_by(asked, several)} | {one.count:,} of {one.of:,} |"
         for asked, one in summary.failing[:WORST]
     ]
-    yield from _folded("Assertions that fail most", "| | | No |\n|---|---|--:|", rows)
+    head = "| assertion | question | style | answered No |\n|---|---|---|--:|"
+    yield from _folded("Assertions that fail most", head, rows)
     flags = [f"| {code(name)} | {one.count:,} |" for name, _, one in summary.flags]
     yield from _folded("Flags", "| flag | verdicts |\n|---|--:|", flags)
     if figures.told:
         yield ""
         yield f"<sub>{prose(figures.told)}</sub>"
+
+
+def _asked_by(asked: Question, several: bool) -> str:
+    """For which style, and of several rubrics by which: two of them may have an assertion of the same id."""
+    return ", ".join(code(name) for name in (asked.style, asked.rubric if several else "") if name)
 
 
 def _worst(gathered: Gathered) -> list[str]:

@@ -10,38 +10,36 @@ Nothing but the ledger remembers anything in between, so a pass may be stopped, 
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 from msgspec.structs import replace as changed
-from sqlalchemy import Connection
 
 from beholder.cases.checking import Checked
-from beholder.errors import SetupError, Unreachable, UsageError
+from beholder.errors import LedgerError, SetupError, UsageError
 from beholder.judges.batched import BatchedJudge
-from beholder.judges.batches import UNSURE, Ending, Forgotten, Look, Lost, Result, State, batches_of
+from beholder.judges.batches import UNSURE, Forgotten, batches_of
 from beholder.judges.batches.desk import Desk
 from beholder.judges.model import ModelJudge
 from beholder.judges.protocol import INSTRUMENTS, Judge
 from beholder.judges.wires.faults import Again, Never
 from beholder.ledger import Ledger, jobs
-from beholder.ledger.model import FINISHED, INTERRUPTED, WAITING, Entry, RunRecord
+from beholder.ledger.model import FINISHED, INTERRUPTED, RUNNING, WAITING, Entry, RunRecord
 from beholder.runs.budget import Budget, BudgetedJudge
 from beholder.runs.clerk import Clerk
-from beholder.runs.engine import FINAL, Watch
+from beholder.runs.fetching import FULL, Fetching
 from beholder.runs.running import most_for, price_for, run_suite, seated
 from beholder.runs.sharing import Limits
 from beholder.runs.suite import JudgeEntry, Suite
 from beholder.runs.trays import LedgerTray, Tell
+from beholder.runs.work import FINAL, Watch
 from beholder.verdicts.model import Outcome, Verdict
 
 CANCELLED = "cancelled"  # in the handle of a job that was cancelled here
-STORED = 256  # results that are written together
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,9 @@ async def one_pass(
             cancelled = not how.anew and any(CANCELLED in job.handle for job in found)
             for tray in trays.values():
                 tray.closed = "cancelled" if cancelled else ""
-            fetched = await _fetch(clerk, run.id, found, trays, tell)
+            fetched = Fetching(clerk, run.id, tell)
+            await fetched.fetch(found, trays)
+            await _keep_to_room(clerk, run.id, trays)
             state = ledger.run(run.id).state
             if fetched.requests or not found or how.idle or state != WAITING:
                 budget.spent = (ledger.run(run.id).spent_usd or Decimal(0)) + await _set_aside(clerk, run.id)
@@ -136,7 +136,7 @@ async def one_pass(
             return Standing(
                 state,
                 jobs=len(left),
-                requests=sum(len(job.keys) for job in left),
+                requests=sum(job.count for job in left),
                 answered=fetched.answered,
                 fetched=fetched.requests,
                 handed_in=sum(tray.handed_in for tray in trays.values()),
@@ -157,16 +157,16 @@ async def cancel_all(suite: Suite, ledger: Ledger, run: RunRecord, tell: Tell) -
         for job in await _under_way(clerk, run.id):
             judge = judges.get(job.judge)
             api = batches_of(judge.wire.name) if judge else None
-            if judge is None or api is None or not job.handle or UNSURE in job.handle:
-                tell(f"A job of {len(job.keys)} requests is not surely this run's; it was not cancelled.")
+            if judge is None or api is None or "id" not in job.handle or UNSURE in job.handle:
+                tell(f"A job of {job.count} requests is not surely this run's; it was not cancelled.")
                 continue
             desk = Desk(judge)
             try:
                 await api.cancel(desk, job.handle)
-                await clerk.write(jobs.handed_in, run.id, job, {**job.handle, CANCELLED: "yes"})
+                await clerk.write(jobs.set_handle, run.id, job, {**job.handle, CANCELLED: "yes"})
                 cancelled += 1
             except (Forgotten, Never, Again) as error:  # it may have ended just now
-                tell(f"A job of {len(job.keys)} requests was not cancelled: {error}")
+                tell(f"A job of {job.count} requests was not cancelled: {error}")
             finally:
                 await desk.aclose()
     finally:
@@ -205,29 +205,39 @@ async def _go_over(
 ) -> str:
     # Handing in a job takes as long as it takes; a case must not be given up meanwhile.
     patient = changed(suite, limits=changed(suite.limits, total_timeout_s=None))
-    following = _Following(watch, trays.values())
+    following = _Following(watch, trays.values(), clerk, run.id)
     limits = Limits(whole=True)
     # Also those that are done, and were asked again: they stay as they are unless there is a new answer.
     retry = how.retry if how.anew else FINAL - {Outcome.SCORED}
     try:
         state = await run_suite(patient, ledger, run, checked, seats, limits, retry, following, stop)
         if not stop.is_set():
+            # There are cases without a verdict, as long as anything lies in a tray.
+            await clerk.do(lambda: ledger.update(run.id, state=RUNNING))
             for tray in trays.values():
                 await tray.hand_in()
+    except BaseException:
+        with suppress(LedgerError):
+            ledger.update(run.id, state=INTERRUPTED)
+        raise
     finally:
-        await clerk.write(jobs.use_up, run.id, following.done_with)
+        await following.settle()
     if state == FINISHED and not any(tray.answers for tray in trays.values()):
         await clerk.write(jobs.close, run.id)
     return state
 
 
 class _Following:
-    """Looks on for the trays: the replies behind a verdict that is written are done with."""
+    """Looks on for the trays: the replies behind a verdict that is written are done with, and the ledger hears so
+    before many more are written. Killed in between, it would give those without a score again and count their cost
+    twice."""
 
-    def __init__(self, watch: Watch, trays: Iterable[LedgerTray]) -> None:
+    def __init__(self, watch: Watch, trays: Iterable[LedgerTray], clerk: Clerk, run: str) -> None:
         self._watch = watch
         self._trays = list(trays)
-        self.done_with: list[bytes] = []
+        self._clerk, self._run = clerk, run
+        self._done_with: list[bytes] = []
+        self._writing: asyncio.Task[None] | None = None
 
     def skipped(self, count: int) -> None:
         self._watch.skipped(count)
@@ -239,8 +249,21 @@ class _Following:
         for entry in entries:
             for digest in _briefs(entry.verdict):
                 for tray in self._trays:
-                    self.done_with += tray.answers.pop(digest, ())
+                    self._done_with += tray.answers.pop(digest, ())
         self._watch.done(entries)
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._use_up())
+
+    async def settle(self) -> None:
+        """Waits until the ledger knows of all."""
+        if self._writing is not None:
+            await self._writing
+        await self._use_up()
+
+    async def _use_up(self) -> None:
+        while self._done_with:
+            keys, self._done_with = self._done_with, []
+            await self._clerk.write(jobs.use_up, self._run, keys)
 
 
 def _briefs(verdict: Verdict) -> set[str]:
@@ -248,118 +271,25 @@ def _briefs(verdict: Verdict) -> set[str]:
     return {digest for digest in (verdict.brief_digest, *(one.brief_digest for one in jurors)) if digest}
 
 
-@dataclass(slots=True)
-class _Fetched:
-    """Requests that are in no open job any more, and those of open jobs that the provider has come to."""
-
-    requests: int = 0
-    answered: int = 0
-
-
-async def _fetch(
-    clerk: Clerk, run: str, found: Sequence[jobs.Job], trays: Mapping[str, LedgerTray], tell: Tell
-) -> _Fetched:
-    """Looks at every job that is open. One that cannot be looked at just now stays open."""
-    fetched = _Fetched()
-    for job in found:
-        tray = trays.get(job.judge)
-        if tray is None:
-            tell(f"A job of {len(job.keys)} requests is for a judge at another base URL; it is left alone.")
-            continue
-        try:
-            await _fetch_one(clerk, run, tray, job, tell, fetched)
-        except (Again, Never, Unreachable) as error:
-            tell(f"A job of {len(job.keys)} requests for {tray.judge.name} cannot be looked at: {error}")
-    return fetched
-
-
-async def _fetch_one(clerk: Clerk, run: str, tray: LedgerTray, job: jobs.Job, tell: Tell, fetched: _Fetched) -> None:
-    api, desk, size = tray.api, tray.desk, f"A job of {len(job.keys)} requests for {tray.judge.name}"
-    if not job.handle:
-        others = await clerk.do(_handles, clerk.ledger)
-        handle = await api.find(desk, Lost(job.note, job.created, len(job.keys), others))
-        if handle is None:
-            await clerk.write(jobs.drop, run, job)
-            fetched.requests += len(job.keys)
-            return tell(f"{size} was begun and never handed in; they are asked again.")
-        await clerk.write(jobs.handed_in, run, job, handle)
-        job = replace(job, handle=handle)
-        tell(f"{size} was found again at its provider.")
-    try:
-        look = await api.look(desk, job.handle)
-        if look.state is not State.ENDED:
-            fetched.answered += look.answered + look.failed
-        elif look.full:
-            await clerk.write(jobs.drop, run, job)
-            tray.most_requests = max(1, len(job.keys) // 2)
-            fetched.requests += len(job.keys)
-            tell(f"{size} was too much for now ({look.why}); they are handed in again, in smaller jobs.")
-        else:
-            fetched.requests += await _store(clerk, run, tray, job, look, tell)
-    except Forgotten:
-        await clerk.write(jobs.fetched, run, job, jobs.Kept(Ending.EXPIRED), job.reserved_usd)
-        fetched.requests += len(job.keys)
-        tell(f"{size} is forgotten by its provider; what it had not answered before is asked again.")
-    return None
-
-
-async def _store(clerk: Clerk, run: str, tray: LedgerTray, job: jobs.Job, look: Look, tell: Tell) -> int:
-    """The results of a job that ended, into the ledger; the last of them together with the state of the job."""
-    wanted, cost = set(job.keys), Decimal(0)
-    came: dict[bytes, jobs.Kept] = {}
-    try:
-        async for result in tray.api.results(tray.desk, job.handle):
-            key = _key(result)
-            if key not in wanted:
-                continue
-            wanted.discard(key)
-            body = tray.judge.hidden(result.body.decode("utf-8", "replace"))
-            came[key] = jobs.Kept(result.ending, 1, result.status, body)
-            cost += _cost(tray.judge, result)
-            if len(came) == STORED:
-                await clerk.write(jobs.keep, run, came)
-                came = {}
-    except Again as again:
-        await clerk.write(jobs.keep, run, came)
-        tell(f"{again} {len(job.keys) - len(wanted)} of {len(job.keys)} are kept; the rest is fetched the next time.")
-        return len(job.keys) - len(wanted)
-    rest = jobs.Kept(look.rest, 1, 400, json.dumps({"error": {"message": look.why}}))
-    if look.rest is Ending.ERRORED:
-        tell(f"{tray.judge.name} refused a job of {len(job.keys)} requests: {look.why or 'it does not say why'}.")
-
-    def last(connection: Connection, number: int) -> None:
-        jobs.keep(connection, number, came)
-        jobs.fetched(connection, number, job, rest, cost)
-
-    await clerk.write(last, run)
-    with suppress(Again, Never, Forgotten, Unreachable):
-        await tray.api.tidy(tray.desk, job.handle)
-    return len(job.keys)
-
-
-def _key(result: Result) -> bytes:
-    try:
-        return bytes.fromhex(result.key)
-    except ValueError:
-        return b""
-
-
-def _cost(judge: ModelJudge, result: Result) -> Decimal:
-    if result.ending is not Ending.ANSWERED:
-        return Decimal(0)
-    try:
-        return judge.read(result.body, batch=True).cost_usd or Decimal(0)
-    except Again:
-        return Decimal(0)
-
-
 async def _under_way(clerk: Clerk, run: str) -> list[jobs.Job]:
     return await clerk.do(under_way, clerk.ledger, run)
 
 
-def _handles(ledger: Ledger) -> set[str]:
-    with ledger.reading() as connection:
-        return jobs.handles(connection)
+async def _keep_to_room(clerk: Clerk, run: str, trays: Mapping[str, LedgerTray]) -> None:
+    """Where a provider had no room for a job, it gets smaller ones, one after the other."""
+
+    def read() -> tuple[list[jobs.Job], list[jobs.Job]]:
+        with clerk.ledger.reading() as connection:
+            number = clerk.ledger.number(connection, run)
+            return jobs.ended(connection, number), jobs.under_way(connection, number)
+
+    ended, left = await clerk.do(read)
+    for job in ended:
+        if FULL in job.handle and (tray := trays.get(job.judge)):
+            tray.most_requests = min(tray.most_requests, max(1, job.count // 2))
+            tray.only_one = True
+            if any(other.judge == job.judge for other in left):
+                tray.closed = tray.closed or "There is room for one job at a time."
 
 
 async def _set_aside(clerk: Clerk, run: str) -> Decimal:

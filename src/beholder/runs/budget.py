@@ -19,7 +19,7 @@ class Budget:
     """Money, in US dollars. `limit` is `None` where everything may be spent; then only `spent` is kept.
 
     A budget that several processes share hands itself out in parts: `share` makes `limit` what this process was given
-    so far, and `more` fetches at least so much more, or nothing.
+    so far, and `more` fetches at least so much more, or nothing; `fresh` is waited for before each reservation.
     """
 
     def __init__(self, limit: Decimal | None = None, spent: Decimal = Decimal(0)) -> None:
@@ -27,15 +27,23 @@ class Budget:
         self.spent = spent
         self.reserved = Decimal(0)
         self._more: More | None = None
+        self._fresh: Callable[[], Awaitable[None]] | None = None
         self._fetching = asyncio.Lock()
 
-    def share(self, more: More) -> None:
+    def share(self, more: More, fresh: Callable[[], Awaitable[None]] | None = None) -> None:
         """From now on only what `more` gives may be spent, as long as there is a limit at all."""
         if self.limit is not None:
-            self.limit, self.spent, self._more = Decimal(0), Decimal(0), more
+            self.limit, self.spent, self._more, self._fresh = Decimal(0), Decimal(0), more, fresh
+
+    def give_up(self) -> None:
+        """What this process was given and has not reserved is no longer its own."""
+        if self._more is not None:
+            self.limit = self.spent + self.reserved
 
     async def reserve(self, amount: Decimal) -> None:
         """Sets `amount` aside. Raises `OverBudget` when that would be more than is left."""
+        if self._fresh is not None:
+            await self._fresh()
         if self._more is not None and self._missing(amount) > 0:
             async with self._fetching:
                 if self.limit is not None and (missing := self._missing(amount)) > 0:

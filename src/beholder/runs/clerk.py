@@ -55,3 +55,12 @@ class Clerk:
 
     def close(self) -> None:
         self._thread.shutdown()
+
+
+async def pause(stop: asyncio.Event, seconds: float) -> None:
+    """Waits so long, or until it is time to stop."""
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return

@@ -75,6 +75,12 @@ class Gate:
         self._requests.share(part)
         self._tokens.share(part)
 
+    def resize(self, most: int) -> None:
+        """Lets so many requests through at most; a gate that was not lowered by its server goes up with it."""
+        lowered = self.limit < self.most
+        self.most = max(1, most)
+        self.limit = min(self.limit, float(self.most)) if lowered else float(self.most)
+
     async def enter(self, tokens: int) -> None:
         """Waits until one more request may go out; `tokens` is what it is expected to use."""
         if self.under_way >= int(self.limit):

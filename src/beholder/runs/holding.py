@@ -1,5 +1,5 @@
 """One run, one process: two at once would pay for the same cases. Where the ledger is shared they lease their cases,
-and only what must not happen twice is held (`alone`)."""
+and only one that hands a run in as a batch needs it alone."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def held(ledger: Ledger, run_id: str, *, alone: bool = False) -> Iterator[None]:
-    """Holds a run for this process; on a shared ledger only where it must be `alone`. However the process ends, nothing
-    stays behind. Raises `UsageError` when another process has it.
+    """Holds a run for this process; on a shared ledger with others, unless it must be `alone`. However the process
+    ends, nothing stays behind. Raises `UsageError` when another process has it.
     """
     if ledger.path is not None:
         with _held_file(ledger.path, run_id):
             yield
-    elif not alone:
-        yield
     else:
-        with ledger.held(run_id) as mine:
+        with ledger.held(run_id, alone=alone) as mine:
             if not mine:
                 raise UsageError(_TAKEN.format(run_id))
             yield

@@ -66,7 +66,7 @@ async def judge_case(
     asked; every other failure is an outcome.
     """
     rubric = composer.rubric_for(case)
-    head = Head(case.id, rubric, _names(judges, samples))
+    head = Head(case.id, rubric, names_of(judges, samples))
     sizings = [one.sizing if needs_images(one, rubric) else None for one in judges]
     try:
         briefs = {sizing: await brief_of(composer, case, sizing, pictures) for sizing in dict.fromkeys(sizings)}
@@ -314,6 +314,6 @@ def _juror(verdict: Verdict, sample: int) -> Juror:
     )
 
 
-def _names(judges: Sequence[Judge], samples: int) -> str:
+def names_of(judges: Sequence[Judge], samples: int) -> str:
     names = " + ".join(one.name for one in judges)
     return f"{names} ×{samples}" if samples > 1 else names

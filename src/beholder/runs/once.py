@@ -33,9 +33,9 @@ class Options(TypedDict, total=False):
 
     `samples`: how often each judge is asked (above 1 it is a jury). `prompt`: the text of a prompt of your own.
     `setting`: one of the rubric's settings; without it the images decide. `style_folders`: where your own styles are.
-    `allow_remote`: whether http(s) images are fetched. `audit`: whether the pixels of a pair are measured beside what a
-    model says of them (unless said, they are). `calibration`: a file of `beholder calibrate`; verdicts then also say
-    what people would.
+    `allow_remote`: whether remote images (https, s3, gs) are fetched. `audit`: whether the pixels of a pair are
+    measured beside what a model says of them (unless said, they are). `calibration`: a file of `beholder calibrate`;
+    verdicts then also say what people would.
     """
 
     samples: int

@@ -17,13 +17,14 @@ from beholder.judges.protocol import INSTRUMENTS, identity_for, needs_images
 from beholder.ledger import AnswerKey, Ledger, RunRecord
 from beholder.rubrics.brief import Brief
 from beholder.rubrics.model import Rubric
-from beholder.runs.engine import CHUNK, FINAL, chunks
 from beholder.runs.judging import brief_of, short
 from beholder.runs.pictures import Pictures
+from beholder.runs.queues import CHUNK, chunks
 from beholder.runs.running import fingerprint, price_for
 from beholder.runs.sampling import Spread, at, drawn
 from beholder.runs.suite import JudgeEntry, Suite
 from beholder.runs.tokens import Estimate, estimate, money
+from beholder.runs.work import FINAL
 
 NOTHING_SENT = "measured here; nothing is sent"
 SAMPLE = 2000  # cases whose briefs tell what a very long run comes to

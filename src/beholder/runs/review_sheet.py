@@ -77,6 +77,17 @@ def sure_name(rubric: Rubric, criterion: Criterion, assertion: Assertion) -> str
 
 def kept(sheet: Sheet, answers: Answers) -> dict[str, str]:
     """The answers that belong to a question of the sheet and say something. Raises `UsageError` for one too long."""
+    # A form sends a line's end as two characters, and a script as one.
+    known = questions(sheet)
+    found = {name: answers[name].replace("\r\n", "\n").strip() for name in known if answers.get(name, "").strip()}
+    for name, text in found.items():
+        if len(text) > LONGEST:
+            raise UsageError(f"The answer to {name!r} has {len(text):,} characters; at most {LONGEST:,} are kept.")
+    return found
+
+
+def questions(sheet: Sheet) -> set[str]:
+    """The names of everything that a sheet asks."""
     known = {COMMENT}
     for rubric in sheet.rubrics:
         known |= {finding_name(rubric, finding.key) for finding in rubric.findings}
@@ -84,12 +95,7 @@ def kept(sheet: Sheet, answers: Answers) -> dict[str, str]:
             known.add(score_name(rubric, criterion))
             for one in criterion.assertions:
                 known |= {assertion_name(rubric, criterion, one), sure_name(rubric, criterion, one)}
-    # A form sends a line's end as two characters, and a script as one.
-    found = {name: answers[name].replace("\r\n", "\n").strip() for name in known if answers.get(name, "").strip()}
-    for name, text in found.items():
-        if len(text) > LONGEST:
-            raise UsageError(f"The answer to {name!r} has {len(text):,} characters; at most {LONGEST:,} are kept.")
-    return found
+    return known
 
 
 def verdict_of(rubric: Rubric, case: str, judge: str, answers: Answers) -> Verdict:

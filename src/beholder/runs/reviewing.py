@@ -25,7 +25,7 @@ from beholder.ledger.model import INTERRUPTED, REVIEW
 from beholder.ledger.redacting import redacted
 from beholder.runs.review_labels import label_of
 from beholder.runs.review_orders import AT_RANDOM, Order, order_from
-from beholder.runs.review_sheet import Answers, Sheet, answers_of, kept, rubrics_of, sheet_for, verdict_of
+from beholder.runs.review_sheet import Answers, Sheet, answers_of, kept, questions, rubrics_of, sheet_for, verdict_of
 from beholder.verdicts.judging import Head
 from beholder.verdicts.model import Flag, Outcome, Verdict
 
@@ -185,10 +185,7 @@ def rate(ledger: Ledger, review: Review, case: str, answers: Answers) -> tuple[V
     said = kept(there.sheet, answers)
     if not said:
         raise UsageError("Nothing is answered yet. Answer something, or say N/A where it cannot be said.")
-    verdicts = [verdict_of(rubric, there.case.id, review.judge, said) for rubric in there.sheet.rubrics]
-    wrong = [verdict.detail for verdict in verdicts if not verdict.scored]
-    if wrong:
-        raise UsageError(f"The answers cannot be scored: {'; '.join(wrong)}.")
+    verdicts = _verdicts(there, review, said)
     all_cases = ledger.run(review.run).total // len(verdicts)
     with ledger.writing() as connection:
         number = ledger.number(connection, review.id)
@@ -202,14 +199,19 @@ def rate(ledger: Ledger, review: Review, case: str, answers: Answers) -> tuple[V
 
 
 def keep_draft(ledger: Ledger, review: Review, case: str, answers: Answers, turn: str = "") -> bool:
-    """Keeps answers that are not saved yet, as far as they go. A rating that was saved stays as it is: `False`.
+    """Keeps answers that are not saved yet, as far as they go. A rating that was saved stays as it is: `False`. Raises
+    `UsageError` for what is no question of the case, or no answer to one; then nothing is written.
 
     `turn` is a name for the page that sends them, a full stop, and a number that it counts up: what comes after
     something newer of the same page is passed over.
     """
     there = rating(ledger, review, case)
+    said = kept(there.sheet, answers)
+    if strangers := sorted(answers.keys() - questions(there.sheet)):
+        raise UsageError(f"Nothing of this case is called {strangers[0][:60]!r}.")
+    _verdicts(there, review, said)
     heads = [Head(there.case.id, rubric, review.judge) for rubric in there.sheet.rubrics]
-    text = json.dumps({**kept(there.sheet, answers), _TURN: turn})
+    text = json.dumps({**said, _TURN: turn})
     drafts = [replace(head.verdict(Outcome.INTERRUPTED, _DRAFT), answer=text) for head in heads]
     with ledger.writing() as connection:
         number = ledger.number(connection, review.id)
@@ -219,6 +221,26 @@ def keep_draft(ledger: Ledger, review: Review, case: str, answers: Answers, turn
         if not any(_newer(_draft(one).get(_TURN, ""), turn) for one in own):
             stored.write(connection, number, _entries(there, drafts))
     return True
+
+
+def remove(ledger: Ledger, review: Review) -> None:
+    """Forgets a review that was begun and of which nothing was saved. Raises `UsageError` for any other."""
+    with ledger.reading() as connection:
+        saved = stored.rated_in(connection, ledger.number(connection, review.id))
+    if saved:
+        raise UsageError(
+            f"{review.rater} has saved ratings, which are not removed here; `beholder runs delete {review.id}` does."
+        )
+    ledger.delete(review.id)
+
+
+def _verdicts(there: Rating, review: Review, said: Answers) -> list[Verdict]:
+    """What the answers come to, by rubric. Raises `UsageError` with what is wrong in them."""
+    verdicts = [verdict_of(rubric, there.case.id, review.judge, said) for rubric in there.sheet.rubrics]
+    wrong = [verdict.detail for verdict in verdicts if not verdict.scored]
+    if wrong:
+        raise UsageError(f"The answers cannot be scored: {'; '.join(wrong)}.")
+    return verdicts
 
 
 def _entries(there: Rating, verdicts: Sequence[Verdict]) -> list[Entry]:

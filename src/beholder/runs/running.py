@@ -14,20 +14,23 @@ from decimal import Decimal
 import msgspec
 
 from beholder.cases.checking import Checked, check, good
-from beholder.errors import CaseError, UsageError
+from beholder.errors import CaseError, LedgerError, UsageError
 from beholder.judges.model import TIERS, is_elsewhere, judge_from
 from beholder.judges.prices import MILLION, Price, price_of
 from beholder.judges.protocol import INSTRUMENTS, Judge, Turn
 from beholder.ledger import Ledger
 from beholder.ledger.model import FINISHED, INTERRUPTED, RUNNING, Progress, RunRecord
+from beholder.ledger.redacting import redacted
 from beholder.rubrics.brief import Brief
 from beholder.runs.budget import BudgetedJudge, Most
-from beholder.runs.engine import Watch, Work, execute
+from beholder.runs.clerk import PATIENCE_S, Clerk
+from beholder.runs.engine import execute
 from beholder.runs.gate import Gate
 from beholder.runs.pictures import Pictures
 from beholder.runs.sharing import Limits
 from beholder.runs.suite import JudgeEntry, Suite
 from beholder.runs.tokens import estimate, money, text_tokens
+from beholder.runs.work import Watch, Work
 from beholder.verdicts.model import Outcome
 
 TEXT_MARGIN = 4  # a tokenizer may count a quarter more than our rule of thumb
@@ -70,6 +73,22 @@ def record_for(suite: Suite, ledger: Ledger, checked: Checked, *, fresh: bool) -
         skipped=len(checked.bad),
     )
     return ledger.find_or_start(run, fresh=fresh)
+
+
+def named(suite: Suite, ledger: Ledger, checked: Checked, run: str) -> RunRecord:
+    """A run to go on with although its files lie elsewhere or were touched since, as on another machine: what it asked
+    whom must be the same. Raises `UsageError` where it is not."""
+    record = ledger.run(run)
+    mine = redacted(suite.public_dict())
+    assert isinstance(mine, dict)
+    wrong = [key for key in ("judges", "samples", "setting", "prompt") if record.suite.get(key) != mine.get(key)]
+    if [*record.rubrics] != [redacted(msgspec.to_builtins(rubric)) for rubric in suite.rubrics()]:
+        wrong.append("rubric")
+    if record.total != checked.count * len(suite.rubrics()):
+        wrong.append("number of cases")
+    if wrong:
+        raise UsageError(f"The run {record.id} is another one: its {', '.join(wrong)} differ; leave --run out.")
+    return record
 
 
 def seated(suite: Suite, limits: Limits) -> list[Judge]:
@@ -124,8 +143,22 @@ async def run_suite(
         pictures.close()
         for judge in judges:
             await judge.aclose()
-        if state == FINISHED or not _others(ledger, run.id):
-            ledger.update(run.id, state=state)
+        await _end(ledger, run.id, state)
+
+
+async def _end(ledger: Ledger, run: str, state: str) -> None:
+    """Writes down how a run ended, unless other processes go on with it. Whatever kept it from being finished matters
+    more than a ledger that cannot say so."""
+    finished = state == FINISHED
+    clerk = Clerk(ledger, patience_s=PATIENCE_S if finished else 0)
+    try:
+        if finished or not await clerk.do(_others, ledger, run):
+            await clerk.do(lambda: ledger.update(run, state=state))
+    except LedgerError:
+        if finished:
+            raise
+    finally:
+        clerk.close()
 
 
 def _others(ledger: Ledger, run: str) -> int:

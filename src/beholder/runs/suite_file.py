@@ -111,7 +111,7 @@ class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     samples: Annotated[_Count, Meta(description="How often each judge is asked.")] = 1
     max_side: Annotated[_Count | None, Meta(description="Scale images down to this many pixels a side.")] = None
     detail: Annotated[str | None, Meta(description="The provider's image detail.")] = None
-    allow_remote: Annotated[bool, Meta(description="Whether http(s) images are fetched.")] = False
+    allow_remote: Annotated[bool, Meta(description="Whether remote images (https, s3, gs) are fetched.")] = False
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=4096)], Meta(description="How many cases are under way at once.")
     ] = 32

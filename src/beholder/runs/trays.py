@@ -12,6 +12,7 @@ from beholder.errors import SetupError, Unreachable
 from beholder.judges.batches import MOST_BYTES, Batches, Handle
 from beholder.judges.batches.desk import Desk
 from beholder.judges.model import ModelJudge
+from beholder.judges.stages import Kept
 from beholder.judges.wires import Request
 from beholder.judges.wires.faults import Again, Never
 from beholder.ledger import Ledger, jobs
@@ -27,7 +28,8 @@ class LedgerTray:
     """Implements `judges.batched.Tray`. Requests go into one file, which is handed in as a job whenever it is full, and
     at the end (`hand_in`): as much of the disk is used as one job needs, and no memory that grows.
 
-    `closed` says why nothing more is handed in this time; then requests are only left for the next.
+    `closed` says why nothing more is handed in this time; then requests are only left for the next. `only_one` closes
+    it after a job.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class LedgerTray:
     ) -> None:
         self.judge, self.api, self.desk = judge, api, Desk(judge)
         self.most_requests, self.most_bytes = api.most_requests, MOST_BYTES
+        self.only_one = False
         self.closed = ""
         self.handed_in = 0
         self.answers: dict[str, list[bytes]] = {}  # by brief, the replies that were read for cases not yet done
@@ -46,9 +49,9 @@ class LedgerTray:
         self._reserved = Decimal(0)
         self._one_at_a_time = asyncio.Lock()
         self._wanted: list[bytes] = []
-        self._asking: asyncio.Task[dict[bytes, jobs.Kept]] | None = None
+        self._asking: asyncio.Task[dict[bytes, Kept]] | None = None
 
-    async def find(self, key: bytes) -> jobs.Kept | None:
+    async def find(self, key: bytes) -> Kept | None:
         """What the ledger has; asked for together with all that is wanted just now."""
         if self._asking is None:
             self._asking = asyncio.create_task(self._look_up())
@@ -106,8 +109,10 @@ class LedgerTray:
             return
         handle = await self._submitted(job)
         if handle is not None:
-            await self._clerk.write(jobs.handed_in, self._run, job, handle)
-            self.handed_in += len(job.keys)
+            await self._clerk.write(jobs.handed_in, self._run, job, handle, requests)
+            self.handed_in += job.count
+            if self.only_one:
+                self.closed = "There is room for one job at a time."
 
     async def _submitted(self, job: jobs.Job) -> Handle | None:
         try:
@@ -115,9 +120,9 @@ class LedgerTray:
         except Again as again:
             if not again.busy:
                 self.closed = (
-                    f"{again} Nobody can tell whether it took a job of {len(job.keys)} requests; that is found "
+                    f"{again} Nobody can tell whether it took a job of {job.count} requests; that is found out the "
+                    "next time, before anything is asked again."
                 )
-                self.closed += "out the next time, before anything is asked again."
                 self._tell(self.closed)
                 return None
             self.closed = f"{again} It takes no more jobs for now; the rest is handed in the next time."
@@ -130,12 +135,12 @@ class LedgerTray:
         self._tell(self.closed)
         return None
 
-    async def _look_up(self) -> dict[bytes, jobs.Kept]:
+    async def _look_up(self) -> dict[bytes, Kept]:
         await asyncio.sleep(GATHER_S)
         keys, self._wanted, self._asking = self._wanted, [], None
         return await self._clerk.do(_found, self._clerk.ledger, self._run, keys)
 
 
-def _found(ledger: Ledger, run: str, keys: list[bytes]) -> dict[bytes, jobs.Kept]:
+def _found(ledger: Ledger, run: str, keys: list[bytes]) -> dict[bytes, Kept]:
     with ledger.reading() as connection:
         return jobs.find(connection, ledger.number(connection, run), keys)

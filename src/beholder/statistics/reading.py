@@ -38,7 +38,7 @@ def read_ratings(path: Path) -> dict[str, Ratings]:
     """
     told: dict[str, dict[tuple[str, str], float]] = {}
     problems: list[str] = []
-    for place, (case, rater, aspect), score in _numbers(path, ("case", "rater", "aspect"), problems.append):
+    for place, (case, rater, aspect), score in number_rows(path, ("case", "rater", "aspect"), problems.append):
         scores = told.setdefault(aspect, {})
         if (case, rater) in scores:
             problems.append(f"{place}: {rater!r} rates {aspect!r} of {case!r} a second time")
@@ -56,7 +56,7 @@ def read_scores(path: Path) -> list[Scores]:
         return _verdict_scores(path)
     told: dict[str, dict[tuple[str, str], float]] = {}
     problems: list[str] = []
-    for place, (case, judge, aspect), score in _numbers(path, ("case", "judge", "aspect"), problems.append):
+    for place, (case, judge, aspect), score in number_rows(path, ("case", "judge", "aspect"), problems.append):
         scores = told.setdefault(judge, {})
         if (case, aspect) in scores:
             problems.append(f"{place}: {judge!r} scores {aspect!r} of {case!r} a second time")
@@ -263,7 +263,7 @@ def _verdict_scores(path: Path) -> list[Scores]:
     ]
 
 
-def _numbers(
+def number_rows(
     path: Path, names: tuple[str, ...], complain: Callable[[str], None]
 ) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """Rows with a text under each of `names` (the first is the case) and a finite number under `score`. A row with an

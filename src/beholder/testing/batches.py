@@ -33,9 +33,9 @@ class Course:
     others were answered by what `say` queued (a `Fault.status` is a request that failed).
 
     `backwards`: results come in another order than requests. `cut`: so many times the results break off in the middle,
-    by a dropped connection, or with `short` by a file that is too short. `fails`: the job as a whole is refused after
-    it was taken, for this reason (`full`: too much is waiting). `forgotten`: nobody knows the job any more. `unheard`:
-    the job is taken, and the connection drops before the answer.
+    by a dropped connection, or with `short` by a file that is too short, with `even` at the end of a line. `fails`: the
+    job as a whole is refused after it was taken, for this reason (`full`: too much is waiting). `forgotten`: nobody
+    knows the job any more. `unheard`: the job is taken, and the connection drops before the answer.
     """
 
     looks: int = 0
@@ -43,6 +43,7 @@ class Course:
     backwards: bool = False
     cut: int = 0
     short: bool = False
+    even: bool = False
     fails: str = ""
     full: bool = False
     forgotten: bool = False
@@ -272,6 +273,7 @@ class BatchCounter:
         requests = [(line["key"], line["request"]) for line in lines]
         note = str(wanted.get("display_name") or wanted.get("displayName") or "")
         job = self._take("google", "batches/", requests, request, note, model)
+        job.file = str(config["file_name"])
         return self._taken(job, request, self._google(job))
 
     async def google_list(self, request: web.Request) -> dict[str, Any]:
@@ -297,6 +299,7 @@ class BatchCounter:
         about: dict[str, Any] = {
             "@type": "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch",
             "displayName": job.note,
+            "inputConfig": {"fileName": job.file},
             "state": f"BATCH_STATE_{done if job.ended else 'RUNNING'}",
             "batchStats": {"requestCount": str(len(job.keys))},
         }
@@ -402,6 +405,8 @@ class BatchCounter:
             return web.Response(body=body, content_type="application/jsonl")
         job.cuts += 1
         half = body[: len(body) * 3 // 5]
+        if job.course.even:
+            half = half[: half.rfind(b"\n") + 1]
         if job.course.short:
             return web.Response(body=half, content_type="application/jsonl")
         response = web.StreamResponse(headers={"Content-Length": str(len(body))})

@@ -20,7 +20,8 @@ from beholder.ledger import Ledger, RunRecord
 from beholder.ledger.packing import plain_text
 from beholder.reports.html import templating
 from beholder.reports.html.templating import state_name
-from beholder.reports.html.texts import name_of, plain, plain_values, script_json
+from beholder.reports.html.texts import minus, plain, plain_values, script_json
+from beholder.reports.numbers import shown
 from beholder.web.security import HEADERS
 
 API = "/api/"  # what answers in JSON, errors too
@@ -56,7 +57,7 @@ def record_of(book: Ledger, run: str) -> RunRecord:
 @cache
 def environment() -> Environment:
     made = templating.environment("beholder.web")
-    made.filters |= {"json": _json, "pair": _pair}
+    made.filters |= {"json": _json, "pair": _pair, "minus": minus, "short": short}
     made.globals |= {"address": address, "tone": tone}
     return made
 
@@ -77,6 +78,11 @@ def json_values(value: object) -> object:
     if isinstance(value, Mapping):
         return {plain_text(str(key)): json_values(inner) for key, inner in value.items()}
     return [json_values(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def short(value: float | None) -> str:
+    """A score as people write it: `4`, `3.5`, at most two decimals."""
+    return minus(shown(value, 2).removesuffix("0").removesuffix(".0"))
 
 
 def tone(share: float | None) -> str:
@@ -116,6 +122,8 @@ def tell_errors(app: FastAPI) -> None:
 
 
 def _told(request: Request, status: int, sentence: str) -> Response:
+    # Whoever looks at a ledger through us need not know where on the disk it lies: "the ledger PATH" is this ledger.
+    sentence = sentence.replace(f"he ledger {request.app.state.ledger.place!r}", "his ledger")
     if request.url.path.startswith(API):
         return JSONResponse({"error": plain(sentence)}, status)
     return page(
@@ -124,8 +132,8 @@ def _told(request: Request, status: int, sentence: str) -> Response:
 
 
 def _pair(value: str, told: str = "") -> tuple[str, str]:
-    """A value of a choice, and how it is shown: as it is, or by one of the filters `named` and `state`."""
-    return value, {"named": name_of, "state": state_name}.get(told, str)(value)
+    """A value of a choice, and how it is shown: as it is, or by the filter `state`."""
+    return value, state_name(value) if told == "state" else value
 
 
 def _json(value: object) -> Markup:

@@ -10,14 +10,14 @@ from markupsafe import Markup
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger import Ledger, RunRecord
 from beholder.reports.html.figures import means_of
-from beholder.reports.html.texts import name_of
+from beholder.reports.html.texts import column_title, titles_of
 from beholder.statistics.agreement.agreeing import Agreement, Asked, Criterion, agree
 from beholder.statistics.agreement.words import overall_sentence, sentences
 from beholder.statistics.data import Column, Floats, Kind, Ratings, Scores
 from beholder.statistics.intervals import Draws
 from beholder.statistics.reading import group_of, scores_of_verdicts
 from beholder.statistics.reviews import ratings_of_reviews
-from beholder.web.plots import Scale, Step, reliability, scatter
+from beholder.web.plots import Scale, Step, lean, reliability, scatter
 
 STEPS = 8  # into which a scale is divided that has more values
 LEAST = 2  # cases that a step must have
@@ -25,12 +25,14 @@ LEAST = 2  # cases that a step must have
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """One aspect: the judge beside people. `said` is what the numbers come to, in sentences."""
+    """One aspect: the judge beside people. `said` is what the numbers come to, in sentences; `leans` is the bias of
+    each rater, drawn."""
 
     title: str
     criterion: Criterion
     said: tuple[str, ...]
     chart: Markup
+    leans: tuple[Markup, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,19 @@ def agreed(book: Ledger, record: RunRecord) -> Agreed | None:
         raise
     except UsageError:  # what it says is for who chose files and options; a page has a sentence of its own
         return None
+    titles = titles_of(record.rubrics)
     aspects = [
         Aspect(
-            name_of(one.aspect),
+            column_title(one.aspect, titles),
             one,
             tuple(sentences(one)),
             scatter(
-                _pairs(scores, scores.columns[one.criterion], ratings[one.aspect]), one.rated_on, one.constant.value
+                _pairs(scores, scores.columns[one.criterion], ratings[one.aspect]),
+                one.rated_on,
+                one.constant.value,
+                one.people["rater_mae"].value if "rater_mae" in one.people else None,
             ),
+            _leans(one),
         )
         for one in found.criteria
     ]
@@ -87,7 +94,7 @@ def curves(book: Ledger, record: RunRecord) -> tuple[Curve, ...] | None:
     ratings = ratings_of_reviews(book, record.id, assertions=False)
     if not ratings:
         return None
-    scores = _rated(book, record, ratings)
+    scores, titles = _rated(book, record, ratings), titles_of(record.rubrics)
     found = []
     for aspect, people in ratings.items():
         column = scores.columns.get(aspect)
@@ -102,7 +109,8 @@ def curves(book: Ledger, record: RunRecord) -> tuple[Curve, ...] | None:
         steps = _steps(column.values[there], said[there], column.scale, draws)
         left_out = len(there) - sum(step.cases for step in steps)
         chart = reliability(steps, column.scale)
-        found.append(Curve(name_of(aspect), tuple(steps), len(there), left_out, chart, draws.told()))
+        title = column_title(aspect, titles)
+        found.append(Curve(title, tuple(steps), len(there), left_out, chart, draws.told()))
     return tuple(found)
 
 
@@ -110,6 +118,12 @@ def _rated(book: Ledger, record: RunRecord, ratings: dict[str, Ratings]) -> Scor
     """What the judge said of the cases that people rated."""
     cases = list(dict.fromkeys(case for one in ratings.values() for case in one.cases))
     return scores_of_verdicts(record.name, ((one.verdict, one.groups) for one in book.judged_on(record.id, cases)))
+
+
+def _leans(one: Criterion) -> tuple[Markup, ...]:
+    known = [abs(rater.bias) for rater in one.each_rater if rater.bias is not None]
+    reach = max([*known, (one.rated_on[1] - one.rated_on[0]) / 4])  # little ones shall look little
+    return tuple(lean(rater.bias, reach) for rater in one.each_rater)
 
 
 def _pairs(scores: Scores, column: Column, people: Ratings) -> list[tuple[float, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from beholder.rubrics.model import Criterion, Rubric
@@ -72,6 +72,12 @@ class Section:
 
 def sections(sheet: Sheet, answers: Mapping[str, str]) -> list[Section]:
     return [_section(rubric, answers) for rubric in sheet.rubrics]
+
+
+def score_keys(asked: Sequence[Section]) -> list[str]:
+    """The keys that give a score, the lowest first; empty where no score is asked for."""
+    asks = (ask for section in asked for part in section.parts for ask in part.asks if ask.kind == "score")
+    return next(([one.key for one in ask.choices if one.key and one.value != OPEN] for ask in asks), [])
 
 
 def labels(sheet: Sheet) -> dict[str, str]:

@@ -49,8 +49,8 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def address_of(listening: socket.socket, host: str) -> str:
-    """What to open in a browser."""
-    shown = "127.0.0.1" if host in ("0.0.0.0", "") else "::1" if host == "::" else host
+    """What to open in a browser, here or elsewhere: of an address that stands for all of them, the machine's name."""
+    shown = _own_name() if host in ("0.0.0.0", "::", "") else host
     return f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
 
 
@@ -102,6 +102,16 @@ def _config(app: FastAPI) -> uvicorn.Config:
         ws="none",
         timeout_graceful_shutdown=2,
     )
+
+
+def _own_name() -> str:
+    """What others call this machine; loopback where that name leads nowhere even from here."""
+    name = socket.gethostname().lower()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return "127.0.0.1"
+    return name
 
 
 def _loopback(host: str) -> bool:

@@ -19,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beholder.judges.stages import Stage
 from beholder.judges.wires.faults import Again
 
 if TYPE_CHECKING:
@@ -39,35 +40,27 @@ class State(StrEnum):
     ENDED = "ended"
 
 
-class Ending(StrEnum):
-    """What became of one request. Only what was answered, well or with an error of its own, was run."""
-
-    ANSWERED = "answered"
-    ERRORED = "errored"
-    EXPIRED = "expired"
-    CANCELED = "canceled"
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How far a job is. `rest` became of the requests that an ended job has no result for; `why` says why, where the
-    provider did, and `full` that it had no room for the job: handing it in again later will help."""
+    """How far a job is. Of so many requests as are `answered` or `failed` an ended job has a result; `rest` became of
+    the others; `why` says why, where the provider did, and `full` that it had no room for the job: handing it in again
+    later will help."""
 
     state: State
-    total: int = 0
     answered: int = 0
     failed: int = 0
-    rest: Ending = Ending.EXPIRED
+    rest: Stage = Stage.EXPIRED
     why: str = ""
     full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of the request of that key; `body` is the provider's reply or error, as it would have come live."""
+    """What became of the request of that key; `body` is the provider's reply or error, as it would have come live. A
+    result that nobody can read is an error, and has no key where even that cannot be read."""
 
     key: str
-    ending: Ending
+    ending: Stage
     status: int = 200
     body: bytes = b""
 
@@ -75,12 +68,16 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Lost:
     """What is known of a job that may or may not have been handed in: the note it would carry, when it was begun, how
-    many requests it has, and the ids of jobs that it is not."""
+    many requests it has, and the ids of jobs that it surely is not."""
 
     note: str
     since: datetime
     count: int
     others: Collection[str] = ()
+
+
+class Short(Again):
+    """Results came to an end, and some are missing."""
 
 
 class Forgotten(Exception):
@@ -94,8 +91,8 @@ class Batches:
 
     `submit` hands a file in, under a note. It raises `Again` (and not `busy`) where nobody can tell whether the job was
     taken; then `find` can. `results` come in any order; when they break off, those before were whole, and `Again` is
-    raised. `look`, `results` and `cancel` raise `Forgotten`. `tidy` is for a job whose results are all here: what was
-    uploaded for it is deleted.
+    raised. All but `submit` raise `Forgotten`. `tidy` is for a job that is done with: what was uploaded for it is
+    deleted.
     """
 
     name: str

@@ -13,12 +13,14 @@ from pathlib import Path
 import msgspec
 
 from beholder.errors import SetupError
-from beholder.judges.batches import UNSURE, Batches, Ending, Forgotten, Handle, Look, Lost, Result, State, named
+from beholder.judges.batches import UNSURE, Batches, Forgotten, Handle, Look, Lost, Result, State, named
 from beholder.judges.batches.desk import Desk
+from beholder.judges.stages import Stage
 from beholder.judges.wires.reading import count, items, mapping, text
 
 PATH = "/v1/messages/batches"
 SLACK = timedelta(minutes=5)  # between the provider's clock and ours
+LATEST = timedelta(hours=1)  # after a job was begun here: it is uploaded first
 # https://platform.claude.com/docs/en/api/errors#http-errors
 STATUSES = {
     "invalid_request_error": 400,
@@ -61,21 +63,31 @@ async def submit(desk: Desk, file: Path, note: str) -> Handle:
 
 
 async def find(desk: Desk, lost: Lost) -> Handle | None:
-    """The batch of that many requests that was begun soon after; if it is somebody else's, none of its results will
-    have a key of ours."""
+    """The batch of that many requests that was begun soonest after; if it is not the one, none of its results will have
+    a key of ours."""
+    nearest: tuple[bool, timedelta, str] | None = None
+    async for batch, begun in _begun_since(desk, lost.since - SLACK):
+        id_, late = text(batch.get("id")), begun - lost.since
+        same = sum(_counts(batch).values()) == lost.count and late < LATEST and id_ not in lost.others
+        rank = (late < timedelta(0), abs(late), id_)  # before it was begun only by a clock that is slow
+        if same and (nearest is None or rank < nearest):
+            nearest = rank
+    return {"id": nearest[2], UNSURE: "yes"} if nearest else None
+
+
+async def _begun_since(desk: Desk, since: datetime) -> AsyncIterator[tuple[Mapping[str, object], datetime]]:
+    """The newest first, as the provider lists them."""
     after = ""
     while True:
         page = await desk.get(f"{PATH}?limit=100{after}")
         found = items(page.get("data"))
         for batch in found:
             begun = _time(batch)
-            if begun is None or begun < lost.since - SLACK:
-                return None
-            total = sum(_counts(batch).values())
-            if total == lost.count and begun < lost.since + timedelta(hours=1) and batch.get("id") not in lost.others:
-                return {"id": text(batch.get("id")), UNSURE: "yes"}
+            if begun is None or begun < since:
+                return
+            yield batch, begun
         if not found or not page.get("has_more"):
-            return None
+            return
         after = f"&after_id={text(found[-1].get('id'))}"
 
 
@@ -85,7 +97,6 @@ async def look(desk: Desk, handle: Handle) -> Look:
     counts = _counts(batch)
     return Look(
         State(status) if status in set(State) else State.IN_PROGRESS,
-        total=sum(counts.values()),
         answered=counts["succeeded"],
         failed=counts["errored"] + counts["expired"] + counts["canceled"],
     )
@@ -93,11 +104,8 @@ async def look(desk: Desk, handle: Handle) -> Look:
 
 async def results(desk: Desk, handle: Handle) -> AsyncIterator[Result]:
     """From the base URL, and not from `results_url`: the key goes nowhere else."""
-    async for line in desk.lines(f"{PATH}/{handle['id']}/results"):
-        try:
-            yield _result(_LINE.decode(line))
-        except msgspec.MsgspecError:
-            continue  # a line that nobody can read is one that is not there
+    async for result in desk.results(f"{PATH}/{handle['id']}/results", "custom_id", _result):
+        yield result
 
 
 async def cancel(desk: Desk, handle: Handle) -> None:
@@ -108,15 +116,16 @@ async def tidy(desk: Desk, handle: Handle) -> None:
     """Nothing was uploaded but the batch itself."""
 
 
-def _result(line: _Line) -> Result:
+def _result(data: bytes) -> Result:
+    line = _LINE.decode(data)
     outcome = line.result
     if outcome.type == "succeeded":
-        return Result(line.custom_id, Ending.ANSWERED, 200, bytes(outcome.message))
+        return Result(line.custom_id, Stage.ANSWERED, 200, bytes(outcome.message))
     if outcome.type == "errored":
         error = msgspec.json.decode(outcome.error) if outcome.error else {}
         kind = text(mapping(mapping(error).get("error")).get("type"))
-        return Result(line.custom_id, Ending.ERRORED, STATUSES.get(kind, 500), bytes(outcome.error))
-    return Result(line.custom_id, Ending.CANCELED if outcome.type == "canceled" else Ending.EXPIRED)
+        return Result(line.custom_id, Stage.ERRORED, STATUSES.get(kind, 500), bytes(outcome.error))
+    return Result(line.custom_id, Stage.CANCELED if outcome.type == "canceled" else Stage.EXPIRED)
 
 
 def _counts(batch: Mapping[str, object]) -> dict[str, int]:

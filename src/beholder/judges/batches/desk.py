@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from beholder.errors import SetupError
-from beholder.judges.batches import Forgotten
+from beholder.judges.batches import Forgotten, Result, Short
 from beholder.judges.model import ModelJudge
+from beholder.judges.stages import Stage
 from beholder.judges.wires import Malformed
-from beholder.judges.wires.faults import Again, Never, NoStructure
+from beholder.judges.wires.faults import Again, Blocked, Never
 from beholder.judges.wires.patience import Patience
-from beholder.judges.wires.reading import document
+from beholder.judges.wires.reading import document, mapping, text
 from beholder.judges.wires.transport import MAX_REPLY_BYTES, Response, Transport
 from beholder.rubrics.brief import Brief
 
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
     import aiohttp
 
 GONE = frozenset({404, 405, 410})
+# Asking again would be paid again, for a reply that may be no better.
+UNREADABLE = b'{"error": {"message": "the line of the results that has the reply cannot be read"}}'
+_NO_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
 
 
 class Desk(Transport):
     """Speaks for one judge, with its key. Raises `SetupError` where it cannot be spoken to at all (a wrong key, no
-    batch API), `Unreachable` where it could not this time, `Forgotten` for what is not there."""
+    batch API), `Unreachable` where it could not this time, `Never` for what is refused for good, `Forgotten` for what
+    is not there."""
 
     def __init__(self, judge: ModelJudge) -> None:
         settings = judge.settings
@@ -103,6 +108,15 @@ class Desk(Transport):
 
         return await self.patiently(once)
 
+    async def results(self, path: str, key: str, read: Callable[[bytes], Result]) -> AsyncIterator[Result]:
+        """The results in a file of lines; `read` makes one of a line, in which the key of the request is at `key`."""
+        async for line in self.lines(path):
+            try:
+                result = read(line)
+            except _NO_JSON:
+                result = Result(_key_in(line, key), Stage.ERRORED, 400, UNREADABLE)
+            yield result
+
     async def lines(self, path: str) -> AsyncIterator[bytes]:
         """A file of lines, as it comes. Raises `Again` where it breaks off; what came before is whole.
 
@@ -122,13 +136,24 @@ class Desk(Transport):
         if last.strip():
             try:
                 msgspec.json.decode(last)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                raise Again(f"{self._host} sent results that break off in the middle.") from None
+            except _NO_JSON:
+                raise Short(f"{self._host} sent results that break off in the middle.") from None
             yield last
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Asks again where that can help."""
         settings = self._judge.settings
-        return await Patience(settings.retries, settings.sleep, settings.random).persist(ask)
+
+        async def once() -> T | Never:
+            try:
+                return await ask()
+            except Never as never:  # which is no outage, as it would be called here
+                return never
+
+        said = await Patience(settings.retries, settings.sleep, settings.random).persist(once)
+        if isinstance(said, Never):
+            raise said
+        return said
 
     async def _call(
         self,
@@ -195,4 +220,13 @@ class Desk(Transport):
         if response.status in GONE:
             return Forgotten(f"{self._judge.name} answered {response.status}")
         fault = self._judge.fault(response, False)
-        return Never(str(fault)) if isinstance(fault, NoStructure) else fault
+        if isinstance(fault, Blocked):
+            return Never(f"{self._judge.name} refused a job by its content filter: {str(fault) or response.status}.")
+        return fault
+
+
+def _key_in(line: bytes, name: str) -> str:
+    try:
+        return text(mapping(msgspec.json.decode(line)).get(name))
+    except _NO_JSON:
+        return ""

@@ -13,18 +13,19 @@ from urllib.parse import quote
 import msgspec
 
 from beholder.errors import SetupError
-from beholder.judges.batches import Batches, Ending, Forgotten, Handle, Look, Lost, Result, State, named
+from beholder.judges.batches import Batches, Forgotten, Handle, Look, Lost, Result, State, named
 from beholder.judges.batches.desk import Desk
+from beholder.judges.stages import Stage
 from beholder.judges.wires.faults import redact, shorten
 from beholder.judges.wires.reading import count, items, mapping, text
 
 # The page names no most; so many lines are read again quickly if something breaks off.
 MOST_REQUESTS = 50_000
 ENDED = {
-    "SUCCEEDED": Ending.EXPIRED,
-    "FAILED": Ending.ERRORED,
-    "EXPIRED": Ending.EXPIRED,
-    "CANCELLED": Ending.CANCELED,
+    "SUCCEEDED": Stage.EXPIRED,
+    "FAILED": Stage.ERRORED,
+    "EXPIRED": Stage.EXPIRED,
+    "CANCELLED": Stage.CANCELED,
 }
 # As the live API answers a google.rpc.Code: https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto
 # A single request that was cancelled (1) was cancelled by the provider, and is worth asking again.
@@ -67,8 +68,10 @@ async def find(desk: Desk, lost: Lost) -> Handle | None:
     while True:
         page = await desk.get(f"/v1beta/batches?pageSize=100{after}")
         for batch in items(page.get("operations")):
-            if mapping(batch.get("metadata")).get("displayName") == lost.note:
-                return {"id": text(batch.get("name"))}
+            about = mapping(batch.get("metadata"))
+            if about.get("displayName") == lost.note:
+                file = text(mapping(about.get("inputConfig")).get("fileName"))
+                return {"id": text(batch.get("name")), **({FILE: file} if file else {})}
         if not (token := text(page.get("nextPageToken"))):
             return None
         after = f"&pageToken={quote(token, safe='')}"
@@ -81,10 +84,9 @@ async def look(desk: Desk, handle: Handle) -> Look:
     stats = mapping(about.get("batchStats"))
     return Look(
         State.ENDED if status in ENDED or batch.get("done") is True else State.IN_PROGRESS,
-        total=_number(stats.get("requestCount")),
         answered=_number(stats.get("successfulRequestCount")),
         failed=_number(stats.get("failedRequestCount")),
-        rest=ENDED.get(status, Ending.EXPIRED),
+        rest=ENDED.get(status, Stage.EXPIRED),
         why=shorten(redact(text(error.get("message")))),
         full=error.get("code") == RESOURCE_EXHAUSTED,
     )
@@ -96,11 +98,8 @@ async def results(desk: Desk, handle: Handle) -> AsyncIterator[Result]:
     file = text(mapping(batch.get("response")).get("responsesFile")) or text(output.get("responsesFile"))
     if not file:
         return
-    async for line in desk.lines(f"/download/v1beta/{file}:download?alt=media"):
-        try:
-            yield _result(_LINE.decode(line))
-        except msgspec.MsgspecError:
-            continue  # a line that nobody can read is one that is not there
+    async for result in desk.results(f"/download/v1beta/{file}:download?alt=media", "key", _result):
+        yield result
 
 
 async def cancel(desk: Desk, handle: Handle) -> None:
@@ -113,13 +112,14 @@ async def tidy(desk: Desk, handle: Handle) -> None:
         await desk.delete(f"/v1beta/{handle[FILE]}")
 
 
-def _result(line: _Line) -> Result:
+def _result(data: bytes) -> Result:
+    line = _LINE.decode(data)
     if line.response:
-        return Result(line.key, Ending.ANSWERED, 200, bytes(line.response))
+        return Result(line.key, Stage.ANSWERED, 200, bytes(line.response))
     error = mapping(msgspec.json.decode(line.error)) if line.error else {}
     code = count(error.get("code")) or 2
     status = STATUSES.get(code, 500) if code < 100 else code
-    return Result(line.key, Ending.ERRORED, status, msgspec.json.encode({"error": error}))
+    return Result(line.key, Stage.ERRORED, status, msgspec.json.encode({"error": error}))
 
 
 def _number(value: object) -> int:

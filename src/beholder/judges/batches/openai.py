@@ -12,14 +12,15 @@ from pathlib import Path
 import msgspec
 
 from beholder.errors import SetupError
-from beholder.judges.batches import Batches, Ending, Forgotten, Handle, Look, Lost, Result, State, named
+from beholder.judges.batches import Batches, Forgotten, Handle, Look, Lost, Result, State, named
 from beholder.judges.batches.desk import Desk
+from beholder.judges.stages import Stage
 from beholder.judges.wires.faults import redact, shorten
 from beholder.judges.wires.reading import count, items, mapping, text
 
 NOTE = "beholder"  # the key of our note among a batch's metadata
-ENDED = {"completed": Ending.EXPIRED, "failed": Ending.ERRORED, "expired": Ending.EXPIRED, "cancelled": Ending.CANCELED}
-UNRUN = {"batch_expired": Ending.EXPIRED, "batch_cancelled": Ending.CANCELED}
+ENDED = {"completed": Stage.EXPIRED, "failed": Stage.ERRORED, "expired": Stage.EXPIRED, "cancelled": Stage.CANCELED}
+UNRUN = {"batch_expired": Stage.EXPIRED, "batch_cancelled": Stage.CANCELED}
 FULL = "token_limit_exceeded"  # so many tokens may wait at a time, by an account's tier
 
 
@@ -87,10 +88,9 @@ async def look(desk: Desk, handle: Handle) -> Look:
     state = State.ENDED if status in ENDED else State.CANCELING if status == "cancelling" else State.IN_PROGRESS
     return Look(
         state,
-        total=count(counts.get("total")) or 0,
         answered=count(counts.get("completed")) or 0,
         failed=count(counts.get("failed")) or 0,
-        rest=ENDED.get(status, Ending.EXPIRED),
+        rest=ENDED.get(status, Stage.EXPIRED),
         why=shorten(redact("; ".join(text(error.get("message")) for error in errors[:3]))),
         full=any(error.get("code") == FULL for error in errors),
     )
@@ -99,13 +99,9 @@ async def look(desk: Desk, handle: Handle) -> Look:
 async def results(desk: Desk, handle: Handle) -> AsyncIterator[Result]:
     batch = await _batch(desk, handle)
     for file in (text(batch.get("output_file_id")), text(batch.get("error_file_id"))):
-        if not file:
-            continue
-        async for line in desk.lines(f"/files/{file}/content"):
-            try:
-                yield _result(_LINE.decode(line))
-            except msgspec.MsgspecError:
-                continue  # a line that nobody can read is one that is not there
+        if file:
+            async for result in desk.results(f"/files/{file}/content", "custom_id", _result):
+                yield result
 
 
 async def cancel(desk: Desk, handle: Handle) -> None:
@@ -122,15 +118,16 @@ async def _batch(desk: Desk, handle: Handle) -> Mapping[str, object]:
     return await desk.get(f"/batches/{handle['id']}")
 
 
-def _result(line: _Line) -> Result:
+def _result(data: bytes) -> Result:
+    line = _LINE.decode(data)
     if line.response is not None:
-        ending = Ending.ANSWERED if 200 <= line.response.status_code < 300 else Ending.ERRORED
+        ending = Stage.ANSWERED if 200 <= line.response.status_code < 300 else Stage.ERRORED
         return Result(line.custom_id, ending, line.response.status_code, bytes(line.response.body))
     error = line.error or _Error()
     if unrun := UNRUN.get(error.code or ""):
         return Result(line.custom_id, unrun)
     body = msgspec.json.encode({"error": {"code": error.code, "message": error.message}})
-    return Result(line.custom_id, Ending.ERRORED, 500, body)
+    return Result(line.custom_id, Stage.ERRORED, 500, body)
 
 
 batches = Batches("openai", 50_000, frame, submit, find, look, results, cancel, tidy)

@@ -219,6 +219,8 @@ const images = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "400px" });
 
+for (const image of document.querySelectorAll("#against [data-picture]")) images.observe(image);
+
 function shots(at) {
   const numbers = data.pictured[at].filter((one) => !missing.has(one));
   if (!numbers.length) return h("div", { class: "shots empty" }, h("span", {}, data.pictured[at].length ? "no picture kept" : "no image"));
@@ -298,6 +300,7 @@ let view = null;
 let viewMode = "slider";
 let before = null;
 let lastCase = null;
+let searching = false; // a case is closed for the search, which the keys go to then
 
 function openCase() {
   view?.destroy();
@@ -356,10 +359,22 @@ function walk(by) {
   if (next !== undefined && (place >= 0 || state.case === "")) go({ case: String(next) }, state.case !== "");
 }
 
+/** To the search, from wherever one is. */
+function search() {
+  searching = dialog.open;
+  if (dialog.open) dialog.close();
+  find("toolbar").firstElementChild.scrollIntoView({ block: "start", behavior: "instant" });
+  document.querySelector('[data-key="q"]').focus({ preventScroll: true });
+}
+
 dialog.addEventListener("close", () => {
   view?.destroy();
   view = null;
   if (state.case !== "") go({ case: "" });
+  if (searching) {
+    searching = false;
+    return;
+  }
   (document.querySelector(`a[data-at="${lastCase}"]`) ?? before)?.focus?.();
 });
 
@@ -383,7 +398,7 @@ document.addEventListener("keydown", (event) => {
   const actions = {
     j: () => walk(1),
     k: () => walk(-1),
-    "/": () => { if (dialog.open) dialog.close(); document.querySelector('[data-key="q"]').focus(); find("toolbar").scrollIntoView({ block: "start" }); },
+    "/": search,
     "?": () => help.open || help.showModal(),
     "+": () => view?.zoomTo(view.zoom.scale * 1.5),
     "-": () => view?.zoomTo(view.zoom.scale / 1.5),
@@ -407,6 +422,7 @@ document.addEventListener("keydown", (event) => {
 // On paper
 
 function paper() {
+  for (const image of document.querySelectorAll("#against [data-picture]")) image.src = picture(Number(image.dataset.picture)) ?? "";
   const list = shown.flatMap((section) => section.list);
   const some = list.slice(0, MOST_PRINTED);
   find("print").replaceChildren(
@@ -416,13 +432,13 @@ function paper() {
       const pictures = (verdict.images ?? []).filter((image) => image.picture !== undefined && !missing.has(image.picture));
       return h("article", { class: "paper" }, h("h3", {}, text(data.case[at])),
         pictures.length > 0 && h("div", { class: "paper-shots" }, pictures.map((image) => h("figure", {}, h("img", { src: picture(image.picture), alt: named(image.role) }), h("figcaption", {}, text(named(image.role)))))),
-        verdictView({ ...verdict, measurements: {} }, { titles: data.titles, open: true }));
+        verdictView({ ...verdict, measurements: {} }, { titles: data.titles }));
     }));
 }
 
 async function printed() {
   paper();
-  await Promise.allSettled([...find("print").querySelectorAll("img")].map((image) => image.decode()));
+  await Promise.allSettled([...document.querySelectorAll("#against img, [data-print] img")].map((image) => image.decode()));
   window.print();
 }
 

@@ -51,21 +51,21 @@ export function scaleBar(score, scale) {
   }, share !== null && filled);
 }
 
-/** Everything a verdict says. `titles` are the names of criteria; `open` shows what is else folded away (for print). */
-export function verdictView(verdict, { titles = {}, open = false } = {}) {
+/** Everything a verdict says. `titles` are the names of criteria. */
+export function verdictView(verdict, { titles = {} } = {}) {
   return h("div", { class: "verdict" },
     headline(verdict),
     verdict.lack && h("p", { class: "notice" }, text(verdict.lack)),
     verdict.calibrated && calibrated(verdict.calibrated, titles),
     fields(verdict),
-    criteria(verdict, titles, open),
+    criteria(verdict, titles),
     findings(verdict),
     verdict.assessment && part("Assessment", h("p", { class: "prose" }, text(verdict.assessment))),
     flags(verdict),
     corrections(verdict),
     verdict.jury && jury(verdict.jury),
-    measurements(verdict, open),
-    sent(verdict, open),
+    measurements(verdict),
+    sent(verdict),
   );
 }
 
@@ -73,8 +73,8 @@ function part(title, ...children) {
   return h("section", { class: "part" }, h("h3", {}, title), children);
 }
 
-function fold(title, open, ...children) {
-  return h("details", { class: "part fold", open }, h("summary", {}, title), children);
+function fold(title, ...children) {
+  return h("details", { class: "part fold" }, h("summary", {}, title), children);
 }
 
 function fields(verdict) {
@@ -84,13 +84,13 @@ function fields(verdict) {
     h("div", {}, h("dt", {}, text(named(name))), [value].flat().map((one) => h("dd", {}, one === "" ? h("span", { class: "muted" }, "nothing at all") : text(one))))));
 }
 
-function criteria(verdict, titles, open) {
+function criteria(verdict, titles) {
   const entries = Object.entries(verdict.criteria ?? {});
   if (!entries.length) return null;
-  return h("div", { class: "criteria" }, entries.map(([key, one]) => criterion(titles[key] ?? named(key), one, open)));
+  return h("div", { class: "criteria" }, entries.map(([key, one]) => criterion(titles[key] ?? named(key), one)));
 }
 
-function criterion(name, one, open) {
+function criterion(name, one) {
   const range = one.score === undefined && one.score_range;
   const points = range ? `${number(range[0])}–${number(range[1])}` : number(one.score);
   const asked = (one.assertions ?? []).slice().sort((a, b) => MARKS[a.answer].order - MARKS[b.answer].order);
@@ -106,7 +106,7 @@ function criterion(name, one, open) {
     reported && h("p", { class: "small muted" }, `The judge said ${number(one.reported)}.`),
     one.reason && h("p", { class: "prose" }, text(one.reason)),
     wrong.length > 0 && assertions(wrong),
-    rest.length > 0 && fold(summed(rest), open, assertions(rest)),
+    rest.length > 0 && fold(summed(rest), assertions(rest)),
   );
 }
 
@@ -173,10 +173,10 @@ function jury(one) {
         h("span", { class: "number" }, juror.score === null || juror.score === undefined ? stateName(juror.outcome) : juror.score.toFixed(2))))));
 }
 
-function measurements(verdict, open) {
+function measurements(verdict) {
   const rows = Object.entries(verdict.measurements ?? {});
   if (!rows.length) return null;
-  return fold(counted(rows.length, "measurement"), open, h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Measurements" }, h("table", { class: "measured" },
+  return fold(counted(rows.length, "measurement"), h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Measurements" }, h("table", { class: "measured" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "What"), h("th", { scope: "col", class: "right" }, "Value"), h("th", { scope: "col" }, "In words"))),
     h("tbody", {}, rows.map(([name, one]) => {
       const plain = typeof one === "object" && one !== null ? one : { value: one };
@@ -186,7 +186,7 @@ function measurements(verdict, open) {
     })))));
 }
 
-function sent(verdict, open) {
+function sent(verdict) {
   const usage = verdict.usage ?? {};
   const tokens = ["input_tokens", "output_tokens", "cached_tokens"].filter((name) => usage[name]).map((name) => `${usage[name].toLocaleString("en")} ${name.split("_")[0]}`);
   const rows = [
@@ -200,7 +200,7 @@ function sent(verdict, open) {
     ["Brief digest", verdict.brief_digest],
     ...Object.entries(verdict.groups ?? {}).map(([name, value]) => [`Group ${name}`, value]),
   ];
-  return fold("What was sent", open, h("dl", { class: "sent" }, rows.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) =>
+  return fold("What was sent", h("dl", { class: "sent" }, rows.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) =>
     h("div", {}, h("dt", {}, text(name)), h("dd", { class: /igest/.test(name) ? "digest" : null }, text(value))))));
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from beholder.ledger.facets import STYLE
 from beholder.reports.html.gathering import Gathered
-from beholder.reports.html.texts import name_of, plain
+from beholder.reports.html.texts import column_title, titles_of
 from beholder.statistics.data import SOURCE, Column, Floats, Kind, Scores
 from beholder.statistics.grouped import mean_estimates, sums_of
 from beholder.statistics.intervals import Draws, Estimate
@@ -81,7 +81,7 @@ def figures(gathered: Gathered, group: str | None = None) -> Figures:
     scores = gathered.scores
     together = group_of(scores, group)
     draws = Draws(together, len(scores))
-    titles = _titles(gathered)
+    titles = titles_of(gathered.record.rubrics)
     plain_columns = [
         one for kind in (Kind.OVERALL, Kind.CRITERION) for one in scores.columns.values() if one.kind is kind
     ]
@@ -117,26 +117,10 @@ def means_of(draws: Draws, columns: Mapping[str, Floats]) -> dict[str, Estimate]
     return dict(zip(columns, mean_estimates(draws, sums_of(draws, list(columns.values()))), strict=True))
 
 
-def _titles(gathered: Gathered) -> dict[str, str]:
-    """What the rubrics of the run call their criteria, by the column: `KEY`, or `RUBRIC.KEY` where several have it."""
-    found: dict[str, str] = {}
-    for rubric in gathered.record.rubrics:
-        criteria = rubric.get("criteria")
-        for one in criteria if isinstance(criteria, list | tuple) else ():
-            if isinstance(one, Mapping) and isinstance(one.get("key"), str):
-                title = plain(str(one.get("title") or "")) or name_of(one["key"])
-                found[one["key"]] = title
-                found[f"{rubric.get('rubric', '')}.{one['key']}"] = f"{title}, {plain(str(rubric.get('rubric', '')))}"
-    return found
-
-
 def _spread(column: Column, mean: Estimate, titles: Mapping[str, str]) -> Spread:
     values = column.values[~np.isnan(column.values)]
     low, high = column.scale or ((float(values.min()), float(values.max())) if len(values) else (0.0, 1.0))
-    title = titles.get(column.name) or name_of(column.name)
-    if column.kind is Kind.OVERALL:
-        rubric = column.name.removesuffix("score").rstrip(".")
-        title = "Score" if not rubric else f"Score, {plain(rubric)}"
+    title = column_title(column.name, titles)
     return Spread(column.name, title, (low, high), _bins(values, low, high), len(values), mean)
 
 

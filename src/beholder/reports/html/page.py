@@ -171,6 +171,7 @@ def _parts(
         script=Markup(inlining.script()),
         case_link=_case_link,
         list_link=_list_link,
+        picture_source=lambda digest: Markup('data-picture="{}"').format(gathered.pictures[digest]),
     )
     return (part.encode() for part in rendered)
 

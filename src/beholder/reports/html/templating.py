@@ -5,8 +5,9 @@ from __future__ import annotations
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from beholder.reports.html import charts
-from beholder.reports.html.texts import name_of, plain
+from beholder.reports.html.texts import minus, name_of, plain
 from beholder.reports.numbers import shown, with_interval
+from beholder.statistics.intervals import Estimate
 from beholder.verdicts.model import counted
 
 PACKAGE = "beholder.reports.html"
@@ -23,9 +24,17 @@ def environment(*packages: str) -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: plain(value) if type(value) is str else value,
     )
-    made.filters |= {"named": name_of, "shown": shown, "interval": with_interval, "state": state_name}
+    made.filters |= {"named": name_of, "shown": _shown, "interval": _interval, "minus": minus, "state": state_name}
     made.globals |= {"charts": charts, "counted": counted}
     return made
+
+
+def _shown(value: float | None, places: int = 3) -> str:
+    return minus(shown(value, places))
+
+
+def _interval(estimate: Estimate, places: int = 3) -> str:
+    return minus(with_interval(estimate, places))
 
 
 def state_name(state: str) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 # Control characters, halves of surrogate pairs (no file can hold one), and what makes a browser show another text than
 # the one that is there: overrides and marks of direction, annotations.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
+
+
+_NEGATIVE = re.compile(r"(?<![\w.])-(?=\d)")
 
 
 def plain(text: str) -> str:
@@ -45,3 +48,29 @@ def script_json(value: object) -> str:
 def name_of(key: str) -> str:
     """`unchanged_regions` as people read it."""
     return plain(key).replace("_", " ").capitalize()
+
+
+def titles_of(rubrics: Iterable[Mapping[str, object]]) -> dict[str, str]:
+    """What the rubrics of a run call their criteria, by the column: `KEY`, or `RUBRIC.KEY` where several have it."""
+    found: dict[str, str] = {}
+    for rubric in rubrics:
+        criteria = rubric.get("criteria")
+        for one in criteria if isinstance(criteria, list | tuple) else ():
+            if isinstance(one, Mapping) and isinstance(one.get("key"), str):
+                title = plain(str(one.get("title") or "")) or name_of(one["key"])
+                found[one["key"]] = title
+                found[f"{rubric.get('rubric', '')}.{one['key']}"] = f"{title}, {plain(str(rubric.get('rubric', '')))}"
+    return found
+
+
+def column_title(name: str, titles: Mapping[str, str]) -> str:
+    """What people call a column that is no assertion: a criterion by its title, `RUBRIC.score` as `Score, RUBRIC`."""
+    rubric, _, what = name.rpartition(".")
+    if name in titles:
+        return titles[name]
+    return f"{name_of(what)}, {plain(rubric)}" if rubric and what in ("score", "passed", "grade") else name_of(name)
+
+
+def minus(text: str) -> str:
+    """Numbers with the sign that is a minus; a hyphen is as short as a dash between words."""
+    return _NEGATIVE.sub("−", text)

@@ -7,8 +7,8 @@ import logging
 import os
 import platform
 import socket
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +42,10 @@ class Cluster:
 
 
 @asynccontextmanager
-async def joined_cluster(address: str, *, patience_s: float = PATIENCE_S) -> AsyncIterator[Cluster]:
+async def joined_cluster(address: str) -> AsyncIterator[Cluster]:
     """The cluster at an address; without one that of `RAY_ADDRESS`, else a Ray that is started on this machine, which
     only this machine can reach, and ends with the context. Raises `UsageError`, for a cluster that does not let us in
-    after `patience_s`.
+    after `PATIENCE_S`.
 
     A program that has joined a cluster itself stays in it.
     """
@@ -55,7 +55,7 @@ async def joined_cluster(address: str, *, patience_s: float = PATIENCE_S) -> Asy
     ray = _ray(where)
     ours = not ray.is_initialized()
     if ours:
-        await _join(ray, where, patience_s)
+        await _join(ray, where)
     try:
         await _look(ray)
         yield _seen(ray)
@@ -110,30 +110,33 @@ def _unreachable(address: str, reason: str) -> UsageError:
     )
 
 
-async def _join(ray: Any, where: str, patience_s: float) -> None:
+async def _join(ray: Any, where: str) -> None:
     """In a thread: there Ray leaves our signal handlers alone, and one that gets nowhere can be left to itself."""
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     if where == LOCAL:
         # Of the loop's own threads, which stay: the processes of a Ray that is started die with the thread that did it.
         options |= {"include_dashboard": False, "object_store_memory": STORE_BYTES}
-        await asyncio.to_thread(_init, ray, where, options)
+        with _quiet():
+            await asyncio.to_thread(ray.init, address=where, **options)
         return
     try:
-        async with asyncio.timeout(patience_s):
-            await in_thread(lambda: _init(ray, where, options))
+        with _quiet():
+            async with asyncio.timeout(PATIENCE_S):
+                await in_thread(lambda: ray.init(address=where, **options))
     except TimeoutError:
-        raise _unreachable(where, f"it let nobody in within {patience_s:g} s") from None
+        raise _unreachable(where, f"it let nobody in within {PATIENCE_S:g} s") from None
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise _unreachable(where, " ".join(str(error).split())[:300]) from None
 
 
-def _init(ray: Any, where: str, options: dict[str, Any]) -> None:
+@contextmanager
+def _quiet() -> Iterator[None]:
     """Ray's native part writes a line of its own to the terminal, past Python, when it is told to be quiet."""
     terminal = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
-        ray.init(address=where, **options)
+        yield
     finally:
         os.dup2(terminal, 2)
         os.close(terminal)

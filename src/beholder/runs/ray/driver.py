@@ -17,24 +17,25 @@ from msgspec import structs
 from beholder.cases.checking import Checked, good
 from beholder.errors import BeholderError, OverBudget, UsageError
 from beholder.ledger import Ledger
-from beholder.ledger.model import Entry
+from beholder.ledger.model import Entry, Progress
 from beholder.runs.budget import Budget
 from beholder.runs.clerk import Clerk
-from beholder.runs.engine import AHEAD, BATCH, HANDED, Watch, Work, _enlist, _first, _Job, _write
-from beholder.runs.gate import Gate
+from beholder.runs.engine import AHEAD
+from beholder.runs.queues import BATCH, HANDED, Job, enlist, first_of, gathered, write_out
 from beholder.runs.ray.cluster import Cluster, joined_cluster
 from beholder.runs.ray.keys import judge_variables
-from beholder.runs.ray.parcels import Job, Recipe, packed, plain
+from beholder.runs.ray.parcels import Parcel, Recipe, packed, plain
 from beholder.runs.ray.threads import in_thread
 from beholder.runs.sharing import Limits, joined
 from beholder.runs.suite import Suite
+from beholder.runs.work import Watch, Work
+from beholder.verdicts.model import Outcome
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
 EACH = 8  # cases at once for which another worker is worth its process
 LEAST, MOST = 4, 64  # cases in a chunk
-GRANTED = 16  # calls for which a worker gets money at a time
 LINGER_S = 0.05  # how long a chunk that is not full waits for more cases
 PATIENCE_S = 20.0  # with workers that are to give up what they do
 OFFICE_CALLS = 10_000  # at once; most of them wait for something to change
@@ -84,26 +85,29 @@ async def execute_on_ray(
 
     Raises `UsageError` also for a cluster that does not answer, or whose nodes lack this version of Beholder.
     """
+    if _all_scored(work, ledger):  # Ray takes its time to start
+        watch.skipped(ledger.run(work.run_id).total)
+        return
     clerk = Clerk(ledger)
-    jobs: asyncio.Queue[_Job | None] = asyncio.Queue(maxsize=HANDED)
+    jobs: asyncio.Queue[Job | None] = asyncio.Queue(maxsize=HANDED)
     finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * BATCH)
     try:
         async with joined_cluster(address) as cluster:
-            flow = await _Flow.begun(work, suite, ledger, cluster)
-            shared = Limits(limits.budget, [_Relay(flow.office)])
+            flow = await Flow.begun(work, suite, ledger, cluster)
+            shared = replace(limits, gates=[_Relay(flow.office)])
             async with joined(clerk, work.run_id, shared, work.lease_s) as claims, asyncio.TaskGroup() as house:
-                writer = house.create_task(_write(work.run_id, finished, clerk, claims, None, watch))
-                helpers = [asyncio.create_task(flow.halt_at(stop)), asyncio.create_task(flow.pay(limits.budget))]
+                writer = house.create_task(write_out(work.run_id, finished, clerk, claims, None, watch))
                 try:
                     async with asyncio.TaskGroup() as rooms:
-                        cases = _enlist(work, lambda: good(suite.rows(), checked), claims, None, watch, jobs, 1, stop)
+                        helpers = [rooms.create_task(flow.halt_at(stop)), rooms.create_task(flow.pay(limits.budget))]
+                        cases = enlist(work, lambda: good(suite.rows(), checked), claims, None, watch, jobs, 1, stop)
                         rooms.create_task(cases)
                         rooms.create_task(flow.hand_in(jobs, work))
                         rooms.create_task(flow.stream())
-                        rooms.create_task(flow.collect(finished))
+                        await flow.collect(finished)
+                        for helper in helpers:
+                            helper.cancel()
                 finally:
-                    for helper in helpers:
-                        helper.cancel()
                     await flow.end()
                     # Whatever ended the work: what is finished is written. Only a writer that failed cannot.
                     if not writer.done():
@@ -111,14 +115,19 @@ async def execute_on_ray(
                         await finished.put(None)
                         await asyncio.wait([writer])
     except BaseExceptionGroup as failures:
-        raise _told(_first(failures)) from None
+        raise _told(first_of(failures)) from None
     except Exception as failure:
         raise _told(failure) from None
     finally:
         clerk.close()
 
 
-class _Flow:
+def _all_scored(work: Work, ledger: Ledger) -> bool:
+    scored = ledger.progress().get(work.run_id, Progress()).scored
+    return Outcome.SCORED in work.final and scored == ledger.run(work.run_id).total
+
+
+class Flow:
     """Cases on their way through the cluster, and verdicts on their way back."""
 
     def __init__(self, office: ActorHandle[Any], plan: Plan, stream: Callable[[], None]) -> None:
@@ -129,7 +138,7 @@ class _Flow:
         self._seen = 0
 
     @classmethod
-    async def begun(cls, work: Work, suite: Suite, ledger: Ledger, cluster: Cluster) -> _Flow:
+    async def begun(cls, work: Work, suite: Suite, ledger: Ledger, cluster: Cluster) -> Flow:
         """With an office on this node, which has opened the ledger. Raises `LedgerError`."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -151,26 +160,15 @@ class _Flow:
         body = packed(recipe)
         return cls(office, plan, lambda: stream(office, body, cluster.here, plan.workers, plan.calls, plan.deaths))
 
-    async def hand_in(self, jobs: asyncio.Queue[_Job | None], work: Work) -> None:
+    async def hand_in(self, jobs: asyncio.Queue[Job | None], work: Work) -> None:
         """Brings jobs to the office, a chunk at a time, until the end mark."""
         places = {id(composer): place for place, composer in enumerate(work.composers)}
         open_, wanted = True, True
         while open_:
-            chunk: list[Job] = []
-            try:
-                async with asyncio.timeout(None) as patience:
-                    while len(chunk) < self._plan.chunk:
-                        job = await jobs.get()
-                        if job is None:
-                            open_ = False
-                            break
-                        chunk.append(Job(job.number, job.position, plain(job.case), places[id(job.composer)]))
-                        if len(chunk) == 1:
-                            patience.reschedule(asyncio.get_running_loop().time() + LINGER_S)
-            except TimeoutError:
-                pass
+            chunk, open_ = await gathered(jobs, self._plan.chunk, LINGER_S)
             if chunk and wanted:
-                wanted = await self.office.put.remote(chunk)
+                parcels = [Parcel(job.number, job.position, plain(job.case), places[id(job.composer)]) for job in chunk]
+                wanted = await self.office.put.remote(parcels)
         await self.office.close.remote()
 
     async def stream(self) -> None:
@@ -207,32 +205,29 @@ class _Flow:
         await self.office.halt.remote()
 
     async def pay(self, budget: Budget) -> None:
-        """Gives workers money as they ask for it. What one was given and did not spend stays with it: the budget is
-        never passed, and may not be used up to the last call."""
+        """Sets money aside for each call that a worker is about to make. What the call did not come to is given back
+        with its case, so that it stays with the worker only for as long; what one that dies had is not used again."""
         while True:
+            wishes, back = await self.office.wishes.remote()
+            budget.settle(back, Decimal(0))
             given: dict[int, Decimal] = {}
-            for number, least in await self.office.wishes.remote():
-                given[number] = await _reserved(budget, (GRANTED * least, least))
+            for number, amount in wishes.items():
+                try:
+                    await budget.reserve(amount)
+                    given[number] = amount
+                except OverBudget:
+                    given[number] = Decimal(0)
             await self.office.grant.remote(given)
 
 
-async def _reserved(budget: Budget, amounts: tuple[Decimal, ...]) -> Decimal:
-    for amount in amounts:
-        with suppress(OverBudget):
-            await budget.reserve(amount)
-            return amount
-    return Decimal(0)
-
-
-class _Relay(Gate):
+@dataclass(frozen=True, slots=True)
+class _Relay:
     """Stands for the gates of all workers, where the process has only a part of the limits per minute."""
 
-    def __init__(self, office: ActorHandle[Any]) -> None:
-        super().__init__(1)
-        self._office = office
+    office: ActorHandle[Any]
 
     def share(self, part: float) -> None:
-        self._office.share_out.remote(part)
+        self.office.share_out.remote(part)
 
 
 def _told(failure: BaseException) -> BaseException:

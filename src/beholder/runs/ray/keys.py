@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from beholder.judges.model import _plugin as plugin
-from beholder.judges.model import split_spec
+from beholder.judges.model import plugin, split_spec
 from beholder.judges.wires import Wire
 from beholder.runs.ray.parcels import Variables
 from beholder.runs.suite import Suite

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -18,9 +18,9 @@ from beholder.errors import UsageError
 from beholder.ledger import Ledger
 from beholder.ledger.model import AnswerKey, StoredAnswer
 from beholder.runs.clerk import Clerk
-from beholder.runs.engine import _Known as Known
+from beholder.runs.known import Known
 from beholder.runs.ray.attempts import Attempts
-from beholder.runs.ray.parcels import Chunk, Job, Leave, Share, Variables, packed
+from beholder.runs.ray.parcels import Chunk, Leave, Parcel, Share, Variables, packed
 from beholder.runs.ray.shares import Shares
 
 BATCH = 64  # verdicts that the driver gets together
@@ -38,12 +38,12 @@ class Terms:
     to an actor, which Ray puts into no store and into no log.
     """
 
-    ledger: str
+    ledger: str = field(repr=False)
     recall: bool
     slots: int
     most: int
     deaths: int
-    variables: Variables
+    variables: Variables = field(repr=False)
 
 
 @dataclass(slots=True)
@@ -65,6 +65,7 @@ class Office:
         self._in_chunk: dict[int, int] = {}
         self._finished: deque[bytes] = deque()
         self._wishes: dict[int, tuple[Decimal, asyncio.Future[Decimal]]] = {}
+        self._back = Decimal(0)
         self._put = self._taken = self._wished = self._version = self._fruitless = 0
         self._failure: bytes | None = None
         self._closed = self._halted = self._cancelled = self._over = False
@@ -78,7 +79,7 @@ class Office:
 
     # For the driver
 
-    async def put(self, jobs: Sequence[Job]) -> bool:
+    async def put(self, jobs: Sequence[Parcel]) -> bool:
         """Takes a chunk of jobs, as soon as there is room for it; `False` where none is wanted any more."""
         if self._known is not None:
             await self._known.refresh()
@@ -137,11 +138,12 @@ class Office:
                 return ready, None
             return ([], self._failure) if self._failure else None
 
-    async def wishes(self) -> list[tuple[int, Decimal]]:
-        """What workers want of the budget, by number; waits for the first."""
+    async def wishes(self) -> tuple[dict[int, Decimal], Decimal]:
+        """What workers want of the budget, by number, and what they gave back since; waits for the first wish."""
         async with self._change:
             await self._change.wait_for(lambda: bool(self._wishes))
-            return [(number, least) for number, (least, _) in self._wishes.items()]
+            back, self._back = self._back, Decimal(0)
+            return {number: amount for number, (amount, _) in self._wishes.items()}, back
 
     async def grant(self, given: Mapping[int, Decimal]) -> None:
         """Answers wishes."""
@@ -196,9 +198,11 @@ class Office:
         begun. From then on it counts as begun, until `end`."""
         return [self._leave(worker, number, alone) for number, alone in jobs]
 
-    async def end(self, worker: str, done: Sequence[tuple[int, bytes]]) -> list[None]:
-        """Verdicts that are ready. One that comes twice counts once."""
+    async def end(self, done: Sequence[tuple[int, bytes]], back: Decimal = Decimal(0)) -> list[None]:
+        """Verdicts that are ready, and money that their calls did not come to. A verdict that comes twice counts
+        once."""
         async with self._change:
+            self._back += back
             self._fruitless = 0
             for number, body in done:
                 self._attempts.end(number)
@@ -225,12 +229,12 @@ class Office:
         """Those of these image files that the ledger has a thumbnail of."""
         return await self._clerk.do(self._clerk.ledger.has_thumbnail, digests)
 
-    async def more(self, least: Decimal) -> Decimal:
-        """At least so much more money, or nothing."""
+    async def more(self, amount: Decimal) -> Decimal:
+        """So much more money, or nothing."""
         answer: asyncio.Future[Decimal] = asyncio.get_running_loop().create_future()
         async with self._change:
             self._wished += 1
-            self._wishes[self._wished] = (least, answer)
+            self._wishes[self._wished] = (amount, answer)
             self._change.notify_all()
         return await answer
 

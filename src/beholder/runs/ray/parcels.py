@@ -9,13 +9,15 @@ from enum import Enum
 
 from beholder.cases import Case
 from beholder.errors import BeholderError, UsageError
-from beholder.runs.engine import Work
 from beholder.runs.suite import Suite
+from beholder.runs.work import Work
+
+BODY = "chunk"  # the column of Ray Data in which chunks travel
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """One verdict to give. `number` counts them over the run; `rubric` is the place of the composer in the work."""
+class Parcel:
+    """A job, as it travels. `number` counts them over the run; `rubric` is the place of the composer in the work."""
 
     number: int
     position: int
@@ -28,7 +30,7 @@ class Chunk:
     """Jobs that one worker gets together."""
 
     number: int
-    jobs: tuple[Job, ...]
+    jobs: tuple[Parcel, ...]
 
 
 @dataclass(frozen=True, slots=True)

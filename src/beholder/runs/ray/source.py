@@ -10,10 +10,10 @@ import ray
 from ray.data import Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
+from beholder.runs.ray.parcels import BODY
+
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
-
-BODY = "chunk"
 
 
 class Chunks(Datasource):

@@ -9,23 +9,23 @@ import pickle
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from beholder.errors import ImageError
 from beholder.judges.protocol import Judge
 from beholder.ledger.model import AnswerKey, Entry, StoredAnswer
 from beholder.runs.budget import Budget
-from beholder.runs.engine import AHEAD, REMEMBERED
+from beholder.runs.engine import AHEAD
 from beholder.runs.gate import Gate
-from beholder.runs.judging import Judged, judge_case
-from beholder.runs.judging import _names as names
+from beholder.runs.judging import judge_case, names_of
 from beholder.runs.pictures import Pictures
 from beholder.runs.ray.attempts import MOST
-from beholder.runs.ray.parcels import Chunk, Job, Leave, Recipe, Share, packed, packed_error
+from beholder.runs.ray.parcels import BODY, Chunk, Leave, Parcel, Recipe, Share, packed, packed_error
 from beholder.runs.ray.rooms import Gathered, Room, Slots
-from beholder.runs.ray.source import BODY
 from beholder.runs.running import seated
 from beholder.runs.sharing import Limits
+from beholder.runs.thumbnails import Thumbnails
+from beholder.runs.work import entry_of
 from beholder.verdicts.judging import Head
 from beholder.verdicts.model import Outcome
 
@@ -41,13 +41,13 @@ class Worker:
     def __init__(self, office: ActorHandle[Any], recipe: bytes) -> None:
         self._office = office
         self._recipe = recipe
-        self._bench: asyncio.Task[_Bench] | None = None
+        self._bench: asyncio.Task[Bench] | None = None
 
     async def __call__(self, batch: pyarrow.Table) -> dict[str, list[int]]:
         chunk: Chunk = pickle.loads(batch.column(BODY)[0].as_py())
         try:
             if self._bench is None:  # not in __init__: the loop runs only from now on
-                self._bench = asyncio.create_task(_Bench.set_up(self._office, pickle.loads(self._recipe)))
+                self._bench = asyncio.create_task(Bench.set_up(self._office, pickle.loads(self._recipe)))
             bench = await asyncio.shield(self._bench)
             await bench.judge(chunk)
         except Exception as error:
@@ -55,31 +55,32 @@ class Worker:
         return {"number": [chunk.number]}
 
 
-class _Bench:
+class Bench:
     """A worker at work: its judges, its pictures, and its share of what all workers may use."""
 
     def __init__(self, name: str, office: ActorHandle[Any], recipe: Recipe) -> None:
         self._name = name
         self._office = office
         self._work = recipe.work
-        self._pictures = Pictures(allow_remote=recipe.suite.allow_remote, workers=1)
-        budget = recipe.suite.budget_usd()
-        self._limits = Limits(Budget(budget))
-        self._judges: list[Judge] = seated(recipe.suite, self._limits)
-        if budget is not None:
-            self._limits.budget.share(lambda least: office.more.remote(least))
+        self.pictures = Pictures(allow_remote=recipe.suite.allow_remote, workers=1)
+        self._drawn = Thumbnails(self.pictures, lambda digests: office.has_thumbnail.remote(digests))
+        self._money = Budget(recipe.suite.budget_usd())
+        self._fetching = False
+        limits = Limits(self._money)
+        self.judges: list[Judge] = seated(recipe.suite, limits)
+        self._gates = [gate for gate in limits.gates if isinstance(gate, Gate)]
+        self._money.share(self._more)
         self._slots, self._ahead = Slots(0), Slots(0)
         self._room = Room()
-        self._begins: Gathered[tuple[int, bool], Leave] = Gathered(lambda jobs: office.begin.remote(self._name, jobs))
-        self._ends: Gathered[tuple[int, bytes], None] = Gathered(lambda done: office.end.remote(self._name, done))
+        self._begins: Gathered[tuple[int, bool], Leave] = Gathered(lambda jobs: office.begin.remote(name, jobs))
+        self._ends: Gathered[tuple[int, bytes], None] = Gathered(lambda done: office.end.remote(done, self._unused()))
         self._recalls: Gathered[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = Gathered(self._recall_all)
-        self._drawn: dict[str, None] = {}
         self._share = Share(-1, 0, 0.0)
         self._under_way: set[asyncio.Task[None]] = set()
         self._living: asyncio.Task[None] | None = None
 
     @classmethod
-    async def set_up(cls, office: ActorHandle[Any], recipe: Recipe) -> _Bench:
+    async def set_up(cls, office: ActorHandle[Any], recipe: Recipe) -> Bench:
         """Raises what a judge that cannot be made here raises."""
         import ray
 
@@ -91,7 +92,7 @@ class _Bench:
         name = secrets.token_hex(8)
         os.environ.update(await office.enter.remote(name, here.get_node_id(), here.get_actor_id()))
         bench = cls(name, office, recipe)
-        bench._living = asyncio.create_task(bench._live())
+        bench._living = asyncio.create_task(bench.live())
         return bench
 
     async def judge(self, chunk: Chunk) -> None:
@@ -107,21 +108,27 @@ class _Bench:
                 task.cancel()
             self._under_way.difference_update(tasks)
 
-    async def _live(self) -> None:
-        """Keeps to the share that the office allows."""
+    async def live(self) -> None:
+        """Keeps to the share that the office allows. What it cannot go on with ends the run."""
+        try:
+            await self._keep_to_share()
+        except Exception as error:
+            await self._office.fail.remote(packed_error(error))
+
+    async def _keep_to_share(self) -> None:
         while True:
             share = await self._office.share.remote(self._name, self._slots.inside, self._share.version)
             self._share = share
             self._slots.resize(share.slots)
             self._ahead.resize(math.ceil(share.slots * (1 + AHEAD)))
-            for gate in self._limits.gates:
+            for gate in self._gates:
                 gate.share(share.part)
-                _resize(gate, share.slots)
+                gate.resize(share.slots)
             if share.cancelled:
                 for task in self._under_way:
                     task.cancel()
 
-    async def _one(self, job: Job) -> None:
+    async def _one(self, job: Parcel) -> None:
         async with self._ahead:
             if self._share.halted:
                 return
@@ -137,38 +144,27 @@ class _Bench:
             if leave is Leave.LOST:
                 await self._ends.ask((job.number, packed(self._given_up(job))))
 
-    async def _do(self, job: Job) -> None:
-        entry = await self._entry(job)
-        await self._ends.ask((job.number, packed(entry)))
-
-    async def _entry(self, job: Job) -> Entry:
+    async def _do(self, job: Parcel) -> None:
         work = self._work
         judged = await judge_case(
             work.composers[job.rubric],
             job.case,
-            self._judges,
+            self.judges,
             work.samples,
-            self._pictures,
+            self.pictures,
             recall=self._recalls.ask if work.recall else None,
             slots=self._slots,
             timeout_s=work.timeout_s,
             audit=work.audit,
             calibration=work.calibration,
         )
-        return Entry(
-            position=job.position,
-            case=job.case,
-            verdict=judged.verdict,
-            answers=judged.answers,
-            thumbnails=await self._thumbnails(job, judged),
-            reused=not judged.asked and judged.verdict.scored,
-            spent_usd=judged.spent_usd,
-            used=judged.used,
-        )
+        drawn = await self._drawn.of(job.case, judged.verdict.images) if work.thumbnails else ()
+        entry = entry_of(job.position, job.case, judged, drawn)
+        await self._ends.ask((job.number, packed(entry)))
 
-    def _given_up(self, job: Job) -> Entry:
+    def _given_up(self, job: Parcel) -> Entry:
         rubric = self._work.composers[job.rubric].rubric_for(job.case)
-        judge = names(self._judges, self._work.samples)
+        judge = names_of(self.judges, self._work.samples)
         detail = f"the worker that judged it died, {MOST} times in a row; it may not fit into memory"
         return Entry(job.position, job.case, Head(job.case.id, rubric, judge).verdict(Outcome.INTERRUPTED, detail))
 
@@ -176,28 +172,21 @@ class _Bench:
         found = await self._office.recall.remote([key for keys in wanted for key in keys])
         return [found] * len(wanted)
 
-    async def _thumbnails(self, job: Job, judged: Judged) -> tuple[tuple[str, bytes], ...]:
-        """Small pictures of the images that the ledger does not have yet."""
-        if not self._work.thumbnails:
-            return ()
-        wanted = {image.source_digest: image.role for image in judged.verdict.images}
-        new = {digest: role for digest, role in wanted.items() if digest not in self._drawn}
-        if not new:
-            return ()
-        self._drawn |= dict.fromkeys(new)
-        while len(self._drawn) > REMEMBERED:
-            del self._drawn[next(iter(self._drawn))]
-        there = await self._office.has_thumbnail.remote(list(new))
-        drawn = []
-        for digest, role in new.items():
-            if digest not in there:
-                with suppress(ImageError):  # it was readable a moment ago; the verdict stands without its small picture
-                    drawn.append((digest, await self._pictures.thumbnail(job.case.images[role])))
-        return tuple(drawn)
+    async def _more(self, amount: Decimal) -> Decimal:
+        """One wish at a time: so the budget does it."""
+        self._fetching = True
+        try:
+            money: Decimal = await self._office.more.remote(amount)
+            return money
+        finally:
+            self._fetching = False
 
-
-def _resize(gate: Gate, most: int) -> None:
-    """Lets so many requests through at most; a gate that was not lowered by its server goes up with it."""
-    lowered = gate.limit < gate.most
-    gate.most = max(1, most)
-    gate.limit = min(gate.limit, float(gate.most)) if lowered else float(gate.most)
+    def _unused(self) -> Decimal:
+        """Money that calls did not come to; from now on it is not ours. Nothing while more is being fetched, for a call
+        that counts on it: when that call's case ends, it is given back."""
+        money = self._money
+        if money.limit is None or self._fetching:
+            return Decimal(0)
+        unused = money.limit - money.spent - money.reserved
+        money.give_up()
+        return unused

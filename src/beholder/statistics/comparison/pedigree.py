@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,8 +16,22 @@ if TYPE_CHECKING:
     from beholder.ledger import Ledger, RunRecord
     from beholder.ledger.reading import Judged
 
-_ASKED = ("setting", "samples", "threshold", "gates", "not_applicable", "max_side", "detail", "styles", "fields")
-"""What a suite says of how cases are judged, beside rubric, judges and prompt."""
+_ASKED = {
+    "judges": "The judges differ",
+    "setting": "The setting differs",
+    "samples": "The number of samples differs",
+    "threshold": "The threshold differs",
+    "gates": "The gates differ",
+    "not_applicable": "What is not applicable differs",
+    "max_side": "The largest side of images differs",
+    "detail": "The detail of images differs",
+    "styles": "The styles differ",
+    "fields": "The texts for all cases differ",
+}
+"""What a suite says of how cases are judged, beside rubric and prompt."""
+
+
+_LONGEST = 120  # characters of a value in a sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,13 +92,15 @@ def differences(before: Told, after: Told) -> list[str]:
             said.append(f"The rubric {name} is version {first.get('version')}, then {second.get('version')}.")
         elif first != second:
             said.append(f"The rubric {name} is not the same in both runs, though its version is.")
-    for title, key in (("judges", "judges"), *((key, key) for key in _ASKED)):
-        if old.suite.get(key) != new.suite.get(key):
-            said.append(f"The {title} differ: {_short(old.suite.get(key))}, then {_short(new.suite.get(key))}.")
+    for key, differs in _ASKED.items():
+        if _words(old.suite.get(key)) != _words(new.suite.get(key)):
+            said.append(f"{differs}: {_short(old.suite.get(key))} before, {_short(new.suite.get(key))} now.")
     if old.prompt != new.prompt:
         said.append("The prompts differ.")
     if set(before.models) != set(after.models):
-        said.append(f"Other models answered: {_short(sorted(before.models))}, then {_short(sorted(after.models))}.")
+        said.append(
+            f"Other models answered: {_short(sorted(before.models))} before, {_short(sorted(after.models))} now."
+        )
     first_version, second_version = old.versions.get("beholder"), new.versions.get("beholder")
     if first_version != second_version:
         said.append(f"Beholder was version {first_version}, then {second_version}.")
@@ -115,5 +130,19 @@ def _order(record: RunRecord, rubric: str) -> tuple[str, ...]:
 
 
 def _short(value: object) -> str:
-    text = "none" if value in (None, [], {}) else value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 120 else f"{text[:119]}…"
+    text = _words(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _words(value: object) -> str:
+    """A value of a suite for people: a judge by its name, with what else is said of it in brackets."""
+    if value is None or value in ([], {}, ()):
+        return "none"
+    if isinstance(value, Mapping):
+        rest = [f"{str(key).replace('_', ' ')} {_words(inner)}" for key, inner in value.items() if key != "judge"]
+        if "judge" not in value:
+            return ", ".join(rest)
+        return f"{value['judge']} ({', '.join(rest)})" if rest else str(value["judge"])
+    if isinstance(value, list | tuple):
+        return ", ".join(_words(one) for one in value)
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from beholder.ledger import Ledger, RunRecord
-from beholder.runs.reviewing import is_review, review_of
+from beholder.runs.reviewing import is_review, rated_cases, review_of
 from beholder.web.answering import Book, RunName, page, record_of
 from beholder.web.computing import Shop, Workshop
 from beholder.web.people import agreed, curves
@@ -17,6 +17,8 @@ from beholder.web.people import agreed, curves
 router = APIRouter()
 
 T = TypeVar("T")
+
+EVERY_S = 5  # that the page looks whether somebody rated meanwhile
 
 
 @router.get("/agreement")
@@ -34,19 +36,19 @@ def calibration(request: Request, book: Book, shop: Shop, run: RunName = "") -> 
 def _beside(
     request: Request, book: Ledger, shop: Workshop, run: str, name: str, work: Callable[[Ledger, RunRecord], T | None]
 ) -> HTMLResponse:
-    records = book.runs()
+    records, rated = book.runs(), rated_cases(book)
     reviews: dict[str, list[RunRecord]] = {}
     for one in records:
-        if is_review(one):
+        if is_review(one) and rated.get(one.id):  # who has only begun has not said anything
             reviews.setdefault(review_of(one).run, []).append(one)
     runs = [record for record in records if record.id in reviews]
     record = record_of(book, run) if run else runs[0] if runs else None
-    found, waiting = None, False
+    found, waiting, fresh = None, False, True
     if record is not None and record.id in reviews:
         chosen = record
-        stamp = (record.updated, *(one.updated for one in reviews[record.id]))
+        stamp = (record.updated, *((one.id, one.updated, rated[one.id]) for one in reviews[record.id]))
         told = shop.get((name, record.id), stamp, lambda: work(book, chosen))
-        found, waiting = told.value, told.value is None and not told.fresh
+        found, waiting, fresh = told.value, told.value is None and not told.fresh, told.fresh
     answer = page(
         request,
         f"{name.lower()}.html",
@@ -57,7 +59,9 @@ def _beside(
         raters=len(reviews.get(record.id, ())) if record else 0,
         found=found,
         waiting=waiting,
+        fresh=fresh,
+        live_s=EVERY_S if fresh else 1,
     )
-    if waiting:
+    if not fresh:  # for a browser without script
         answer.headers["Refresh"] = "1"
     return answer

@@ -13,7 +13,11 @@ from beholder.errors import LedgerError
 from beholder.ledger import Ledger, RunRecord
 from beholder.ledger.reading import Judged
 from beholder.reports.html.details import Numbered, detail, state_of
+from beholder.reports.html.texts import titles_of
+from beholder.runs.reviewing import PERSON
+from beholder.verdicts.model import Verdict
 from beholder.web.answering import Book, NotThere, address, json_values, page, record_of
+from beholder.web.briefs import told_to_the_judge
 from beholder.web.pages.gallery import PAGE, Filtered, Filters, case_link
 from beholder.web.pages.pictures import available, larger_link
 
@@ -31,11 +35,8 @@ class Other:
     link: str
     here: bool
     judge: str
-    rubric: str
     state: str
-    score: float | None
-    grade: str | None
-    criteria: dict[str, float | None]
+    verdict: Verdict
     same_images: bool
 
 
@@ -75,11 +76,19 @@ def case(
             )
             for one in judged
         ],
-        verdict=told(chosen, asked),
+        state=state_of(chosen),
+        fields=asked.fields,
+        groups=[
+            (name, value, address(f"/runs/{record.id}/cases", group=f"{name}={value}"))
+            for name, value in chosen.groups.items()
+        ],
+        titles=titles_of(record.rubrics),
+        verdict={name: value for name, value in told(chosen, asked).items() if name != "groups"},  # at the top already
+        brief=told_to_the_judge(record, asked, chosen.verdict),
         images=_images(book, record, chosen, asked),
         raw=book.raw(record.id, id).get(chosen.verdict.rubric, []),
         others=others,
-        columns=list(dict.fromkeys(key for one in others for key in one.criteria)),
+        columns=list(dict.fromkeys(key for one in others for key in one.verdict.criteria)),
         back=back,
         turns=_turns(book, record, filters, place),
         place=place,
@@ -156,13 +165,12 @@ def _others(book: Ledger, record: RunRecord, chosen: Judged) -> list[Other]:
                 other,
                 address(f"/runs/{run_id}/case", id=verdict.case, by=verdict.rubric),
                 run_id == record.id,
-                verdict.model or verdict.judge,
-                verdict.rubric,
+                f"{verdict.judge.removeprefix(PERSON)}, a person"
+                if verdict.judge.startswith(PERSON)
+                else verdict.model or verdict.judge,
                 state_of(one),
-                verdict.score,
-                verdict.grade,
-                {key: result.score for key, result in verdict.criteria.items()},
+                verdict,
                 {image.source_digest for image in verdict.images} == images,
             )
         )
-    return found
+    return sorted(found, key=lambda one: not one.here)

@@ -40,10 +40,11 @@ def compare(request: Request, book: Book, shop: Shop, before: RunName = "", afte
         new=new,
         asked=told is not None,
         against=told.value if told else None,
+        fresh=told is None or told.fresh,
         case_link=partial(_case_link, new),
     )
-    if told is not None and told.value is None:
-        answer.headers["Refresh"] = "1"
+    if told is not None and not told.fresh:
+        answer.headers["Refresh"] = "1" if told.value is None else "5"
     return answer
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,9 +16,9 @@ from beholder.ledger import Ledger, RunRecord
 from beholder.ledger.browsing import SORTS, Wanted
 from beholder.ledger.reading import Judged
 from beholder.reports.html.details import state_of
-from beholder.reports.html.texts import plain
+from beholder.reports.html.texts import name_of, titles_of
 from beholder.verdicts.model import Verdict
-from beholder.web.answering import Book, address, json_values, page, record_of, tone
+from beholder.web.answering import Book, address, json_values, page, record_of, short, tone
 from beholder.web.choices import choices
 from beholder.web.computing import Shop
 from beholder.web.overview import counts_of
@@ -120,6 +120,9 @@ def gallery(request: Request, book: Book, shop: Shop, run: str, filters: Filtere
     record = record_of(book, run)
     found = book.browse(record.id, filters.wanted, offset=(at - 1) * PAGE, limit=PAGE)
     pages = max(1, math.ceil(found.total / PAGE))
+    if at > pages:  # the list has become shorter since the address was written down
+        at = pages
+        found = book.browse(record.id, filters.wanted, offset=(at - 1) * PAGE, limit=PAGE)
     here = f"/runs/{record.id}/cases"
     turns = {
         name: address(here, **filters.asked, at=number if number > 1 else None) if 1 <= number <= pages else ""
@@ -143,6 +146,7 @@ def gallery(request: Request, book: Book, shop: Shop, run: str, filters: Filtere
             ("choices", record.id), record.updated, lambda: choices(book, record, counts_of(book, shop, record))
         ),
         sorts=SORT_NAMES,
+        titles=titles_of(record.rubrics),
     )
 
 
@@ -166,11 +170,13 @@ def case_link(record: RunRecord, case: str, asked: dict[str, str] | None = None,
 
 def _cards(book: Ledger, record: RunRecord, judged: Sequence[Judged], filters: Filters, first: int) -> list[Card]:
     shots = {image.source_digest for one in judged for image in one.verdict.images[:2]}
-    kept = book.has_thumbnail(list(shots))
-    return [_card(record, one, filters, first + place, kept) for place, one in enumerate(judged)]
+    kept, titles = book.has_thumbnail(list(shots)), titles_of(record.rubrics)
+    return [_card(record, one, filters, first + place, kept, titles) for place, one in enumerate(judged)]
 
 
-def _card(record: RunRecord, one: Judged, filters: Filters, place: int, kept: Collection[str]) -> Card:
+def _card(
+    record: RunRecord, one: Judged, filters: Filters, place: int, kept: Collection[str], titles: Mapping[str, str]
+) -> Card:
     verdict = one.verdict
     return Card(
         verdict.case,
@@ -185,16 +191,16 @@ def _card(record: RunRecord, one: Judged, filters: Filters, place: int, kept: Co
         len({flag.flag for flag in verdict.flags}),
         any(flag.flag == DISAGREE for flag in verdict.flags),
         tuple((image.role, image.source_digest) for image in verdict.images[:2] if image.source_digest in kept),
-        tuple(_bars(verdict)),
+        tuple(_bars(verdict, titles)),
     )
 
 
-def _bars(verdict: Verdict) -> list[Bar]:
+def _bars(verdict: Verdict, titles: Mapping[str, str]) -> list[Bar]:
     found = []
     for key, result in verdict.criteria.items():
         low, high = result.scale
         share = None if result.score is None else (result.score - low) / ((high - low) or 1)
-        told = f"{plain(key).replace('_', ' ')}: {'no score' if result.score is None else f'{result.score:g}'}"
+        told = f"{titles.get(key) or name_of(key)}: {'no score' if result.score is None else short(result.score)}"
         found.append(Bar(told, None if share is None else max(3.0, 100 * share), tone(share)))
     return found
 

@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger import Ledger, RunRecord
 from beholder.ledger import reviews as stored
+from beholder.reports.html.texts import column_title, plain, titles_of
 from beholder.runs import reviewing
 from beholder.runs.review_labels import case_of, label_of
 from beholder.runs.review_orders import order_from
@@ -23,12 +24,13 @@ from beholder.statistics.beside import beside, pair_of
 from beholder.statistics.reviews import ratings_csv
 from beholder.web.answering import Book, NotThere, address, page, record_of
 from beholder.web.pages.pictures import Larger
-from beholder.web.review_form import labels, sections
+from beholder.web.review_form import labels, score_keys, sections
 
 router = APIRouter()
 
 T = TypeVar("T")
 
+JSON = "application/json"
 MOST_FIELDS = 2000
 MOST_ASKED = 1000  # cases whose groups are offered
 MOST_SHOWN = 20  # cases in a list of differences
@@ -67,9 +69,11 @@ Named = Annotated[Review, Depends(_review)]
 def choose_run(request: Request, book: Book) -> HTMLResponse:
     """Which run to rate."""
     records = book.runs()
+    rated = reviewing.rated_cases(book)
     raters: dict[str, list[Review]] = {}
     for review in (reviewing.review_of(record) for record in reversed(records) if reviewing.is_review(record)):
-        raters.setdefault(review.run, []).append(review)
+        if rated.get(review.id):
+            raters.setdefault(review.run, []).append(review)
     return page(
         request,
         "review_runs.html",
@@ -77,7 +81,7 @@ def choose_run(request: Request, book: Book) -> HTMLResponse:
         here="Review",
         runs=[record for record in records if not reviewing.is_review(record)],
         raters=raters,
-        rated=reviewing.rated_cases(book),
+        rated=rated,
         done={id_: one.done for id_, one in book.progress().items()},
     )
 
@@ -124,6 +128,7 @@ def summary(request: Request, book: Book, queues: Kept, review: Named) -> HTMLRe
         apart=[(one, label_of(book, review, one.case)) for one in apart[:MOST_SHOWN]],
         more=len(apart) - MOST_SHOWN,
         hidden=hidden,
+        called=_called(book, review),
     )
 
 
@@ -162,21 +167,38 @@ def case(
 
 @router.post("/review/{review}/case/{label}")
 def save(request: Request, book: Book, queues: Kept, review: Named, rating: Rated, sent: Sent) -> Response:
+    """Saves a rating, and leads on. The script of the form asks for JSON: where to, or why not."""
+    script = request.headers.get("accept", "") == JSON
     try:
         reviewing.rate(book, review, rating.case.id, sent)
     except LedgerError:
         raise
     except UsageError as error:
+        if script:
+            return JSONResponse({"why": plain(str(error))}, 400)
         return _form_page(request, book, queues, review, rating, sent, str(error))
-    return _go(f"/review/{review.id}/next" if review.hide else f"/review/{review.id}/case/{rating.sheet.label}")
+    path = f"/review/{review.id}/next" if review.hide else f"/review/{review.id}/case/{rating.sheet.label}"
+    return JSONResponse({"next": address(path)}) if script else _go(path)
 
 
 @router.post("/review/{review}/draft/{label}")
 def keep(book: Book, review: Named, label: str, sent: Sent, turn: str = "") -> Response:
     """Keeps answers that are not saved yet; for the script of the form, which sends each as it is given. `turn` tells
-    an older one from a newer one, in whichever order they come."""
+    an older one from a newer one, in whichever order they come. What is no answer is refused, and nothing kept."""
     case = _found(lambda: case_of(book, review, label))
-    return JSONResponse({"kept": reviewing.keep_draft(book, review, case, sent, turn[:LONGEST_TURN])})
+    try:
+        return JSONResponse({"kept": reviewing.keep_draft(book, review, case, sent, turn[:LONGEST_TURN])})
+    except LedgerError:
+        raise
+    except UsageError as error:
+        return JSONResponse({"kept": False, "why": plain(str(error))}, 400)
+
+
+@router.post("/review/{review}/remove")
+def remove(book: Book, review: Named) -> Response:
+    """Forgets a name under which nothing was saved."""
+    reviewing.remove(book, review)
+    return _go(f"/review/run/{review.run}")
 
 
 @router.get("/review/{review}/case/{label}/{at}.webp", response_class=Response)
@@ -259,17 +281,20 @@ def _form_page(
     """Only what is on the sheet goes to this page: neither the case's id nor its groups, nor any verdict."""
     sheet = rating.sheet
     far = progress(book, review, queues)
+    asked = sections(sheet, answers)
     return page(
         request,
         "review_case.html",
         400 if wrong else 200,
-        title=f"Case {min(far.rated + 1, far.of)} of {far.of}",
+        title="Change a rating" if rating.saved else f"Case {min(far.rated + 1, far.of)} of {far.of}",
         here="Review",
         review=review,
         label=sheet.label,
         fields=sheet.fields,
         images=[labels(sheet).get(role, role) for role in sheet.roles],
-        sections=sections(sheet, answers),
+        sections=asked,
+        score_keys=score_keys(asked),
+        assertions=any(ask.id for one in asked for part in one.parts for ask in part.asks),
         comment=answers.get(COMMENT, ""),
         far=far,
         again=rating.saved,
@@ -300,7 +325,14 @@ def _reveal_page(request: Request, book: Ledger, queues: Queues, review: Review,
         apart=[(one, label_of(book, review, one.case)) for one in apart[:5] if one.share > 0],
         far=far,
         hidden=hidden,
+        called=_called(book, review),
     )
+
+
+def _called(book: Ledger, review: Review) -> Callable[[str], str]:
+    """What people call an aspect."""
+    titles = titles_of(record_of(book, review.run).rubrics)
+    return lambda aspect: column_title(aspect, titles)
 
 
 def _found(find: Callable[[], T]) -> T:

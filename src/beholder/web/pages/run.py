@@ -9,13 +9,16 @@ from beholder.ledger import RunRecord
 from beholder.ledger.facets import STYLE
 from beholder.ledger.model import RUNNING
 from beholder.reports.html.gathering import Example, Gathered
-from beholder.reports.html.summary import facts, states
+from beholder.reports.html.summary import Summary, facts, states
 from beholder.runs.reviewing import is_review
 from beholder.web.answering import Book, address, page, record_of
-from beholder.web.computing import Shop
+from beholder.web.computing import MANY, Result, Shop
 from beholder.web.overview import counts_of, overview_of
+from beholder.web.pages.runs import EVERY_S
 
 router = APIRouter()
+
+EVERY_S_OF_MANY = 15  # as runs.EVERY_S, where what is to be told takes a process of its own
 
 
 @router.get("/runs/{run}")
@@ -39,16 +42,25 @@ def run(request: Request, book: Book, shop: Shop, run: str) -> HTMLResponse:
         outcomes=told.value.outcomes
         if told.value and told.fresh
         else [(*one, list[Example]()) for one in states(counts.states)],
-        facts=[*(told.value.facts if told.value else facts(Gathered(record))), ("Run", [record.id])],
+        facts=[*_facts(record, told), ("Run", [record.id])],
         summary=told.value,
         fresh=told.fresh,
-        live=record.state == RUNNING,
+        live_s=0 if record.state != RUNNING else EVERY_S if record.total <= MANY else EVERY_S_OF_MANY,
         case_link=case_link,
         list_link=lambda **asked: _list_link(record, **asked),
     )
     if not told.fresh and told.value is None:
         answer.headers["Refresh"] = "1"
     return answer
+
+
+def _facts(record: RunRecord, told: Result[Summary]) -> list[tuple[str, list[str]]]:
+    """What was worked out of the run; what it costs as it is by now."""
+    now = facts(Gathered(record))
+    if told.value is None:
+        return now
+    cost = dict(now).get("Cost", []) if not told.fresh else []
+    return [(name, cost if cost and name == "Cost" else values) for name, values in told.value.facts]
 
 
 def _list_link(record: RunRecord, **asked: str) -> str:

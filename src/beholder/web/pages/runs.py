@@ -17,6 +17,8 @@ from beholder.web.answering import Book, page, record_of
 
 router = APIRouter()
 
+EVERY_S = 2  # that a page of a run that is running is drawn anew
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -42,6 +44,7 @@ def runs(request: Request, book: Book) -> HTMLResponse:
         here="Runs",
         runs=[row for row in rows if not row.rater],
         reviews=[row for row in rows if row.rater],
+        live_s=EVERY_S if any(row.record.state == RUNNING for row in rows) else 0,
     )
 
 

@@ -1,19 +1,31 @@
-// How far a run is that is still running, asked every few seconds; once it is done the page is drawn anew.
+// A page whose numbers still change is asked for again every few seconds and, where it has become another, put in its
+// own place: counts, outcomes, charts, cost. What is folded out stays so. Once nothing changes any more it is loaded anew.
 
-const EVERY_MS = 2000;
+const place = () => document.querySelector("[data-live]");
+const everyMs = 1000 * Number(place()?.dataset.live);
+let seen = place()?.innerHTML; // as it came: folding out changes what is there
 
-async function look(place) {
-  const answer = await fetch(`/api/runs/${encodeURIComponent(place.dataset.live)}`);
-  if (!answer.ok) return;
-  const run = await answer.json();
-  const told = (name, text) => { const at = place.querySelector(name); if (at && at.textContent !== text) at.textContent = text; };
-  told("[data-done]", run.done.toLocaleString("en"));
-  told("[data-state]", run.state);
-  if (run.score !== null) told("[data-score]", run.score.toFixed(3));
-  const bar = place.querySelector("[data-progress]");
-  if (bar) bar.value = run.done;
-  if (!run.running) location.reload();
+function put(now) {
+  const old = place();
+  const folds = [...old.querySelectorAll("details")].map((one) => one.open);
+  now.querySelectorAll("details").forEach((one, at) => { one.open = folds[at] ?? one.open; });
+  const at = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  old.replaceChildren(...now.childNodes);
+  if (at) old.querySelector(`[href="${CSS.escape(at)}"]`)?.focus({ preventScroll: true });
 }
 
-const places = [...document.querySelectorAll("[data-live]")].filter((place) => place.dataset.live);
-setInterval(() => { if (!document.hidden) for (const place of places) look(place).catch(() => {}); }, EVERY_MS);
+async function look() {
+  const answer = document.hidden ? null : await fetch(location.href);
+  if (answer?.ok) {
+    const now = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-live]");
+    if (!now) return location.reload();
+    if (now.innerHTML !== seen) {
+      seen = now.innerHTML;
+      put(now);
+    }
+  }
+  next();
+}
+
+const next = () => setTimeout(() => look().catch(next), everyMs);
+if (place()) next();

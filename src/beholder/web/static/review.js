@@ -54,6 +54,9 @@ function rating() {
   const answered = (ask) => picks(ask).some((pick) => pick.checked);
   let now = null;
   let warned = false;
+  let saving = null; // until it is sent again
+  let underWay = false;
+  let unsaved = false; // it was to be saved, and the app did not
 
   function go(ask) {
     if (!ask) {
@@ -115,7 +118,9 @@ function rating() {
       if (target.closest(".cv")) return false;
       move(key === "ArrowDown" ? 1 : -1);
     } else if (key === "c") {
-      form.querySelector("[data-comment]").focus();
+      const comment = form.querySelector("[data-comment]");
+      comment.focus({ preventScroll: true });
+      comment.scrollIntoView({ block: "nearest", behavior: "instant" });
     } else if (key === "p") {
       document.querySelector("[data-pass]")?.click();
     } else if (key === "i") {
@@ -155,11 +160,45 @@ function rating() {
       go(open[0]);
       return;
     }
-    drafts.stop();
+    event.preventDefault();
+    send();
   });
 
+  /** Saves without leaving the page before it is saved: what the app does not answer is sent again until it does. */
+  async function send() {
+    clearTimeout(saving);
+    saving = null;
+    if (underWay) return;
+    underWay = unsaved = true;
+    drafts.stop();
+    try {
+      const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { Accept: "application/json" } });
+      if (answer.status >= 500) throw new Error(answer.statusText);
+      const told = answer.headers.get("Content-Type") === "application/json" ? await answer.json() : {};
+      if (answer.ok) {
+        unsaved = false;
+        location.assign(told.next);
+        return;
+      }
+      refuse(told.why ?? `The app refuses it (${answer.status}).`);
+    } catch {
+      saving = setTimeout(send, AGAIN_MS);
+      say("Not saved: the app does not answer. It is tried again until it does; leave this page open.", true);
+    }
+    underWay = false;
+    drafts.start();
+  }
+
+  function refuse(why) {
+    const wrong = document.querySelector("[data-wrong]");
+    wrong.textContent = why;
+    wrong.hidden = false;
+    wrong.scrollIntoView({ block: "nearest", behavior: "instant" });
+    say("Not saved.", true);
+  }
+
   // That something is kept is no news beside what is left open.
-  const drafts = keeping(form, (words, loud) => { if (loud || !warned) say(words, loud); });
+  const drafts = keeping(form, (words, loud) => { if (saving === null && (loud || !warned)) say(words, loud); });
   form.addEventListener("change", (event) => {
     event.target.closest("[data-ask]")?.classList.remove("left-open");
     warned = false;
@@ -172,7 +211,7 @@ function rating() {
   document.querySelector("[data-leave]")?.addEventListener("click", () => drafts.stop());
   addEventListener("pagehide", () => drafts.flush());
   addEventListener("beforeunload", (event) => {
-    if (drafts.atRisk()) event.preventDefault();
+    if (unsaved || drafts.atRisk()) event.preventDefault();
   });
   addEventListener("pageshow", (event) => {
     if (event.persisted) location.reload(); // come back to by the back button: what is saved may be another thing now
@@ -217,18 +256,21 @@ function keeping(form, tell) {
     try {
       const answer = await fetch(address(), { method: "POST", body: body() });
       if (answer.status >= 500) throw new Error(answer.statusText);
-      const found = answer.ok && (await answer.json()).kept;
+      const said = answer.headers.get("Content-Type") === "application/json" ? await answer.json() : {};
+      const found = answer.ok && said.kept;
       kept = upTo;
       failing = false;
       refused = !found;
-      if (found) tell("Kept. What is left open counts as N/A.");
+      if (stopped) {} // it is being saved, which says more
+      else if (found) tell("Kept. What is left open counts as N/A.");
       else if (answer.ok) tell("This case was rated in another window; saving changes that rating.", true);
-      else tell(`Not kept: the app refuses it (${answer.status}).`, true);
+      else tell(`Not kept: ${said.why ?? `the app refuses it (${answer.status}).`}`, true);
     } catch {
-      if (stopped) return;
       failing = true;
-      tell("Not kept: the app does not answer. Leave this page open until it does.", true);
-      timer = setTimeout(send, AGAIN_MS);
+      if (!stopped) {
+        tell("Not kept: the app does not answer. Leave this page open until it does.", true);
+        timer = setTimeout(send, AGAIN_MS);
+      }
     }
     underWay = false;
     if (timer === null) send();
@@ -241,5 +283,6 @@ function keeping(form, tell) {
     // Whether something is lost if the page goes: a beacon may be too long, or find nobody who takes it.
     atRisk: () => !stopped && changes > 0 && (!where || refused || (kept !== changes && (failing || tooLong()))),
     stop: () => { clearTimeout(timer); timer = null; stopped = true; },
+    start: () => { stopped = false; send(); },
   };
 }
