@@ -5,14 +5,17 @@ python ledger_making.py LEDGER RUN FIRST COUNT BATCH     says the number of verd
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import sha256
 
+from sqlalchemy import select
+
 from beholder.cases import Case
-from beholder.ledger import AnswerKey, Entry, Ledger, RunRecord, StoredAnswer
+from beholder.ledger import AnswerKey, Entry, Ledger, RunRecord, StoredAnswer, tables
 from beholder.verdicts.model import CriterionResult, Outcome, SentImage, Verdict
 
 NOW = datetime(2026, 3, 14, 15, 9, 26, tzinfo=UTC)
@@ -112,6 +115,16 @@ def entry(number: int = 0, of: Verdict | None = None, **changes: object) -> Entr
     answers = (stored(of),) if of.scored else ()
     made = Entry(number, case(of), of, answers, spent_usd=of.cost_usd)
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def listed(ledger: Ledger, run: str) -> list[tuple[object, ...]]:
+    """What lists are filtered by, of every verdict of a run in its order: facets as the last."""
+    names = ("case_id", "rubric", "outcome", "score", "grade", "passed", "facets")
+    columns = tables.verdicts.c
+    query = select(*(columns[name] for name in names)).order_by(columns.position, columns.number)
+    with ledger.reading() as connection:
+        rows = connection.execute(query.where(columns.run == ledger.number(connection, run)))
+        return [(*row[:-1], json.loads(row.facets or "{}")) for row in rows]
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from ledger_making import entry, run_record, verdict
+from ledger_making import entry, listed, run_record, verdict
 from postgres_server import PASSWORD, USER, Server
 from sqlalchemy import text
 
@@ -279,7 +279,7 @@ def test_a_name_past_all_bounds(ledger: Ledger) -> None:
 def test_facets_past_the_bounds_of_an_index(ledger: Ledger) -> None:
     criteria = {os.urandom(30).hex(): verdict(1).criteria["unchanged_regions"] for _ in range(200)}
     ledger.write("r1", [entry(1, verdict(1, criteria=criteria))])
-    assert ledger.lines("r1")[0].facets["scores"].keys() == criteria.keys()
+    assert listed(ledger, "r1")[0][-1]["scores"].keys() == criteria.keys()
 
 
 def test_the_disk_is_full(postgres: Server) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ledger_making import entry, run_record, stored, unscored, verdict
+from ledger_making import entry, listed, run_record, stored, unscored, verdict
 from verdict_strategy import verdicts
 
 from beholder.cases import Case
@@ -64,7 +64,7 @@ def everything(ledger: Ledger, run: str) -> list[object]:
     raw = [ledger.raw(run, id_) for id_ in ledger.case_ids(run)[:9]]
     digests = sorted({image.source_digest for one in ledger.verdicts(run) for image in one.images})
     pictures = [ledger.thumbnail(digest) for digest in digests]
-    return [ledger.run(run), list(ledger.cases(run)), ledger.lines(run), raw, pictures, lines]
+    return [ledger.run(run), list(ledger.cases(run)), listed(ledger, run), raw, pictures, lines]
 
 
 def test_a_run_that_goes_on_elsewhere_does_not_go_on_in_the_copy(two: tuple[Ledger, Ledger]) -> None:

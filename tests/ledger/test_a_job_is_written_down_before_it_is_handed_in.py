@@ -35,9 +35,7 @@ def test_a_job_that_was_begun_is_under_way_until_its_results_are_here(ledger: Le
     [there] = written(ledger, jobs.under_way)
     assert (there.handle, there.count, there.note) == ({"id": "batch_1"}, 2, job.note)
     assert written(ledger, jobs.keys, there) == [A, B]
-    written(
-        ledger, jobs.keep, {B: Kept(Stage.ANSWERED, 1, 200, '{"é": "\ud83d"}'.encode("utf-8", "replace").decode())}
-    )
+    written(ledger, jobs.keep, {B: Kept(Stage.ANSWERED, 1, 200, '{"é": "\ud83d"}'.encode("utf-8", "replace").decode())})
     left = written(ledger, jobs.fetched, there, Kept(Stage.EXPIRED), Decimal("0.1"))
     assert (left, written(ledger, jobs.under_way)) == (1, [])
     assert stages(ledger) == {A: Stage.EXPIRED, B: Stage.ANSWERED}

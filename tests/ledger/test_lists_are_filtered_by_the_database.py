@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_making import entry, run_record, verdict
+from ledger_making import entry, listed, run_record, verdict
 from report_making import ledger_with, refused, restyle, told
 
 from beholder.ledger import Ledger
@@ -141,7 +141,7 @@ def test_a_criterion_and_a_flag_of_any_name_are_found(ledger: Ledger, key: str, 
         assert [judged.verdict for judged in ledger.browse(run, wanted).judged] == [replace(odd, answer="")]
 
 
-def test_counts_and_lines_tell_the_same_as_the_verdicts(ledger: Ledger) -> None:
+def test_counts_and_lists_tell_the_same_as_the_verdicts(ledger: Ledger) -> None:
     judged = list(ledger.judged(RUN))
     counts = ledger.counts(RUN)
     assert counts.verdicts == len(judged)
@@ -151,10 +151,9 @@ def test_counts_and_lines_tell_the_same_as_the_verdicts(ledger: Ledger) -> None:
     assert counts.grades == Counter(one.verdict.grade for one in judged if one.verdict.grade)
     scores = [one.verdict.score for one in judged if one.verdict.score is not None]
     assert counts.mean == pytest.approx(sum(scores) / len(scores))
-    for line, one in zip(ledger.lines(RUN), judged, strict=True):
-        assert (line.case, line.rubric, line.score) == (one.verdict.case, one.verdict.rubric, one.verdict.score)
-        assert line.groups == one.groups
-        assert line.facets.get("scores", {}) == {
+    for (case, rubric, _, score, *_, facets), one in zip(listed(ledger, RUN), judged, strict=True):
+        assert (case, rubric, score) == (one.verdict.case, one.verdict.rubric, one.verdict.score)
+        assert facets.get("scores", {}) == {
             key: result.score for key, result in one.verdict.criteria.items() if result.score is not None
         }
 
@@ -177,5 +176,5 @@ def test_an_older_file_gets_the_same_facets(tmp_path: Path) -> None:
     with Ledger.open(old) as ledger, Ledger.open(new) as fresh:
         fresh.start(run_record(RUN))
         fresh.write(RUN, [entry(one.position, one.verdict) for one in ledger.judged(RUN)])
-        assert [one.facets for one in ledger.lines(RUN)] == [one.facets for one in fresh.lines(RUN)]
-        assert any(one.facets for one in ledger.lines(RUN))
+        assert listed(ledger, RUN) == listed(fresh, RUN)
+        assert any(facets for *_, facets in listed(ledger, RUN))

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,9 @@ def test_whatever_dies_in_the_middle_the_verdicts_are_those_of_a_local_run(
     # What was under way at the two deaths; workers of a driver that is gone may still ask for a moment.
     assert len(server.received) - first <= 240 - before + 3 * 8
 
+    code, said = ended(start(address="127.0.0.1:1"))  # nothing is left to do, and nobody is asked for
+    assert code == 0, said
+
     local = run("--ledger", str(tmp_path / "local.db"))
     assert local.returncode == 0, local.stderr
     assert told(tmp_path / "local.db") == there
@@ -358,8 +362,7 @@ def test_a_team_s_ledger_and_a_budget_hold_and_secrets_stay_where_they_are(
     server: JudgeServer,
     postgres: postgres_server.Server,
 ) -> None:
-    """Each call may cost 0.10, and costs 0.00046: the first budget is enough for one call at a time, and the second for
-    both that may be under way."""
+    """A call may cost 0.10, and costs 0.00046: the budget is enough for one at a time, of the two that may be."""
     cases(30)
     place = postgres.database()
     line = [*command()[:4], str(priced), "--concurrency", "2", "--ledger", place, "--json"]
@@ -368,25 +371,16 @@ def test_a_team_s_ledger_and_a_budget_hold_and_secrets_stay_where_they_are(
     outcomes = json.loads(said.splitlines()[-1])["tally"]["outcomes"]
     assert outcomes["scored"] == len(server.received) > 0
     assert outcomes["scored"] + outcomes["over_budget"] == 30
-
-    code, said = ended(start([*line, "--budget", "0.6"]))
-    assert code == 0, said
-    summary = json.loads(said.splitlines()[-1])
-    assert summary["tally"]["outcomes"] == {"scored": 30}
-    assert summary["spent_usd"] == pytest.approx(30 * 0.00046)
-    assert len(server.received) == 30
     with Ledger.open(place) as ledger:
         assert ledger.check() == []
+        assert ledger.run().spent_usd == outcomes["scored"] * Decimal("0.00046")
     assert written(nodes, KEY, postgres_server.PASSWORD) == []
-
-    code, said = ended(start(line, address="127.0.0.1:1"))  # where nobody is: nothing is left to do
-    assert code == 0, said
-    assert json.loads(said.splitlines()[-1])["tally"]["outcomes"] == {"scored": 30}
+    assert written(nodes, "Worker") != []  # it is where one has to look
 
 
 def written(nodes: Nodes, *secrets: str) -> list[Path]:
     """The files of Ray in which one of these stands."""
-    files = [file for file in Path(nodes.logs).rglob("*.*") if file.is_file()]
+    files = [file for file in Path(nodes.logs).rglob("*") if file.is_file()]
     return [file for file in files if any(secret.encode() in file.read_bytes() for secret in secrets)]
 
 

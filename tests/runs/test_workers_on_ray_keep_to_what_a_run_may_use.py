@@ -21,10 +21,11 @@ from beholder.runs.ray.cluster import Cluster
 from beholder.runs.ray.driver import Flow, planned
 from beholder.runs.ray.office import Office, Terms
 from beholder.runs.ray.parcels import Chunk, Leave, Parcel, Recipe, plain
-from beholder.runs.ray.rooms import Gathered, Room, Slots
+from beholder.runs.ray.rooms import Room, Slots
 from beholder.runs.ray.shares import SILENT_S, Shares
 from beholder.runs.ray.worker import Bench
 from beholder.runs.suite import Suite, suite_from
+from beholder.runs.together import Together
 from beholder.runs.work import Work
 from beholder.testing import JudgeServer
 from beholder.verdicts.model import Outcome
@@ -364,9 +365,9 @@ async def test_questions_of_many_are_asked_as_one() -> None:
         asked.append(numbers)
         return [2 * number for number in numbers]
 
-    gathered: Gathered[int, int] = Gathered(send)
-    assert await asyncio.gather(*(gathered.ask(number) for number in range(5))) == [0, 2, 4, 6, 8]
-    assert await gathered.ask(9) == 18
+    together: Together[int, int] = Together(send)
+    assert await asyncio.gather(*(together.ask(number) for number in range(5))) == [0, 2, 4, 6, 8]
+    assert await together.ask(9) == 18
     assert asked == [[0, 1, 2, 3, 4], [9]]
 
 

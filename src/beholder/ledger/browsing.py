@@ -7,10 +7,8 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-import msgspec
 from sqlalchemy import ColumnElement, Connection, func, null, select
 
 from beholder.ledger import tables
@@ -22,8 +20,6 @@ from beholder.ledger.reading import Judged, judged_row, texts_of
 LEFT_OPEN = "left_open"  # scored, but too little of it was answered for a score
 SORTS = ("worst", "best", "order", "case")
 _SAMPLE = 2000  # cases from which the groups of a large run are told
-
-_FACETS = msgspec.json.Decoder(dict[str, Any])
 
 _V, _C = tables.verdicts.c, tables.cases.c
 _ROWS = select(_V.position, _V.number, _V.case_id, _V.reused, _V.answers, _V.body, _C.groups).join_from(
@@ -61,20 +57,6 @@ class Found:
 
     total: int
     judged: tuple[Judged, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A verdict as far as indexes tell it; `facets` as in `facets.facets`."""
-
-    case: str
-    rubric: str
-    outcome: str
-    score: float | None
-    grade: str | None
-    passed: bool | None
-    facets: Mapping[str, Any]
-    groups: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -171,22 +153,6 @@ def on_case(connection: Connection, case_id: str, most: int) -> list[tuple[str, 
     ).all()
     rows = {row.number: row for row in connection.execute(_ROWS.where(_V.number.in_([one.number for one in numbers])))}
     return [(one.id, judged_row(rows[one.number], {})) for one in numbers]
-
-
-def lines(connection: Connection, run: int) -> list[Line]:
-    """What indexes tell of every verdict of a run, in its order: a hundred thousand take less than a second."""
-    other = select(_V.number, _V.case_id, _V.rubric).where(_V.run == run)
-    named = {number: (case_id, rubric) for number, case_id, rubric in connection.execute(other)}
-    belongs = {row.id: row.groups for row in connection.execute(select(_C.id, _C.groups).where(_C.run == run))}
-    read = cache(json.loads)  # many cases belong to the same groups
-    query = select(_V.number, _V.outcome, _V.score, _V.grade, _V.passed, _V.facets).where(_V.run == run)
-    found = []
-    for number, outcome, score, grade, passed, facets in connection.execute(query.order_by(_V.position, _V.number)):
-        case_id, rubric = named[number]
-        told = _FACETS.decode(facets) if facets else {}
-        groups = read(belongs.get(case_id, "{}"))
-        found.append(Line(case_id, rubric, outcome, score, grade, passed, told, groups))
-    return found
 
 
 def _conditions(run: int, wanted: Wanted) -> list[ColumnElement[bool]]:

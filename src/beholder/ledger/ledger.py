@@ -379,11 +379,6 @@ class Ledger:
         with self.reading() as connection:
             return browsing.groups(connection, self.number(connection, run))
 
-    def lines(self, run: str) -> list[browsing.Line]:
-        """Every verdict of a run as far as indexes tell it, in the order of the cases."""
-        with self.reading() as connection:
-            return browsing.lines(connection, self.number(connection, run))
-
     def on_case(self, case_id: str, *, most: int = 60) -> list[tuple[str, Judged]]:
         """The verdicts on a case in all runs, with the ids of the runs, newest first."""
         with self.reading() as connection:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 
 from beholder.ledger.model import AnswerKey, StoredAnswer
 from beholder.ledger.packing import key_id, split_ids
 from beholder.runs.clerk import Clerk
-
-GATHER_S = 0.002  # how long a question to the ledger waits for others
+from beholder.runs.together import Together
 
 _BLOOM_BYTES = 2 * 1024 * 1024
 _BLOOM_MASK = _BLOOM_BYTES * 8 - 1
@@ -26,8 +24,7 @@ class Known:
         self._clerk = clerk
         self._newest = 0
         self._bits = bytearray(_BLOOM_BYTES)
-        self._wanted: list[AnswerKey] = []
-        self._asking: asyncio.Task[Mapping[AnswerKey, StoredAnswer]] | None = None
+        self._looks: Together[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = Together(self._look_up)
 
     async def refresh(self) -> None:
         """Learns what others have written."""
@@ -42,17 +39,11 @@ class Known:
     async def recall(self, keys: Sequence[AnswerKey]) -> Mapping[AnswerKey, StoredAnswer]:
         """Those of the answers that there are; asked for together with all that other workers want just now."""
         likely = [key for key in keys if all(self._bits[bit >> 3] >> (bit & 7) & 1 for bit in _bits(key_id(key)))]
-        if not likely:
-            return {}
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._look_up())
-        self._wanted.extend(likely)
-        return await asyncio.shield(self._asking)
+        return await self._looks.ask(likely) if likely else {}
 
-    async def _look_up(self) -> Mapping[AnswerKey, StoredAnswer]:
-        await asyncio.sleep(GATHER_S)
-        keys, self._wanted, self._asking = self._wanted, [], None
-        return await self._clerk.do(self._clerk.ledger.cached, keys)
+    async def _look_up(self, wanted: Sequence[Sequence[AnswerKey]]) -> Sequence[Mapping[AnswerKey, StoredAnswer]]:
+        found = await self._clerk.do(self._clerk.ledger.cached, [key for keys in wanted for key in keys])
+        return [found] * len(wanted)
 
 
 def _bits(id_: bytes) -> tuple[int, ...]:

@@ -1,16 +1,11 @@
-"""How a worker keeps its share of the cases under way, asks many small questions as one, and lets a case be alone."""
+"""How a worker keeps its share of the cases under way, and lets a case be alone."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Generic, Literal, TypeVar
-
-GATHER_S = 0.002  # how long a question waits for others
-
-A = TypeVar("A")
-R = TypeVar("R")
+from typing import Literal
 
 
 class Slots(asyncio.Semaphore):
@@ -84,24 +79,3 @@ class Room:
             async with self._change:
                 self._taken = False
                 self._change.notify_all()
-
-
-class Gathered(Generic[A, R]):
-    """Questions of many tasks, sent together: a call to another process costs as much for one as for fifty."""
-
-    def __init__(self, send: Callable[[Sequence[A]], Awaitable[Sequence[R]]]) -> None:
-        self._send = send
-        self._wanted: list[A] = []
-        self._asking: asyncio.Task[Sequence[R]] | None = None
-
-    async def ask(self, one: A) -> R:
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._soon())
-        place = len(self._wanted)
-        self._wanted.append(one)
-        return (await asyncio.shield(self._asking))[place]
-
-    async def _soon(self) -> Sequence[R]:
-        await asyncio.sleep(GATHER_S)
-        wanted, self._wanted, self._asking = self._wanted, [], None
-        return await self._send(wanted)

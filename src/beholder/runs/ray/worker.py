@@ -21,10 +21,11 @@ from beholder.runs.judging import judge_case, names_of
 from beholder.runs.pictures import Pictures
 from beholder.runs.ray.attempts import MOST
 from beholder.runs.ray.parcels import BODY, Chunk, Leave, Parcel, Recipe, Share, packed, packed_error
-from beholder.runs.ray.rooms import Gathered, Room, Slots
+from beholder.runs.ray.rooms import Room, Slots
 from beholder.runs.running import seated
 from beholder.runs.sharing import Limits
 from beholder.runs.thumbnails import Thumbnails
+from beholder.runs.together import Together
 from beholder.runs.work import entry_of
 from beholder.verdicts.judging import Head
 from beholder.verdicts.model import Outcome
@@ -72,9 +73,9 @@ class Bench:
         self._money.share(self._more)
         self._slots, self._ahead = Slots(0), Slots(0)
         self._room = Room()
-        self._begins: Gathered[tuple[int, bool], Leave] = Gathered(lambda jobs: office.begin.remote(name, jobs))
-        self._ends: Gathered[tuple[int, bytes], None] = Gathered(lambda done: office.end.remote(done, self._unused()))
-        self._recalls: Gathered[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = Gathered(self._recall_all)
+        self._begins: Together[tuple[int, bool], Leave] = Together(lambda jobs: office.begin.remote(name, jobs))
+        self._ends: Together[tuple[int, bytes], None] = Together(lambda done: office.end.remote(done, self._unused()))
+        self._recalls: Together[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = Together(self._recall_all)
         self._share = Share(-1, 0, 0.0)
         self._under_way: set[asyncio.Task[None]] = set()
         self._living: asyncio.Task[None] | None = None
