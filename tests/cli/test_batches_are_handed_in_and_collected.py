@@ -390,28 +390,29 @@ def test_there_is_nothing_to_collect_without_a_run(desk: Desk) -> None:
     assert "is under way" in done.err
 
 
-def test_two_lost_jobs_of_one_size_are_each_found_and_paid_once(desk: Desk) -> None:
-    """Anthropic's have no note; the first candidate of the first judge is the second's, which its results tell."""
+@pytest.mark.parametrize("late", [False, True])
+def test_two_lost_jobs_of_one_size_are_each_found_and_paid_once(desk: Desk, late: bool) -> None:
+    """Anthropic's have no note. Where the first was late, the second is taken for it until its results tell."""
     two = [word for model in ("haiku", "sonnet") for word in ("--judge", f"anthropic:claude-{model}-4-5")]
     two += ["--base-url", desk.server.anthropic_url]
     desk.server.batches.courses += [Course(unheard=True), Course(unheard=True)]
     desk("run", "--batch", *two)
-    first, second = desk.jobs
-    first.created += timedelta(minutes=2)
-    desk.server.batches.jobs[:] = [second, first]
+    desk.jobs[0].created += timedelta(minutes=2 * late)
+    desk.jobs.sort(key=lambda job: job.created)
     desk("collect", *two)
     assert (desk.outcomes(), len(desk.jobs), len(desk.server.received)) == (ALL, 2, 2 * COUNT)
 
 
-def test_a_job_of_the_same_size_that_is_another_programs_is_left_alone(desk: Desk) -> None:
+@pytest.mark.parametrize("ours_was_first", [True, False])
+def test_a_job_of_the_same_size_that_is_another_programs_is_left_alone(desk: Desk, ours_was_first: bool) -> None:
     desk.judge = "anthropic"
     desk.server.batches.courses.append(Course(unheard=True))
     desk("run", "--batch")
     [ours] = desk.jobs
-    theirs = dataclasses.replace(ours, id="msgbatch_theirs", keys=["x"] * COUNT, created=ours.created)
+    theirs = dataclasses.replace(ours, id="msgbatch_theirs", keys=["x"] * COUNT)
     theirs.lines = [{**line, "custom_id": "x"} for line in ours.lines]
-    ours.created += timedelta(minutes=2)
-    desk.jobs.insert(0, theirs)
+    (theirs if ours_was_first else ours).created += timedelta(minutes=2)
+    desk.jobs[:] = [ours, theirs] if ours_was_first else [theirs, ours]
     desk("collect")
     assert (desk.outcomes(), len(desk.jobs), len(desk.server.received)) == (ALL, 2, COUNT)
 
@@ -478,10 +479,13 @@ def test_a_provider_that_never_has_room_is_given_up_and_keeps_nothing(desk: Desk
     desk.judge = judge
     desk.server.batches.usual = Course(fails="Enqueued token limit reached.", full=True)
     desk("run", "--batch")
-    assert desk("collect", "--wait", "--pause", "0.001").code == 3
+    looks = 0
+    while desk("collect").code == 0:
+        looks += 1
+        assert looks < 60
     assert set(desk.outcomes().values()) == {"unreachable"}
     sizes = [len(job.keys) for job in desk.jobs]
-    assert sizes[:3] == [4, 2, 2]
+    assert sizes[:3] == [4, 2, 1]
     assert sum(sizes) == 6 * COUNT  # each as often as a live request is sent
     assert desk.server.batches.files == {}
 
@@ -489,7 +493,7 @@ def test_a_provider_that_never_has_room_is_given_up_and_keeps_nothing(desk: Desk
 def test_where_there_is_little_room_one_job_follows_the_other(desk: Desk) -> None:
     desk.server.batches.courses += [Course(fails="Enqueued token limit reached.", full=True), Course(looks=2)]
     desk("run", "--batch")
-    for _ in range(4):
+    for _ in range(5):
         desk("collect")
         assert sum(not job.ended for job in desk.jobs) <= 1
     assert [len(job.keys) for job in desk.jobs] == [4, 2, 2]

@@ -174,7 +174,9 @@ async def test_of_two_jobs_of_one_size_each_is_found_by_its_time(server: JudgeSe
         await api.submit(desk, job_file(tmp_path, api, asked, [key]), "")
     found = [await api.find(desk, Lost("", since, 1)) for since in began]
     assert [one and one["id"] for one in found] == [job.id for job in server.batches.jobs]
-    slow = await api.find(desk, Lost("", datetime.now(UTC) + timedelta(minutes=1), 1))  # a clock that goes before theirs
+    slow = await api.find(
+        desk, Lost("", datetime.now(UTC) + timedelta(minutes=1), 1)
+    )  # a clock that goes before theirs
     assert slow is not None
     assert slow["id"] == server.batches.jobs[1].id
     assert await api.find(desk, Lost("", began[0], 1, [job.id for job in server.batches.jobs])) is None

@@ -29,7 +29,7 @@ def course(chance: random.Random) -> Course:
             Course(),
             Course(looks=chance.randrange(3), backwards=True),
             Course(expired=chance.randrange(2)),
-            Course(cut=chance.randrange(3), short=chance.random() < 0.5),
+            Course(cut=chance.randrange(3), short=chance.random() < 0.5, even=chance.random() < 0.5),
             Course(forgotten=True),
             Course(unheard=True),
             Course(fails="Too much is waiting.", full=True),

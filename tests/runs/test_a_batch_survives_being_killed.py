@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -18,6 +19,7 @@ import pytest
 from beholder.cli.progress import Counts
 from beholder.judges.batches import batches_of
 from beholder.judges.model import ModelJudge, judge_from
+from beholder.judges.stages import Kept, Stage
 from beholder.judges.wires import Body, Request
 from beholder.ledger import Ledger, RunRecord, jobs
 from beholder.runs.batching import How, one_pass
@@ -26,7 +28,7 @@ from beholder.runs.clerk import Clerk
 from beholder.runs.running import checked_cases, record_for
 from beholder.runs.suite import Suite, suite_from
 from beholder.runs.trays import LedgerTray
-from beholder.testing import JudgeServer
+from beholder.testing import Fault, JudgeServer
 
 
 @contextmanager
@@ -118,3 +120,52 @@ def test_killed_between_handing_in_and_writing_down_it_pays_once(
     assert done.returncode == 0
     assert (len(server.batches.jobs), len(server.received)) == (1, 3)
     assert "3 scored" in done.stdout
+
+
+async def test_a_reply_is_done_with_as_soon_as_there_is_a_verdict_by_it(
+    server: JudgeServer,
+    cases: Callable[[int], Path],
+    tmp_path: Path,
+    good_answer: Callable[..., dict[str, Any]],
+) -> None:
+    """Killed later in the pass, it would read the refusal again and count its cost twice. The pass is held open by a
+    repair that is not answered before."""
+    cases(2)
+    server.say(Fault.refusal("I would rather not."), {"criteria": {}})
+    used: list[Kept] = []
+
+    def repaired(_: object) -> dict[str, Any]:
+        patience = time.monotonic() + 20
+        with Ledger.open(tmp_path / "ledger.db") as ledger:
+            while not used and time.monotonic() < patience:
+                with ledger.reading() as connection:
+                    number = ledger.number(connection, "latest")
+                    [job] = jobs.ended(connection, number)
+                    there = jobs.find(connection, number, jobs.keys(connection, number, job))
+                used.extend(kept for kept in there.values() if kept.stage is Stage.USED)
+        return good_answer()
+
+    with begun(server, tmp_path) as (suite, ledger, record, checked):
+        stop = asyncio.Event()
+        await one_pass(suite, ledger, record, checked, Counts(2), stop, print, How(anew=True))
+        server.default = repaired
+        how = How(repair_live=True, idle=False)
+        standing = await one_pass(suite, ledger, record, checked, Counts(2), stop, print, how)
+        assert (standing.state, len(used)) == ("finished", 1)
+
+
+async def test_a_run_is_not_finished_while_its_last_job_is_handed_in(
+    server: JudgeServer, cases: Callable[[int], Path], tmp_path: Path, good_answer: Callable[..., dict[str, Any]]
+) -> None:
+    cases(1)
+    states: list[str] = []
+
+    def answer(_: object) -> dict[str, Any]:  # the provider has the job, and has not said so yet
+        with Ledger.open(tmp_path / "ledger.db") as ledger:
+            states.append(ledger.run().state)
+        return good_answer()
+
+    server.default = answer
+    with begun(server, tmp_path) as (suite, ledger, record, checked):
+        await one_pass(suite, ledger, record, checked, Counts(1), asyncio.Event(), print, How(anew=True))
+    assert states == ["running"]

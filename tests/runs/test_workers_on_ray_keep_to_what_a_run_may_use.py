@@ -14,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beholder.cases import Case
+from beholder.errors import OverBudget
 from beholder.ledger import Ledger
 from beholder.runs.budget import Budget
 from beholder.runs.ray.attempts import Attempts
 from beholder.runs.ray.cluster import Cluster
-from beholder.runs.ray.driver import Flow, planned
+from beholder.runs.ray.driver import Flow, planned, refusal_of
 from beholder.runs.ray.office import Office, Terms
 from beholder.runs.ray.parcels import Chunk, Leave, Parcel, Recipe, plain
+from beholder.runs.ray.purse import Purse
 from beholder.runs.ray.rooms import Room, Slots
 from beholder.runs.ray.shares import SILENT_S, Shares
 from beholder.runs.ray.worker import Bench
@@ -222,16 +224,48 @@ async def test_workers_that_die_one_after_the_other_end_the_run(tmp_path: Path) 
 
 async def test_money_comes_from_the_driver(tmp_path: Path) -> None:
     office = await opened(tmp_path)
-    asking = asyncio.create_task(office.more(Decimal("0.5")))
+    asking = asyncio.create_task(office.more([Decimal("0.5"), Decimal(2)]))
     await office.end([], back=Decimal("0.1"))
     wishes, back = await office.wishes()
-    assert list(wishes.values()) == [Decimal("0.5")]
+    assert list(wishes.values()) == [Decimal("0.5"), Decimal(2)]
     assert back == Decimal("0.1")
-    await office.grant(wishes)
-    assert await asking == Decimal("0.5")
-    following = asyncio.create_task(office.more(Decimal(1)))
-    assert (await office.wishes())[1] == 0  # what was given back is given back once
+    await office.grant(dict(zip(wishes, ["", "too much"], strict=True)))
+    assert await asking == ["", "too much"]
+    following = asyncio.create_task(office.more([Decimal(1)], back=Decimal("0.2")))
+    assert (await office.wishes())[1] == Decimal("0.2")  # what was given back is given back once
     following.cancel()
+
+
+@given(st.integers(0, 30), st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), max_size=30))
+def test_money_is_neither_lost_nor_spent_twice(limit: int, calls: list[tuple[int, int]]) -> None:
+    """Of a budget, asked for by several workers at once: each call may cost the first amount and comes to at most so
+    much."""
+    budget = Budget(Decimal(limit))
+    refused: list[int] = []
+
+    async def ask(amounts: Sequence[Decimal], back: Decimal) -> list[str]:
+        budget.settle(back, Decimal(0))
+        return [await refusal_of(budget, amount) for amount in amounts]
+
+    async def call(purse: Purse, most: int, cost: int) -> None:
+        try:
+            await purse.reserve(Decimal(most))
+        except OverBudget:
+            refused.append(most)
+            return
+        assert budget.reserved <= limit
+        await asyncio.sleep(0)
+        purse.settle(Decimal(most), Decimal(min(most, cost)))
+
+    async def spend() -> None:
+        purses = [Purse(Decimal(limit), ask) for _ in range(3)]
+        await asyncio.gather(*(call(purses[n % 3], *one) for n, one in enumerate(calls)))
+        for purse in purses:
+            await ask([], purse.given_back())
+        assert sum(purse.spent for purse in purses) == budget.reserved <= limit
+
+    asyncio.run(spend())
+    assert refused == [] or sum(most for most, _ in calls) > limit
 
 
 async def test_what_a_call_did_not_come_to_is_there_for_the_other_workers(

@@ -44,10 +44,11 @@ class Budget:
         """Sets `amount` aside. Raises `OverBudget` when that would be more than is left."""
         if self._fresh is not None:
             await self._fresh()
-        if self._more is not None and self._missing(amount) > 0:
+        if self._more is not None and self.limit is not None and self._missing(amount) > 0:
             async with self._fetching:
-                if self.limit is not None and (missing := self._missing(amount)) > 0:
-                    self.limit += await self._more(missing)
+                # Again and again: what was fetched may be taken by somebody else before we come to it.
+                while (missing := self._missing(amount)) > 0 and (given := await self._more(missing)):
+                    self.limit += given
         if self.limit is not None and (missing := self._missing(amount)) > 0:
             left = max(Decimal(0), amount - missing)
             of = "what all processes may spend" if self._more else f"the budget ${self.limit}"

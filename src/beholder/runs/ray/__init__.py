@@ -8,7 +8,7 @@
     source    the cases as a Ray Data source: read tasks fetch them from the office, a chunk at a time
     streaming the dataset: from the source through the workers
     worker    an actor of Ray Data that judges chunks in one event loop, with judges and connections of its own
-    rooms     how a worker keeps its share, and how a case that may kill it is judged alone
+    rooms     how a worker keeps its share, and how a case that may kill it is judged alone; purse: and its money
 
 Ray Data moves the chunks, starts workers again that died, and gives them their chunks once more. Verdicts do not go
 back through it: a chunk is done when its slowest case is, and a verdict should be in the ledger as soon as there is

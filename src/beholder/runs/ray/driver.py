@@ -210,14 +210,16 @@ class Flow:
         while True:
             wishes, back = await self.office.wishes.remote()
             budget.settle(back, Decimal(0))
-            given: dict[int, Decimal] = {}
-            for number, amount in wishes.items():
-                try:
-                    await budget.reserve(amount)
-                    given[number] = amount
-                except OverBudget:
-                    given[number] = Decimal(0)
-            await self.office.grant.remote(given)
+            refusals = {number: await refusal_of(budget, amount) for number, amount in wishes.items()}
+            await self.office.grant.remote(refusals)
+
+
+async def refusal_of(budget: Budget, amount: Decimal) -> str:
+    try:
+        await budget.reserve(amount)
+    except OverBudget as error:
+        return str(error)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class Office:
         self._chunks: dict[int, _Open] = {}
         self._in_chunk: dict[int, int] = {}
         self._finished: deque[bytes] = deque()
-        self._wishes: dict[int, tuple[Decimal, asyncio.Future[Decimal]]] = {}
+        self._wishes: dict[int, tuple[Decimal, asyncio.Future[str]]] = {}
         self._back = Decimal(0)
         self._put = self._taken = self._wished = self._version = self._fruitless = 0
         self._failure: bytes | None = None
@@ -145,12 +145,12 @@ class Office:
             back, self._back = self._back, Decimal(0)
             return {number: amount for number, (amount, _) in self._wishes.items()}, back
 
-    async def grant(self, given: Mapping[int, Decimal]) -> None:
-        """Answers wishes."""
-        for number, amount in given.items():
+    async def grant(self, refusals: Mapping[int, str]) -> None:
+        """Answers wishes, each with why it is refused; empty where it is not."""
+        for number, refusal in refusals.items():
             _, answer = self._wishes.pop(number)
             if not answer.done():
-                answer.set_result(amount)
+                answer.set_result(refusal)
 
     # For the task that reads
 
@@ -229,14 +229,18 @@ class Office:
         """Those of these image files that the ledger has a thumbnail of."""
         return await self._clerk.do(self._clerk.ledger.has_thumbnail, digests)
 
-    async def more(self, amount: Decimal) -> Decimal:
-        """So much more money, or nothing."""
-        answer: asyncio.Future[Decimal] = asyncio.get_running_loop().create_future()
+    async def more(self, amounts: Sequence[Decimal], back: Decimal = Decimal(0)) -> list[str]:
+        """Money for calls, and what others did not come to; for each amount why it is refused, empty where it is
+        not."""
+        answers: list[asyncio.Future[str]] = []
         async with self._change:
-            self._wished += 1
-            self._wishes[self._wished] = (amount, answer)
+            self._back += back
+            for amount in amounts:
+                answers.append(asyncio.get_running_loop().create_future())
+                self._wished += 1
+                self._wishes[self._wished] = (amount, answers[-1])
             self._change.notify_all()
-        return await answer
+        return [await answer for answer in answers]
 
     # Inside
 

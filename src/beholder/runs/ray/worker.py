@@ -9,18 +9,17 @@ import pickle
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from beholder.judges.protocol import Judge
 from beholder.ledger.model import AnswerKey, Entry, StoredAnswer
-from beholder.runs.budget import Budget
 from beholder.runs.engine import AHEAD
 from beholder.runs.gate import Gate
 from beholder.runs.judging import judge_case, names_of
 from beholder.runs.pictures import Pictures
 from beholder.runs.ray.attempts import MOST
 from beholder.runs.ray.parcels import BODY, Chunk, Leave, Parcel, Recipe, Share, packed, packed_error
+from beholder.runs.ray.purse import Purse
 from beholder.runs.ray.rooms import Room, Slots
 from beholder.runs.running import seated
 from beholder.runs.sharing import Limits
@@ -65,16 +64,16 @@ class Bench:
         self._work = recipe.work
         self.pictures = Pictures(allow_remote=recipe.suite.allow_remote, workers=1)
         self._drawn = Thumbnails(self.pictures, lambda digests: office.has_thumbnail.remote(digests))
-        self._money = Budget(recipe.suite.budget_usd())
-        self._fetching = False
-        limits = Limits(self._money)
+        purse = Purse(recipe.suite.budget_usd(), lambda amounts, back: office.more.remote(amounts, back))
+        limits = Limits(purse)
         self.judges: list[Judge] = seated(recipe.suite, limits)
         self._gates = [gate for gate in limits.gates if isinstance(gate, Gate)]
-        self._money.share(self._more)
         self._slots, self._ahead = Slots(0), Slots(0)
         self._room = Room()
         self._begins: Together[tuple[int, bool], Leave] = Together(lambda jobs: office.begin.remote(name, jobs))
-        self._ends: Together[tuple[int, bytes], None] = Together(lambda done: office.end.remote(done, self._unused()))
+        self._ends: Together[tuple[int, bytes], None] = Together(
+            lambda done: office.end.remote(done, purse.given_back())
+        )
         self._recalls: Together[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = Together(self._recall_all)
         self._share = Share(-1, 0, 0.0)
         self._under_way: set[asyncio.Task[None]] = set()
@@ -172,22 +171,3 @@ class Bench:
     async def _recall_all(self, wanted: Sequence[Sequence[AnswerKey]]) -> Sequence[Mapping[AnswerKey, StoredAnswer]]:
         found = await self._office.recall.remote([key for keys in wanted for key in keys])
         return [found] * len(wanted)
-
-    async def _more(self, amount: Decimal) -> Decimal:
-        """One wish at a time: so the budget does it."""
-        self._fetching = True
-        try:
-            money: Decimal = await self._office.more.remote(amount)
-            return money
-        finally:
-            self._fetching = False
-
-    def _unused(self) -> Decimal:
-        """Money that calls did not come to; from now on it is not ours. Nothing while more is being fetched, for a call
-        that counts on it: when that call's case ends, it is given back."""
-        money = self._money
-        if money.limit is None or self._fetching:
-            return Decimal(0)
-        unused = money.limit - money.spent - money.reserved
-        money.give_up()
-        return unused
