@@ -158,7 +158,7 @@ def test_a_server_that_is_away_is_one_sentence(run: Any, postgres: Server) -> No
 def test_runs_are_copied_to_a_file_and_back(run: Any, judged: str, folder: Path, postgres: Server) -> None:
     out = run("ledger", "copy", judged, "copy.db").out
     assert re.search(rf"by postgresql: copied {COUNT} cases, {COUNT} answers, .*{COUNT} verdicts", out)
-    assert "Nothing was copied: 1 runs are in copy.db already." in run("ledger", "copy", judged, "copy.db").out
+    assert "Nothing was copied: 1 of 1 runs are in copy.db already." in run("ledger", "copy", judged, "copy.db").out
     back = postgres.database()
     assert run("ledger", "copy", "copy.db", back, "--json").code == 0
     said = json.loads(run("ledger", "copy", "copy.db", back, "--json", "--run", "latest").out)

@@ -98,3 +98,34 @@ async def test_a_shared_budget_fetches_what_it_needs_and_no_more_than_there_is()
     await asyncio.gather(*(spend(budget) for budget in budgets for _ in range(9)))
     assert got == 10
     assert sum(budget.spent for budget in budgets) == 10
+
+
+async def test_calls_wait_for_what_others_do_not_come_to() -> None:
+    budget = Budget(Decimal(10))
+    judge = BudgetedJudge(
+        ScriptedJudge(*[Answer("x", cost_usd=Decimal("0.1"))] * 80), budget, lambda *_: (Decimal(4), 100)
+    )
+
+    async def ask() -> bool:
+        try:
+            await judge.answer(BRIEF)
+        except OverBudget:
+            return False
+        return True
+
+    assert (await asyncio.gather(*(ask() for _ in range(80)))).count(True) == 61  # until less than $4 is left
+    assert budget.spent == Decimal("6.1")
+    assert budget.reserved == 0
+
+
+async def test_who_gives_up_waiting_for_money_keeps_nobody_from_it() -> None:
+    budget = Budget(Decimal(4))
+    await budget.begin_call(Decimal(4))
+    first, second = (asyncio.create_task(budget.begin_call(Decimal(4))) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    budget.end_call(Decimal(4), Decimal(0))
+    await asyncio.wait_for(second, 1)
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert budget.reserved == 4

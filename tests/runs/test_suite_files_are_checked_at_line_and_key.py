@@ -46,6 +46,7 @@ START = "rubric: restyle\ncases: cases.jsonl\n"
         (f"{START}limits:\n  request_per_minute: 3\n", "line 4, limits.request_per_minute: .* 'requests_per_minute'"),
         (f"{START}judges:\n  - {{judge: openai:x, url: http://x}}\n", r"line 4, judges\[0\].url: .* 'base_url'"),
         (f"{START}xyzzy: 3\n", "line 3, xyzzy: .*the keys are name, cases"),
+        (f"{START}address: 10.0.0.1:6379\n", "line 3, address: .*the engine is local; set engine to ray"),
         (f"{START}samples: 0\n", "line 3, samples: expected `int` >= 1"),
         (f"{START}samples: many\n", "line 3, samples: should be a whole number"),
         (f"{START}concurrency: 100000\n", "line 3, concurrency"),

@@ -23,6 +23,10 @@ _EXTRAS = {
     "polars": ("Parquet and frames", "tables"),
     "genai_prices": ("prices", "prices"),
     "pydantic_ai": ("other providers", "providers"),
+    "fastapi": ("the app", "web"),
+    "psycopg": ("ledgers in PostgreSQL", "postgres"),
+    "ray": ("Ray clusters", "ray"),
+    "fsspec": ("object stores", "stores"),
 }
 _MOST_BYTES = 1024 * 1024  # of a server's list of models
 _MARKS = {"ok": "✓", "note": "·", "problem": "✗"}

@@ -51,11 +51,8 @@ def copy(
     for one in copied:
         say(f"{one.run}  {one.name}: {_told(one)}")
     if not any(one.written for one in copied):
-        say(
-            f"Nothing was copied: {len(copied)} runs are in {place} already."
-            if copied
-            else "There are no runs to copy."
-        )
+        there = f"{sum(not one.left for one in copied)} of {len(copied)} runs"
+        say(f"Nothing was copied: {there} are in {place} already." if copied else "There are no runs to copy.")
 
 
 @app.command("check")

@@ -77,7 +77,7 @@ def check_batch(suite: Suite) -> list[Judge]:
     """The judges of a suite that can be asked by batch; raises `UsageError` for one that cannot."""
     judges = seated(suite, Limits())
     if suite.engine != "local":
-        raise UsageError("A batch is handed in by one process; leave --engine out.")
+        raise UsageError("A batch is handed in by one process, without Ray; leave the engine at local.")
     for judge in judges:
         if judge.name != INSTRUMENTS and not (isinstance(judge, ModelJudge) and batches_of(judge.wire.name)):
             raise SetupError(f"{judge.name} has no batch API that Beholder speaks; leave --batch out.")

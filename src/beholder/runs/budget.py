@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
 
@@ -29,6 +30,8 @@ class Budget:
         self._more: More | None = None
         self._fresh: Callable[[], Awaitable[None]] | None = None
         self._fetching = asyncio.Lock()
+        self._calls = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     def share(self, more: More, fresh: Callable[[], Awaitable[None]] | None = None) -> None:
         """From now on only what `more` gives may be spent, as long as there is a limit at all."""
@@ -54,6 +57,34 @@ class Budget:
             of = "what all processes may spend" if self._more else f"the budget ${self.limit}"
             raise OverBudget(f"a call may cost up to ${amount:.4f}, and ${left:.4f} of {of} is left")
         self.reserved += amount
+
+    async def begin_call(self, amount: Decimal) -> None:
+        """As `reserve`, for a call that is over soon: while others are under way, what they do not come to may be
+        enough, and is waited for."""
+        while True:
+            try:
+                await self.reserve(amount)
+            except OverBudget:
+                if not self._calls:
+                    raise
+            else:
+                self._calls += 1
+                return
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+
+    def end_call(self, amount: Decimal, cost: Decimal | None) -> None:
+        """As `settle`, for a call that was begun. One who waits may try again, or all where nobody else could free
+        anything."""
+        self._calls -= 1
+        self.settle(amount, cost)
+        woken = 0
+        while self._waiting and not (woken and self._calls):
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                woken += 1
 
     def _missing(self, amount: Decimal) -> Decimal:
         return Decimal(0) if self.limit is None else self.spent + self.reserved + amount - self.limit
@@ -97,14 +128,14 @@ class BudgetedJudge:
     ) -> Answer:
         """Asks, if the budget allows it. A call that got no answer at all is counted as free."""
         amount, max_tokens = self._most(brief, earlier, max_tokens)
-        await self._budget.reserve(amount)
+        await self._budget.begin_call(amount)
         cost: Decimal | None = Decimal(0)
         try:
             answer = await self._judge.answer(brief, sample=sample, earlier=earlier, max_tokens=max_tokens)
             cost = answer.cost_usd
             return answer
         finally:
-            self._budget.settle(amount, cost)
+            self._budget.end_call(amount, cost)
 
     async def aclose(self) -> None:
         await self._judge.aclose()

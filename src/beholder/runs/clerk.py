@@ -4,6 +4,7 @@ with patience for a server that is away for a while."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
@@ -15,6 +16,8 @@ from beholder.ledger import Ledger
 
 PATIENCE_S = 120.0  # how long a server that does not answer is tried again
 PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
+
+_log = logging.getLogger("beholder")  # on stderr, unless a program says otherwise
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,9 +39,11 @@ class Clerk:
         while True:
             try:
                 return await loop.run_in_executor(self._thread, work, *arguments)
-            except LedgerGone:
+            except LedgerGone as error:
                 if loop.time() + pause > deadline:
                     raise
+                if pause == PAUSE_S:
+                    _log.warning("beholder: %s Tried again for %g s.", error, self.patience_s)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 

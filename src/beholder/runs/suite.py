@@ -302,6 +302,8 @@ def _fit_problems(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[s
     """What does not fit the rubrics, or is not there."""
     if file.cases and not place("cases", file.cases).is_file():
         yield Problem(f"there is no case file {str(place('cases', file.cases))!r}", "cases")
+    if file.address and file.engine != "ray":
+        yield Problem("is the address of a Ray cluster, and the engine is local; set engine to ray", "address")
     for position, folder in enumerate(file.styles):
         if not place("styles", folder).is_dir():
             yield Problem(f"there is no folder {str(place('styles', folder))!r}", f"styles[{position}]")

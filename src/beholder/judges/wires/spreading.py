@@ -11,6 +11,7 @@ request goes to the one that is due first, after the usual wait: only asking can
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from beholder.judges.wires.transport import Transport
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
+
+_log = logging.getLogger("beholder")
 
 T = TypeVar("T")
 
@@ -112,6 +115,8 @@ class Spread:
     def _failed(self, server: _Server, number: int) -> None:
         if number > server.told:
             server.failures += 1
+            if server.failures == 1 and len(self._servers) > 1:
+                _log.warning("beholder: %s is set aside; others take its requests.", server.transport.base_url)
             server.told = self._sent
             pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(server.failures - 1, 16))  # a float has an end
             server.away_until = max(server.away_until, self._clock() + pause)
