@@ -15,7 +15,7 @@ demo: .venv/demo
 	@echo "The commands under Next work after: . $(BIN)/activate"
 
 test: .venv/test
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest -n 3 --dist worksteal
 
 check: .venv/test
 	$(BIN)/ruff check
