@@ -38,7 +38,7 @@ def test_a_case_that_is_refused_in_one_run_is_named_with_what_it_said() -> None:
         ("c39", "scored", "refused, I cannot", ("score",))
     ]
     assert (found.cases, found.changes[0].cases, found.changes[0].lost) == (40, 39, 1)
-    assert any("c39 (scored; then refused, I cannot)" in note for note in notes(found))
+    assert any("c39 (before: scored; now: refused, I cannot)" in note for note in notes(found))
     assert found.to_dict()["unlike"] == [
         {"case": "c39", "before": "scored", "after": "refused, I cannot", "lost": ["score"], "gained": []}
     ]
@@ -149,7 +149,7 @@ def test_cases_without_a_score_in_both_runs_are_named() -> None:
     assert [(one.case, one.before, one.after) for one in found.neither] == [
         ("c1", "truncated, too long", "refused, I cannot")
     ]
-    assert any("c1 (truncated, too long; then refused, I cannot)" in note for note in notes(found))
+    assert any("c1 (before: truncated, too long; now: refused, I cannot)" in note for note in notes(found))
 
 
 def test_a_criterion_that_is_missing_in_one_run_is_named_too() -> None:

@@ -103,14 +103,14 @@ def test_the_plan_counts_every_question_once(room: Any) -> None:
 
 def test_one_budget_holds_for_all_sheets(room: Any) -> None:
     prices = ("--price-input", "100", "--price-output", "800")
-    done = room.sit(*prices, "--budget", "20", "--json")
+    done = room.sit(*prices, "--budget", "12", "--json")
     assert done.code == 3
     (card,) = json.loads(done.out)["cards"]
     with Ledger.open("beholder.db") as ledger:
         spent = sum(run.spent_usd or 0 for run in ledger.runs())
-    assert 0 < spent <= 20
+    assert 0 < spent <= 12
     assert any("over_budget" in mark["lacking"] for mark in card["marks"])
-    again = room.sit(*prices, "--budget", "20", "--json")
+    again = room.sit(*prices, "--budget", "12", "--json")
     assert again.code == 3
     with Ledger.open("beholder.db") as ledger:
-        assert sum(run.spent_usd or 0 for run in ledger.runs()) <= 20
+        assert sum(run.spent_usd or 0 for run in ledger.runs()) <= 12
