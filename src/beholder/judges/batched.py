@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -14,15 +14,13 @@ from weakref import WeakKeyDictionary
 from beholder.errors import SetupError, Unreachable, Waiting
 from beholder.images.model import Sizing
 from beholder.judges.model import ModelJudge, answered
-from beholder.judges.protocol import Answer, Judge, Turn
+from beholder.judges.protocol import Answer, Judge, Most, Turn
 from beholder.judges.stages import Kept, Stage
 from beholder.judges.wires import Request
 from beholder.judges.wires.faults import Again, Never
 from beholder.judges.wires.patience import Patience
 from beholder.judges.wires.transport import Response
 from beholder.rubrics.brief import Brief
-
-Most = Callable[[Brief, Sequence[Turn], int | None], tuple[Decimal, int | None]]
 
 
 class Tray(Protocol):

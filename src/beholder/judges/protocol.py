@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -97,6 +97,10 @@ class Judge(Protocol):
 
     async def aclose(self) -> None:
         """Lets go of connections; a judge that is asked again afterwards makes new ones."""
+
+
+# What one call (a brief, earlier turns, a limit of tokens) may cost at most, and the limit under which that is true.
+Most = Callable[[Brief, Sequence[Turn], int | None], tuple[Decimal, int | None]]
 
 
 def may_abstain(judge: Judge) -> bool:

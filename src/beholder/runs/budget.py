@@ -9,10 +9,9 @@ from decimal import Decimal
 
 from beholder.errors import OverBudget
 from beholder.images.model import Sizing
-from beholder.judges.protocol import Answer, Judge, Turn
+from beholder.judges.protocol import Answer, Judge, Most, Turn
 from beholder.rubrics.brief import Brief
 
-Most = Callable[[Brief, Sequence[Turn], int | None], tuple[Decimal, int | None]]
 More = Callable[[Decimal], Awaitable[Decimal]]
 
 

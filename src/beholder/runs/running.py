@@ -17,12 +17,12 @@ from beholder.cases.checking import Checked, check, good
 from beholder.errors import CaseError, LedgerError, UsageError
 from beholder.judges.model import TIERS, is_elsewhere, judge_from
 from beholder.judges.prices import MILLION, Price, price_of
-from beholder.judges.protocol import INSTRUMENTS, Judge, Turn
+from beholder.judges.protocol import INSTRUMENTS, Judge, Most, Turn
 from beholder.ledger import Ledger
 from beholder.ledger.model import FINISHED, INTERRUPTED, RUNNING, Progress, RunRecord
 from beholder.ledger.redacting import redacted
 from beholder.rubrics.brief import Brief
-from beholder.runs.budget import BudgetedJudge, Most
+from beholder.runs.budget import BudgetedJudge
 from beholder.runs.clerk import PATIENCE_S, Clerk
 from beholder.runs.engine import execute
 from beholder.runs.gate import Gate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import IO
@@ -18,8 +18,7 @@ from beholder.judges.wires.faults import Again, Never
 from beholder.ledger import Ledger, jobs
 from beholder.runs.budget import Budget
 from beholder.runs.clerk import Clerk
-
-GATHER_S = 0.002  # how long a question to the ledger waits for others
+from beholder.runs.together import Together
 
 Tell = Callable[[str], None]
 
@@ -48,15 +47,11 @@ class LedgerTray:
         self._gone: Mapping[bytes, int] = {}  # in the job that was handed in last
         self._reserved = Decimal(0)
         self._one_at_a_time = asyncio.Lock()
-        self._wanted: list[bytes] = []
-        self._asking: asyncio.Task[dict[bytes, Kept]] | None = None
+        self._found: Together[bytes, Kept | None] = Together(self._look_up)
 
     async def find(self, key: bytes) -> Kept | None:
         """What the ledger has; asked for together with all that is wanted just now."""
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._look_up())
-        self._wanted.append(key)
-        return (await asyncio.shield(self._asking)).get(key)
+        return await self._found.ask(key)
 
     async def put(self, key: bytes, tries: int, request: Request, most_usd: Decimal) -> None:
         if self.closed or key in self._lying or key in self._gone:
@@ -135,12 +130,11 @@ class LedgerTray:
         self._tell(self.closed)
         return None
 
-    async def _look_up(self) -> dict[bytes, Kept]:
-        await asyncio.sleep(GATHER_S)
-        keys, self._wanted, self._asking = self._wanted, [], None
-        return await self._clerk.do(_found, self._clerk.ledger, self._run, keys)
+    async def _look_up(self, keys: Sequence[bytes]) -> list[Kept | None]:
+        there = await self._clerk.do(_kept, self._clerk.ledger, self._run, list(keys))
+        return [there.get(key) for key in keys]
 
 
-def _found(ledger: Ledger, run: str, keys: list[bytes]) -> dict[bytes, Kept]:
+def _kept(ledger: Ledger, run: str, keys: list[bytes]) -> dict[bytes, Kept]:
     with ledger.reading() as connection:
         return jobs.find(connection, ledger.number(connection, run), keys)
