@@ -8,9 +8,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from ledger_making import entry, listed, run_record, verdict
 from postgres_server import PASSWORD, USER, Server
@@ -18,6 +19,7 @@ from sqlalchemy import text
 
 from beholder.errors import LedgerError, LedgerGone
 from beholder.ledger import Ledger, migrations
+from beholder.ledger import postgres as dialect
 
 URLS = (
     "postgresql://me:s3cret@[::1/db",
@@ -165,6 +167,22 @@ def test_a_process_that_stands_still_in_the_middle_is_not_waited_for(postgres: S
         connection.execute(text("SELECT 1"))
     ledger.write("r1", [entry(1)])
     assert postgres.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'") == []
+
+
+def test_nor_one_that_stands_still_between_two_messages(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a batch of rows, which travels in many messages: there the server's own patience never runs out."""
+    with Ledger.open(ledger.address, timeout_s=0.2) as other, closing(psycopg.connect(ledger.address)) as still:
+        still.execute("SET idle_in_transaction_session_timeout = 50")
+        still.execute(f"SELECT pg_advisory_xact_lock({dialect._LOCK})")
+        still.pgconn.enter_pipeline_mode()
+        still.pgconn.send_query_params(b"SELECT 1", [])
+        still.pgconn.send_flush_request()
+        still.pgconn.flush()
+        with told("locked by another program", LedgerGone):
+            other.write("r1", [entry(1)])
+        monkeypatch.setattr(dialect, "_IDLE_S", 0.1)
+        other.write("r1", [entry(1)])
+        assert other.progress()["r1"].done == 1
 
 
 def test_locked(ledger: Ledger) -> None:

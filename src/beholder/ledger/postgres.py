@@ -37,8 +37,16 @@ _PATIENCE = {
     "keepalives_count": "3",
     "tcp_user_timeout": "25000",
 }
-# A process that stands still in the middle of writing (a laptop that was closed) must not keep the others waiting.
+# A process that stands still in the middle of writing (a laptop that was closed) must not keep the others waiting. The
+# server ends it where it stands between two statements; between two messages of one it has no patience to run out, and
+# whoever waits for the lock ends it.
 _IDLE_S = 10  # less than others wait for the lock
+_END_WHO_STANDS_STILL = """
+    SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND (classid::bigint << 32) + objid::bigint = %s AND datname = current_database() AND usename = current_user
+    AND wait_event = 'ClientRead' AND query_start < clock_timestamp() - make_interval(secs => %s)
+"""
 
 _READ_ONLY = "may not be written (the server or its user is read-only); name another one with --ledger."
 _LOCKED = "is locked by another program; wait until that is done, or close it, and try again."
@@ -56,6 +64,7 @@ _SENTENCES = {
     "58": "cannot be read or written: the server's disk reports an error.",
     "XX": "is damaged, as far as the server can tell; look into its log.",
 }
+_LOCK_TIMEOUT = "55P03"
 _GONE_STATES = ("08", "25P03", "53300", "57P01", "57P02", "57P03", "57P05")
 # The server's own words when it refuses a connection; for these it has no SQLSTATE for us.
 _GONE_WORDS = (
@@ -122,7 +131,7 @@ def told(where: object) -> Iterator[None]:
         for start in sorted(_SENTENCES, key=len, reverse=True):
             if state.startswith(start):
                 raise LedgerError(f"The ledger {str(where)!r} {_SENTENCES[start]}") from None
-        if state == "55P03":
+        if state == _LOCK_TIMEOUT:
             raise LedgerGone(f"The ledger {str(where)!r} {_LOCKED}") from None
         if state.startswith(_GONE_STATES):
             raise LedgerGone(
@@ -228,9 +237,25 @@ def _engine(url: URL, *, read_only: bool, timeout_s: float) -> Engine:
         raw.isolation_level = level.READ_COMMITTED if writes else level.REPEATABLE_READ
         raw.read_only = None if writes else True  # `None` is what the server has set, `False` would overrule that
         if writes:
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+            _lock(connection, raw)
 
     return engine
+
+
+def _lock(connection: Connection, raw: psycopg.Connection[Any]) -> None:
+    """Waits until nobody else writes."""
+    lock = f"SELECT pg_advisory_xact_lock({_LOCK})"
+    try:
+        connection.exec_driver_sql(lock)
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != _LOCK_TIMEOUT:
+            raise
+        raw.rollback()
+        ended = raw.execute(_END_WHO_STANDS_STILL, (_LOCK, _IDLE_S)).fetchall()
+        raw.rollback()
+        if not ended:
+            raise
+        connection.exec_driver_sql(lock)
 
 
 def _settings(url: URL) -> dict[str, Any]:
