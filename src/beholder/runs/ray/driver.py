@@ -20,11 +20,11 @@ from beholder.ledger import Ledger
 from beholder.ledger.model import Entry, Progress
 from beholder.runs.budget import Budget
 from beholder.runs.clerk import Clerk
-from beholder.runs.engine import AHEAD
 from beholder.runs.queues import BATCH, HANDED, Job, enlist, first_of, gathered, write_out
 from beholder.runs.ray.cluster import Cluster, joined_cluster
 from beholder.runs.ray.keys import judge_variables
 from beholder.runs.ray.parcels import Parcel, Recipe, packed, plain
+from beholder.runs.ray.rooms import AHEAD
 from beholder.runs.ray.threads import in_thread
 from beholder.runs.sharing import Limits, joined
 from beholder.runs.suite import Suite
@@ -66,7 +66,7 @@ def planned(concurrency: int, jobs: int, cluster: Cluster) -> Plan:
     workers = min(wanted, cluster.cpus, concurrency, math.ceil(jobs / LEAST))
     share = math.ceil(concurrency / workers)
     chunk = min(MOST, max(LEAST, share // 2))
-    return Plan(workers, chunk, 1 + math.ceil(share * (1 + AHEAD) / chunk))
+    return Plan(workers, chunk, 2 + math.ceil(share * (1 + AHEAD) / chunk))
 
 
 async def execute_on_ray(

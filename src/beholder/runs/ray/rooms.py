@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal
 
+# Cases under way beyond those that are asked: more than in a local engine, for the office is heard before and after.
+AHEAD = 0.5
+
 
 class Slots(asyncio.Semaphore):
     """A semaphore whose size may change. Made smaller, it lets those who are inside finish."""

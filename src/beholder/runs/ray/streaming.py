@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
 STRETCH = 4096  # chunks that one dataset streams: Ray Data keeps a note of each as long as it lasts
+# Ray Data looks ten times a second for chunks that were read. By itself it lets two wait until then, which would leave
+# workers with nothing to do. A block that waits counts twice: itself, and what is said of it.
+READ_OBJECTS = 2
 WORKER_CPUS = 0.01  # so that a worker that died finds room on the nodes that are left, however few they are
 
 _SETTINGS: Mapping[str, object] = {
@@ -48,6 +51,7 @@ def stream(office: ActorHandle[Any], recipe: bytes, here: str, workers: int, cal
                 Chunks(office, first, STRETCH),
                 override_num_blocks=1,
                 num_cpus=0,
+                ray_remote_args={"_generator_backpressure_num_objects": READ_OBJECTS * workers * calls},
                 label_selector={"ray.io/node-id": here},
             )
             done = source.map_batches(

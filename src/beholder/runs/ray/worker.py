@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from beholder.judges.protocol import Judge
 from beholder.ledger.model import AnswerKey, Entry, StoredAnswer
-from beholder.runs.engine import AHEAD
 from beholder.runs.gate import Gate
 from beholder.runs.judging import judge_case, names_of
 from beholder.runs.pictures import Pictures
 from beholder.runs.ray.attempts import MOST
 from beholder.runs.ray.parcels import BODY, Chunk, Leave, Parcel, Recipe, Share, packed, packed_error
 from beholder.runs.ray.purse import Purse
-from beholder.runs.ray.rooms import Room, Slots
+from beholder.runs.ray.rooms import AHEAD, Room, Slots
 from beholder.runs.running import seated
 from beholder.runs.sharing import Limits
 from beholder.runs.thumbnails import Thumbnails
