@@ -14,6 +14,7 @@ from verdict_strategy import verdicts
 from beholder.cases import Case
 from beholder.errors import LedgerError
 from beholder.ledger import Ledger
+from beholder.ledger.tallying import tally
 from beholder.verdicts.model import Flag, Juror, Jury, Outcome, Verdict
 
 
@@ -166,6 +167,7 @@ def test_any_verdict(ledger: Ledger, given: Verdict) -> None:
     assert [one.to_dict() for one in found] == [given.to_dict()]
     assert [one.answer for one in found] == [given.answer]
     assert [one.cost_usd for one in found] == [given.cost_usd]
+    assert ledger.tally("r1") == tally(ledger.judged("r1"))  # which reads only what it counts
 
 
 def test_odd_values_in_flags_come_back_as_json_holds_them(ledger: Ledger) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import msgspec
+
 from beholder.cases import Case
 from beholder.cases.reading import Row
 from beholder.errors import ImageError
@@ -21,8 +23,6 @@ from beholder.images.stores import objection
 MOST_PROBLEMS = 50  # kept as text
 _LOOKS = 16_384  # images whose look is remembered, some 400 bytes each
 _FEW = 100_000  # ids that are compared as a set
-
-_encoded = json.JSONEncoder(sort_keys=True).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,12 @@ def _seen(source: str | bytes, caps: Caps) -> Known | str:
 
 
 def _printed(case: Case, images: list[Known]) -> bytes:
-    return _encoded([case.id, dict(case.fields), dict(case.groups), images]).encode()
+    """Whatever is in a case, as bytes that are the same each time."""
+    parts = [case.id, dict(case.fields), dict(case.groups), images]
+    try:
+        return msgspec.json.encode(parts, order="deterministic")
+    except UnicodeEncodeError:  # the name of a file that is no UTF-8
+        return json.dumps(parts, sort_keys=True).encode()
 
 
 def _hash(id_: str) -> int:

@@ -258,13 +258,13 @@ def row_from(record: Mapping[str, object], place: str, shape: Shape, base: str) 
                 if (text := _field(value)) is not None and (text or name in shape.required):
                     fields[name] = text
             elif name == "groups" and isinstance(value, Mapping):
-                _add_groups(groups, value)
-            elif name != key:
-                _add_groups(groups, {name: value})
+                groups |= {inner: text for inner, one in value.items() if (text := _group(one))}
+            elif name != key and (text := _group(value)):
+                groups[name] = text
         except _Wrong as wrong:
             problems.append(f"the column {name!r} {wrong}")
-    refused = {name for name in known_images if name not in images and record.get(name) not in (None, "")}
-    roles, missing = shape.chosen({*images, *refused})
+    given = {name for name in known_images if record.get(name) not in (None, "")} if problems else images.keys()
+    roles, missing = shape.chosen(given)
     problems += [f"lacks the image {role!r}" for role in missing]
     problems += [
         f"lacks the field {name!r}" for name in shape.required if name not in fields and record.get(name) in (None, [])
@@ -304,7 +304,7 @@ def _id(record: Mapping[str, object], problems: list[str]) -> str:
 def _image(value: object, base: str) -> str:
     if not isinstance(value, str):
         raise _Wrong("should be the path of an image (or a data: URI, or a web address); it is no text")
-    if _ADDRESS.match(value):
+    if ":" in value and _ADDRESS.match(value):
         return value
     if "\0" in value:
         raise _Wrong("holds a NUL character")
@@ -320,16 +320,13 @@ def _field(value: object) -> FieldValue | None:
     return _scalar(value)
 
 
-def _add_groups(groups: dict[str, str], values: Mapping[str, object]) -> None:
-    for name, value in values.items():
-        try:
-            text = _scalar(value)
-        except _Wrong:
-            raise _Wrong(
-                "holds a nested value or raw bytes; a column that the rubric does not know is a group, one plain value"
-            ) from None
-        if text:
-            groups[name] = text
+def _group(value: object) -> str | None:
+    try:
+        return _scalar(value)
+    except _Wrong:
+        raise _Wrong(
+            "holds a nested value or raw bytes; a column that the rubric does not know is a group, one plain value"
+        ) from None
 
 
 def _scalar(value: object) -> str | None:

@@ -68,14 +68,17 @@ def _whole(source: ImageSource, caps: Caps) -> Look:
 
 def _quick(path: str | os.PathLike[str], found: os.stat_result) -> Look | None:
     """What the two ends of the file tell; `None` where they do not."""
-    with open(path, "rb", buffering=0) as file:
-        end = os.pread(file.fileno(), _END, max(0, found.st_size - _END))
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # half the time of `open`
+    try:
+        end = os.pread(file, _END, max(0, found.st_size - _END))
         for length in _STARTS:
-            start = os.pread(file.fileno(), length, 0)
+            start = os.pread(file, length, 0)
             kind = headers.recognise(start)
             size = _READERS[kind](start, end, found.st_size) if kind in _READERS else None
             if size:
                 return Look(kind, *size, bytes=found.st_size, mtime_ns=found.st_mtime_ns)
+    finally:
+        os.close(file)
     return None
 
 

@@ -424,7 +424,9 @@ class Ledger:
 
     def tally(self, run: str) -> tallying.Tally:
         """What a run came to."""
-        return tallying.tally(self.judged(run))
+        with self.reading() as connection:
+            number = self.number(connection, run)
+        return tallying.tally(reading.counted(self.reading, number))
 
     def tallies(self, run: str, group: str) -> dict[str, tallying.Tally]:
         """What a run came to, by the values of a group."""

@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from decimal import Decimal
 
 import msgspec
 
@@ -82,6 +83,56 @@ def unpack_verdict(data: bytes, what: str) -> Verdict:
         return Verdict.from_dict(json.loads(plain))
     except ValueError:
         raise LedgerError(DAMAGED.format(what)) from None
+
+
+class _Score(msgspec.Struct, frozen=True, gc=False):
+    score: float | None = None
+
+
+class _Value(msgspec.Struct, frozen=True, gc=False):
+    value: float | None = None
+
+
+class _Flag(msgspec.Struct, frozen=True, gc=False):
+    flag: str
+
+
+class _Juror(msgspec.Struct, frozen=True, gc=False):
+    model: str | None = None
+
+
+class _Jury(msgspec.Struct, frozen=True, gc=False):
+    jurors: tuple[_Juror, ...] = ()
+
+
+class Gist(msgspec.Struct, frozen=True, gc=False):
+    """What of a verdict is counted. To read only this takes half the time."""
+
+    rubric: str
+    judge: str
+    outcome: str
+    model: str | None = None
+    criteria: dict[str, _Score] = {}
+    calibrated: dict[str, _Value] = {}
+    grade: str | None = None
+    score: float | None = None
+    passed: bool | None = None
+    flags: tuple[_Flag, ...] = ()
+    jury: _Jury | None = None
+    usage: dict[str, int | None] = {}
+    cost_usd: Decimal | None = None
+    attempts: int = 0
+
+
+_GIST = msgspec.json.Decoder(Gist)
+
+
+def unpack_gist(data: bytes, what: str) -> Gist | Verdict:
+    """What of a verdict is counted; the whole verdict where it is one for the slow readers."""
+    try:
+        return _GIST.decode(_large(data))
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError):
+        return unpack_verdict(data, what)
 
 
 def pack_flags(flags: Sequence[Flag]) -> bytes | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, select, tuple_
@@ -22,11 +23,13 @@ from beholder.ledger.dialects import parts
 from beholder.ledger.model import AnswerKey, StoredAnswer
 from beholder.ledger.packing import (
     DAMAGED,
+    Gist,
     key_id,
     plain_text,
     split_ids,
     unpack,
     unpack_flags,
+    unpack_gist,
     unpack_text,
     unpack_verdict,
 )
@@ -53,6 +56,13 @@ class Judged:
     reused: bool
 
 
+class Counted(NamedTuple):
+    """What is counted of a verdict; `reused` as in `Judged`."""
+
+    verdict: Gist | Verdict
+    reused: bool
+
+
 def judged(
     reading: Reading,
     run: int,
@@ -68,20 +78,23 @@ def judged(
         .join_from(tables.verdicts, tables.cases, (_C.run == _V.run) & (_C.id == _V.case_id), isouter=True)
         .where(_V.run == run)
         .order_by(_V.position if case is None else _FEW, _V.number)
-        .limit(PAGE)
     )
     for column, wanted in ((_V.case_id, case), (_V.outcome, outcome), (_V.rubric, rubric)):
         if wanted is not None:
             query = query.where(column == plain_text(wanted))
-    last: tuple[int, int] | None = None
-    while True:
-        with reading() as connection:
-            rows = connection.execute(_after(query, last)).all()
-            texts = texts_of(connection, rows) if answers else {}
+    for rows, texts in _pages(reading, query, answers=answers):
         yield from (judged_row(row, texts) for row in rows)
-        if len(rows) < PAGE:
-            return
-        last = rows[-1].position, rows[-1].number
+
+
+def counted(reading: Reading, run: int) -> Iterator[Counted]:
+    """What is counted of each verdict of a run, in the order of its cases."""
+    query = (
+        select(_V.position, _V.number, _V.case_id, _V.reused, _V.body)
+        .where(_V.run == run)
+        .order_by(_V.position, _V.number)
+    )
+    for rows, _ in _pages(reading, query):
+        yield from (Counted(unpack_gist(row.body, f"the verdict on {row.case_id!r}"), row.reused) for row in rows)
 
 
 def cases(reading: Reading, run: int, *, case: str | None = None) -> Iterator[Case]:
@@ -144,8 +157,20 @@ def cached(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey,
     return found
 
 
-def _after(query: AnySelect, last: tuple[int, int] | None) -> AnySelect:
-    return query if last is None else query.where(tuple_(_V.position, _V.number) > last)
+def _pages(
+    reading: Reading, query: AnySelect, *, answers: bool = False
+) -> Iterator[tuple[Sequence[AnyRow], Mapping[bytes, str]]]:
+    """What a query over verdicts finds, which is in the order of the run; with the raw answers only when asked."""
+    query = query.limit(PAGE)
+    rows: Sequence[AnyRow] = ()
+    while not rows or len(rows) == PAGE:
+        more = query.where(tuple_(_V.position, _V.number) > (rows[-1].position, rows[-1].number)) if rows else query
+        with reading() as connection:
+            rows = connection.execute(more).all()
+            texts = texts_of(connection, rows) if answers else {}
+        if not rows:
+            return
+        yield rows, texts
 
 
 def texts_of(connection: Connection, rows: Sequence[AnyRow]) -> dict[bytes, str]:

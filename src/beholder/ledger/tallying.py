@@ -7,9 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
-from beholder.ledger.reading import Judged
+from beholder.ledger.packing import Gist
+from beholder.ledger.reading import Counted, Judged
 from beholder.verdicts.model import Verdict
+
+_decimal = lru_cache(4096)(lambda value: Decimal(repr(value)))  # most scores occur often
 
 
 @dataclass(slots=True)
@@ -21,7 +25,7 @@ class Mean:
 
     def add(self, value: float | None) -> None:
         if value is not None:
-            self.total += Decimal(repr(value))
+            self.total += _decimal(value)
             self.count += 1
 
     @property
@@ -45,7 +49,7 @@ class RubricTally:
     grades: Counter[str] = field(default_factory=Counter)
     passed: Counter[bool] = field(default_factory=Counter)
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, verdict: Gist | Verdict) -> None:
         self.outcomes[str(verdict.outcome)] += 1
         self.score.add(verdict.score)
         for key, result in verdict.criteria.items():
@@ -75,7 +79,7 @@ class Tally:
     cost_usd: Decimal = Decimal(0)
     unpriced: int = 0
 
-    def add(self, one: Judged) -> None:
+    def add(self, one: Judged | Counted) -> None:
         verdict = one.verdict
         self.verdicts += 1
         self.reused += one.reused
@@ -147,7 +151,7 @@ def _mean(means: dict[str, Mean], key: str) -> Mean:
     return means[key]
 
 
-def tally(verdicts: Iterable[Judged]) -> Tally:
+def tally(verdicts: Iterable[Judged | Counted]) -> Tally:
     whole = Tally()
     for one in verdicts:
         whole.add(one)

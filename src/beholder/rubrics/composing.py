@@ -59,6 +59,8 @@ class Composer:
         self._setting = setting
         self._style_folders = tuple(style_folders)
         self._applied: dict[tuple[str, str, bool], _Applied] = {}
+        self._fits: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+        self._filled = [field.name for field in rubric.fields if field.required and not field.may_be_empty]
 
     def rubric_for(self, case: Case) -> Rubric:
         """The rubric as this case meets it: its setting chosen, its style's assertions in place."""
@@ -85,12 +87,22 @@ class Composer:
         return replace(_sealed(applied, content), fields=dict(case.fields), criteria=rubric.criteria)
 
     def _apply(self, case: Case) -> _Applied:
-        setting = self._setting or fitting_setting(self.rubric, case.images)
-        _check(self.rubric.with_setting(setting), case)
+        setting = self._checked(case)
         if not self.rubric.styles:
             return self._settle(setting)
         described = not _blank(case.fields.get("style_description", ()))
         return self._settle(setting, _one(case.fields["style"]), described=described)
+
+    def _checked(self, case: Case) -> str:
+        """The setting of a case that fits. Of those with the same names the first is looked at closely; the others
+        differ in what is empty. Raises `CaseError`."""
+        names = tuple(case.fields), tuple(case.images)
+        setting = self._fits.get(names)
+        if setting is None or any(_blank(case.fields[name]) for name in self._filled):
+            setting = self._setting or fitting_setting(self.rubric, case.images)
+            _check(self.rubric.with_setting(setting), case)
+            self._fits[names] = setting
+        return setting
 
     def _settle(self, setting: str, style: str = "", *, described: bool = False) -> _Applied:
         """The rubric in a setting and a style; `described` where the case itself says what the style is."""
