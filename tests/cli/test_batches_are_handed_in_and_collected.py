@@ -297,6 +297,26 @@ def test_cancelling_cancels_at_the_provider_and_nothing_is_asked_again_by_itself
     assert (desk.outcomes(), len(desk.jobs[1].keys)) == (ALL, 2)
 
 
+def test_a_run_that_was_answered_before_it_was_cancelled_is_finished(desk: Desk) -> None:
+    desk.server.batches.courses.append(Course(looks=5))
+    desk("run", "--batch")
+    desk("collect", "--cancel")
+    assert desk("collect").code == 0
+    assert (desk.outcomes(), desk.record().state, len(desk.jobs)) == (ALL, "finished", 1)
+
+
+def test_a_run_that_was_cancelled_before_a_repair_is_not_finished(desk: Desk, good: dict[str, Any]) -> None:
+    desk.server.say({"criteria": {}})
+    desk.server.batches.courses.append(Course(looks=5))
+    desk("run", "--batch")
+    desk("collect", "--cancel")
+    desk("collect")
+    assert (list(desk.outcomes().values()), desk.record().state) == (["scored"] * 3, "interrupted")
+    desk("run", "--batch")
+    desk("collect")
+    assert (desk.outcomes(), desk.record().state) == (ALL, "finished")
+
+
 def test_what_was_cancelled_may_be_asked_live(desk: Desk) -> None:
     desk.server.batches.courses.append(Course(looks=5, expired=2))
     desk("run", "--batch")

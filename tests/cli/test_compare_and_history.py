@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 from ledger_making import KEYS, WORDS, case, entry, run_record, unscored, verdict
+from msgspec import structs
 
 from beholder.cli import main
 from beholder.ledger import Ledger
@@ -81,7 +82,7 @@ def test_a_worse_build_is_found_told_and_held(run: Any, builds: Path) -> None:
     assert done.code == 1
     assert "score is worse by 0.111" in done.err
     assert f"{COUNT} cases in both" in done.out
-    assert re.search(r"unchanged_regions +15 +6\.000 +4\.000 +-2\.000", done.out)
+    assert re.search(r"Unchanged regions +15 +6\.000 +4\.000 +-2\.000", done.out)
     assert "p3 (before: scored; now: refused" in done.out
     assert "is worse on score by 0.111" in done.out
     assert "❌ **Regression** on <code>score</code>" in (builds / "pr.md").read_text("utf-8")
@@ -143,6 +144,28 @@ def test_json_has_everything(run: Any, builds: Path) -> None:
     assert [one["case"] for one in found["unlike"]] == ["p3"]
     assert found["gate"]["regressed"] == ["score"]
     assert len(found["moved"]) == 2
+
+
+def test_criteria_have_the_titles_of_the_rubric_and_json_their_keys(run: Any, builds: Path) -> None:
+    told = run("compare old bad").out
+    assert "unchanged_regions" not in told
+    assert "Unchanged regions 6 → 4" in told
+    assert "and Unchanged regions by 2.000" in told
+    found = json.loads(run("compare old bad --json").out)
+    assert [one["name"] for one in found["changes"]] == ["score", *KEYS]
+    assert "unchanged_regions" in found["moved"][0]["changes"]
+
+
+def test_criteria_that_are_called_the_same_are_told_apart(run: Any, builds: Path) -> None:
+    rubric = load("edit-preservation")
+    same = structs.replace(rubric, criteria=tuple(structs.replace(one, title="Kept") for one in rubric.criteria))
+    with Ledger.open(builds / "beholder.db") as ledger:
+        for name in ("before", "after"):
+            ledger.start(run_record(name, name=name, total=4, rubrics=(msgspec.to_builtins(same),)))
+            ledger.write(name, [entry(at) for at in range(4)])
+    told = run("compare before after").out
+    for key in KEYS:
+        assert re.search(rf"^Kept \({key}\) +4 ", told, re.MULTILINE)
 
 
 def test_markdown_may_be_printed_in_place_of_the_table(run: Any, builds: Path) -> None:

@@ -31,7 +31,7 @@ def test_a_pipe_stays_a_pipe(run: Any, book: Path, to: str) -> None:
         done = run(f"export first --to {to} -o pipe")
         assert (done.code, done.err) == (0, "")
         assert (book / "pipe").is_fifo()  # or nobody would ever be read from
-        assert reading.result(timeout=10) == (book / "file").read_bytes()
+        assert reading.result(timeout=60) == (book / "file").read_bytes()
 
 
 def test_a_device_stays_a_device_and_a_link_a_link(run: Any, book: Path) -> None:

@@ -115,7 +115,7 @@ async def test_what_failed_at_one_server_goes_to_another_at_once(protocol: str, 
 @pytest.mark.parametrize("fault", [Fault.status(500), Fault.drop(), Fault.cut(), Fault.html(), Fault.hang()])
 async def test_every_way_of_failing_sets_a_server_aside(fault: Fault, three: list[JudgeServer]) -> None:
     three[0].default = fault
-    async with judging(urls(three), timeout_s=1.0 if fault == Fault.hang() else 60.0) as judge:
+    async with judging(urls(three), timeout_s=3.0 if fault == Fault.hang() else 60.0) as judge:
         assert [(await judge.answer(brief())).attempts for _ in range(4)] == [2, 1, 1, 1]
     assert len(three[0].received) == 1
 

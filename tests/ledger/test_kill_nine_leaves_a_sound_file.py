@@ -16,7 +16,7 @@ from beholder.ledger import Ledger
 BATCH = 16
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_at_any_moment(place: Path, seed: int) -> None:
     moments = random.Random(seed)
     for attempt in range(3):  # the third process finds what two killed ones left

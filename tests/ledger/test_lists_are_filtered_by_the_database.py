@@ -15,23 +15,31 @@ from hypothesis import strategies as st
 from ledger_making import entry, listed, run_record, verdict
 from report_making import ledger_with, refused, restyle, told
 
-from beholder.ledger import Ledger
+from beholder.ledger import Entry, Ledger, browsing, reviews
 from beholder.ledger.browsing import LEFT_OPEN, SORTS, Wanted
+from beholder.ledger.dialects import small
 from beholder.ledger.reading import Judged
 from beholder.verdicts.model import CriterionResult, Flag
 
 RUN = "r1"
+GROUPED = ["", "model-a", "model-b", "street", 'A "quoted" Bé']
 
 
 @pytest.fixture(scope="module")
 def ledger(new_place: Callable[[], str | Path]) -> Iterator[Ledger]:
-    """Thirty verdicts of two rubrics: scored, refused, and one left open."""
+    """Thirty verdicts of two rubrics: scored, refused, and one left open; every third case has a scene."""
     verdicts = [refused(number) if number % 9 == 3 else restyle(number) for number in range(30)]
     verdicts[5] = replace(verdicts[5], score=None, percentage=None, grade=None, passed=None)
     entries = [told(number, one, pictures=False) for number, one in enumerate(verdicts)]
+    entries = [_in_a_scene(one) if one.position % 3 == 0 else one for one in entries]
     entries += [entry(number, verdict(number, case=f"photo-{number:05d}/anime")) for number in range(5)]
     with ledger_with(new_place(), entries) as found:
         yield found
+
+
+def _in_a_scene(one: Entry) -> Entry:
+    scene = GROUPED[3 + one.position % 2]
+    return replace(one, case=replace(one.case, groups={**one.case.groups, "scene": scene}))
 
 
 def fits(one: Judged, wanted: Wanted) -> bool:
@@ -51,8 +59,8 @@ def fits(one: Judged, wanted: Wanted) -> bool:
             not wanted.assertion or wanted.assertion in failed,
             not wanted.flag or wanted.flag in {flag.flag for flag in found.flags},
             not wanted.style or found.style == wanted.style,
-            not wanted.group or (wanted.group in one.groups and wanted.value in ("", one.groups[wanted.group])),
-            wanted.text.lower() in found.case.lower(),
+            all(name in one.groups and value in ("", one.groups[name]) for name, value in wanted.groups.items()),
+            any(small(wanted.text) in small(text) for text in (found.case, *one.groups.values())),
         )
     )
 
@@ -69,9 +77,8 @@ WANTED = st.builds(
     assertion=st.sampled_from(["", "", "A1", "A3", "A9"]),
     flag=st.sampled_from(["", "", "pixels_disagree", "tie"]),
     style=st.sampled_from(["", "", "Anime"]),
-    group=st.sampled_from(["", "", "model", "nobody"]),
-    value=st.sampled_from(["", "model-a", "model-b"]),
-    text=st.sampled_from(["", "", "0001", "ANIME", "x"]),
+    groups=st.dictionaries(st.sampled_from(["model", "scene", "nobody"]), st.sampled_from(GROUPED), max_size=3),
+    text=st.sampled_from(["", "", "0001", "ANIME", "x", "MODEL-B", 'a "QUOTED" b', "scene", "é", "É"]),
     sort=st.sampled_from(SORTS),
 )
 
@@ -112,7 +119,7 @@ def test_the_worst_come_first_and_what_has_no_score_before_them(ledger: Ledger, 
 def test_any_text_may_be_asked_for(ledger: Ledger, one: str, other: str) -> None:
     wanted = Wanted(outcome=one, grade=other, criterion=one, least=1, assertion=other, flag=one, style=other, text=one)
     assert ledger.browse(RUN, wanted).total == 0 or not one
-    ledger.browse(RUN, Wanted(group=one, value=other, rubric=other, text=one))
+    ledger.browse(RUN, Wanted(groups={one: other, other: ""}, rubric=other, text=one))
 
 
 NAMES = st.text(min_size=1, max_size=8)
@@ -125,9 +132,32 @@ def test_a_group_of_any_name_is_found(ledger: Ledger, name: str, value: str) -> 
     ledger.start(run_record(run))
     one = entry(1)
     ledger.write(run, [replace(one, case=replace(one.case, groups={name: value})), entry(2)])
-    found = ledger.browse(run, Wanted(group=name, value=value))
+    found = ledger.browse(run, Wanted(groups={name: value}))
     assert [judged.verdict.case for judged in found.judged] == [one.case.id]
     assert ledger.case(run, one.case.id).groups == {name: value}
+
+
+def test_of_two_groups_a_case_must_be_in_both(ledger: Ledger) -> None:
+    found = ledger.browse(RUN, Wanted(groups={"model": "model-b", "scene": GROUPED[4]}, sort="order"), limit=100)
+    expected = [number for number in range(0, 30, 3) if number % 2]
+    assert [one.position for one in found.judged if one.verdict.rubric == "restyle"] == expected
+
+
+def test_a_text_is_found_in_the_values_of_groups_and_not_in_their_names(ledger: Ledger) -> None:
+    found = ledger.browse(RUN, Wanted(text="Quoted", rubric="restyle"), limit=100)
+    assert {one.position for one in found.judged} == {number for number in range(0, 30, 3) if number % 2}
+    assert not ledger.browse(RUN, Wanted(text="scene")).total
+
+
+@settings(max_examples=40)
+@given(NAMES, NAMES)
+def test_a_text_is_found_in_any_value(ledger: Ledger, name: str, value: str) -> None:
+    run = uuid4().hex
+    ledger.start(run_record(run))
+    one = entry(1)
+    ledger.write(run, [replace(one, case=replace(one.case, groups={name: value}))])
+    assert ledger.browse(run, Wanted(text=value)).total == 1
+    assert ledger.browse(run, Wanted(text=f"{value}{value}?")).total == 0
 
 
 @settings(max_examples=40)
@@ -156,6 +186,21 @@ def test_counts_and_lists_tell_the_same_as_the_verdicts(ledger: Ledger) -> None:
         assert facets.get("scores", {}) == {
             key: result.score for key, result in one.verdict.criteria.items() if result.score is not None
         }
+
+
+def test_chosen_runs_are_counted_as_all_of_them_are(place: str | Path) -> None:
+    with Ledger.open(place) as other:
+        for name in ("empty", "first", "second", "third"):
+            other.start(run_record(name))
+        other.write("first", [entry(number) for number in range(4)])
+        both = [entry(1), entry(1, verdict(1, rubric="another")), entry(2, refused(2)), entry(3)]
+        other.write("second", both)
+        other.write("third", [entry(5, refused(5))])
+        with other.reading() as connection:
+            assert browsing.progress(connection, ["empty", "second"]) == {"second": other.progress()["second"]}
+            assert browsing.progress(connection, ["first", "second", "third"]) == other.progress()
+            assert reviews.rated(connection, ["empty", "second", "third"]) == {"second": 2}
+            assert browsing.progress(connection, []) == reviews.rated(connection, []) == {}
 
 
 def test_every_verdict_on_a_case_is_found_newest_run_first(place: str | Path) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from ledger_making import run_record, verdict
 from report_making import RUN, Opened, ledger_with, restyle, told, written
 
-from beholder.verdicts.model import Juror, Jury, Outcome
+from beholder.rubrics.library import load
+from beholder.verdicts.model import Flag, Juror, Jury, Outcome
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -187,7 +189,7 @@ def test_a_case_shows_everything_that_was_said_and_sent(report: Path, opened: Op
         "The judge said 5.",
         "mend the hand of 5",
         "pixels disagree",
-        "accuracy.score 5 → 4",
+        "Accuracy 5 → 4",
         "36 % of the photo was changed.",
         "1600 × 1200, 358 kB image/jpeg",
         "gpt-5-mini-2025-08-07",
@@ -197,6 +199,22 @@ def test_a_case_shows_everything_that_was_said_and_sent(report: Path, opened: Op
         "3.2 (2.6 to 3.8) on 1 to 5; the judge's own number is 4",
     ):
         assert part in said, part
+
+
+def test_flags_and_criteria_have_titles_and_their_keys_as_tooltips(tmp_path: Path, opened: Opened) -> None:
+    flags = (Flag("below_guidance", "exceptional.score", 2, "3 was expected"), Flag("of_a_plugin", "A1, A2"))
+    record = run_record(RUN, rubrics=(msgspec.to_builtins(load("restyle")),))
+    with ledger_with(tmp_path / "ledger.db", [told(6, restyle(6, flags=flags))], record) as ledger:
+        page = opened(written(ledger, tmp_path / "report.html"))
+    offered = page.locator("select[data-key=flag] option").all_text_contents()
+    assert "score below its guidance (1)" in offered
+    assert page.locator("#flags td a").first.get_attribute("title") == "below_guidance"
+    first_case(page)
+    tags = page.locator(".verdict .flags .tag")
+    assert tags.all_text_contents() == ["score below its guidance", "of a plugin"]
+    assert [tag.get_attribute("title") for tag in tags.all()] == ["below_guidance", "of_a_plugin"]
+    assert page.locator(".verdict .flags .muted").all_text_contents() == ["Exceptional value", "A1, A2"]
+    assert page.locator(".criterion h3", has_text="Exceptional value").get_attribute("title") == "exceptional"
 
 
 def test_the_theme_can_be_chosen(report: Path, opened: Opened) -> None:

@@ -25,6 +25,7 @@ from beholder.ledger import Ledger, RunRecord, jobs
 from beholder.runs.batching import How, one_pass
 from beholder.runs.budget import Budget
 from beholder.runs.clerk import Clerk
+from beholder.runs.queues import BATCH
 from beholder.runs.running import checked_cases, record_for
 from beholder.runs.suite import Suite, suite_from
 from beholder.runs.trays import LedgerTray
@@ -122,6 +123,46 @@ def test_killed_between_handing_in_and_writing_down_it_pays_once(
     assert "3 scored" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("module", "function", "written"),
+    [("beholder.ledger.jobs", "use_up", 0), ("beholder.cli.progress", "Counts.done", 1)],
+)
+@pytest.mark.parametrize("again", ["collect", "run"])
+def test_killed_beside_a_verdict_without_a_score_it_counts_its_money_once(
+    server: JudgeServer,
+    cases: Callable[[int], Path],
+    command: Callable[..., list[str]],
+    tmp_path: Path,
+    module: str,
+    function: str,
+    written: int,
+    again: str,
+) -> None:
+    """That a reply is done with is written together with the verdict: killed just before there is neither, and killed
+    just after there are both."""
+    cases(1)
+    server.default = Fault.refusal("I would rather not.")
+    environment = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+    python, _, _, _, *words = command("--price-input", "1", "--price-output", "10")
+
+    def beholder(*more: str, first: str = "") -> int:
+        program = [python, "-c", f"{first}\nfrom beholder.cli import main\nmain()", *more, *words]
+        return subprocess.run(program, env=environment, capture_output=True, check=False).returncode
+
+    def verdicts() -> list[Any]:
+        with Ledger.open(tmp_path / "ledger.db") as ledger:
+            return list(ledger.verdicts("latest"))
+
+    killed = f"import os, {module}\n{module}.{function} = lambda *_: os.kill(os.getpid(), {int(signal.SIGKILL)})"
+    assert beholder("run", "--batch") == 0
+    assert (beholder("collect", first=killed), len(verdicts())) == (-signal.SIGKILL, written)
+    assert beholder(again) == 3
+    [verdict] = verdicts()
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        assert (verdict.outcome, ledger.run().state, len(server.received)) == ("refused", "finished", 1)
+        assert ledger.run().spent_usd == verdict.cost_usd > 0
+
+
 async def test_a_reply_is_done_with_as_soon_as_there_is_a_verdict_by_it(
     server: JudgeServer,
     cases: Callable[[int], Path],
@@ -152,6 +193,24 @@ async def test_a_reply_is_done_with_as_soon_as_there_is_a_verdict_by_it(
         how = How(repair_live=True, idle=False)
         standing = await one_pass(suite, ledger, record, checked, Counts(2), stop, print, how)
         assert (standing.state, len(used)) == ("finished", 1)
+
+
+async def test_a_run_is_not_finished_while_a_case_has_no_verdict(
+    server: JudgeServer, cases: Callable[[int], Path], command: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """The last case is asked what the first is, whose answer had no score and is used up before the last is reached."""
+    count = 4 * BATCH
+    rows = cases(count).read_text().splitlines()
+    (tmp_path / "cases.jsonl").write_text("\n".join([*rows, rows[0].replace('"c0"', '"again"')]))
+    server.default = Fault.refusal("I would rather not.")
+    with begun(server, tmp_path) as (suite, ledger, record, checked):
+        for anew, done, state in ((True, 0, "waiting"), (False, count, "interrupted")):
+            watch, how = Counts(count + 1), How(anew=anew)
+            standing = await one_pass(suite, ledger, record, checked, watch, asyncio.Event(), print, how)
+            assert (standing.state, len(list(ledger.verdicts(record.id)))) == (state, done)
+        live = subprocess.run(command(), capture_output=True, check=False)
+        assert (live.returncode, ledger.run(record.id).state) == (3, "finished")
+        assert (ledger.progress()[record.id].done, len(server.received)) == (count + 1, count + 1)
 
 
 async def test_a_run_is_not_finished_while_its_last_job_is_handed_in(

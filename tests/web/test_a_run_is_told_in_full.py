@@ -33,8 +33,8 @@ def answered(number: int, *answers: str, **changes: object) -> Verdict:
 
 
 def options(page: str, name: str) -> list[str]:
-    [select] = re.findall(rf'<select name="{name}">(.*?)</select>', page, re.DOTALL) or [""]
-    return [html.unescape(value) for value in re.findall(r'<option value="([^"]+)"', select)]
+    selects = re.findall(rf'<select name="{name}"[^>]*>(.*?)</select>', page, re.DOTALL)
+    return [html.unescape(value) for value in re.findall(r'<option value="([^"]+)"', "".join(selects))]
 
 
 def test_it_has_findings_corrections_and_evidence_as_the_report_has(tmp_path: Path, started: Started) -> None:

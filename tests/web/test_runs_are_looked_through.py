@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from ledger_making import case, entry, run_record, verdict
 from report_making import ledger_with, restyle, told
+from review_making import answers, edits
 from web_helpers import RUN, Started, worked_out
 
 from beholder.cases import Case
@@ -20,13 +21,15 @@ from beholder.ledger import Ledger
 from beholder.rubrics.composing import Composer
 from beholder.rubrics.library import load
 from beholder.rubrics.model import Rubric
+from beholder.runs import reviewing
 from beholder.verdicts.model import Verdict
 
 CASES = f"/runs/{RUN}/cases"
 
 
 def names(client: httpx.Client, **asked: object) -> list[str]:
-    text = client.get(CASES, params={key: str(value) for key, value in asked.items()}).text
+    params = {key: value if isinstance(value, list) else str(value) for key, value in asked.items()}
+    text = client.get(CASES, params=params).text
     return [html.unescape(found) for found in re.findall(r'class="name"><bdi>([^<]*)</bdi>', text)]
 
 
@@ -65,8 +68,12 @@ def test_a_run_says_what_it_came_to(client: httpx.Client) -> None:
         ({"least": "0.99", "q": "0001"}, numbered(12, 16)),
         ({"assertion": "A3"}, numbered(11, 15, 19, 23)),
         ({"group": "source=photo 2", "sort": "case"}, numbered(8, 9, 10, 11)),
+        ({"group": ["source=photo 2", "model=model-a"], "sort": "case"}, numbered(8, 10)),
+        ({"group": ["source", "", "model=model-b"], "grade": "F"}, numbered(11, 15, 19, 23)),
+        ({"group": ["source=photo 2", "nobody=else"]}, []),
+        ({"q": "PHOTO 2", "sort": "case"}, numbered(8, 9, 10, 11)),
         ({"style": "Anime", "grade": "C"}, numbered(2, 6, 10, 14, 18, 22)),
-        ({"passed": "no", "q": "2"}, numbered(23)),
+        ({"passed": "no", "q": "2"}, numbered(11, 23)),
         ({"q": "nothing like it"}, []),
     ],
 )
@@ -93,6 +100,36 @@ def test_where_the_ledger_lies_is_not_told(made: Path, client: httpx.Client) -> 
         answer = client.get(path)
         assert answer.status_code in (404, 503), path
         assert made.name not in answer.text, path
+
+
+def test_of_a_group_one_value_can_be_asked_for(client: httpx.Client) -> None:
+    answer = client.get(CASES, params={"group": ["model=model-a", "model=model-b"]})
+    assert answer.status_code == 400
+    assert "not &#39;model-a&#39; and &#39;model-b&#39;" in answer.text
+
+
+def test_several_groups_go_along_to_the_case_and_back(client: httpx.Client) -> None:
+    asked = {"group": ["source=photo 2", "model=model-b"], "sort": "case"}
+    text = client.get(CASES, params=asked).text
+    assert [html.unescape(one) for one in re.findall(r'<option value="([^"]*)" selected>', text)][-2:] == asked["group"]
+    [first, _] = [html.unescape(link) for link in re.findall(r'class="card"><a href="([^"]*)"', text)]
+    page = client.get(first).text
+    [after] = re.findall(r'rel="next" href="([^"]*)"', page)
+    assert "photo-00011/anime</bdi></h1>" in client.get(html.unescape(after)).text
+    [back] = re.findall(r'href="([^"]*)" data-key="u"', page)
+    assert client.get(html.unescape(back)).text == text
+
+
+def test_a_review_under_way_is_open_and_counts_what_is_rated(place: Path, started: Started) -> None:
+    with edits(place.with_name("reviewed.db")) as ledger:
+        review = reviewing.find_or_start(ledger, RUN, "Ada")
+        first, second, *_ = ledger.case_ids(RUN)
+        reviewing.rate(ledger, review, first, answers())
+        reviewing.keep_draft(ledger, review, second, answers())
+    with httpx.Client(base_url=started(place.with_name("reviewed.db")), trust_env=False) as client:
+        page = client.get(f"/runs/{review.id}").text
+        assert re.search(r"<dd>open, <span class=\"number\">1</span> of 12", page)
+        assert client.get(f"/api/runs/{review.id}").json()["state"] == "open"
 
 
 def test_past_the_end_of_a_list_is_its_last_page(client: httpx.Client) -> None:

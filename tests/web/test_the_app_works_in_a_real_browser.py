@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from ledger_making import run_record
-from report_making import Opened, refused, restyle, told
+from report_making import Opened, ledger_with, refused, restyle, told
 from web_helpers import RUN, Started
 
 from beholder.ledger import Ledger
+from beholder.rubrics.library import load
+from beholder.verdicts.model import Flag
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -62,6 +65,38 @@ def test_from_the_runs_to_a_case_and_all_the_way_back(visited: Opened) -> None:
     arrived(page, "**/cases?grade=F")
 
 
+def test_two_groups_are_chosen_at_once_and_let_go_again(visited: Opened) -> None:
+    page = visited(f"/runs/{RUN}/cases?sort=case")
+    assert page.get_by_role("searchbox", name="Search").get_attribute("placeholder") == "id or group"
+    page.get_by_label("Model").select_option("model-b")
+    arrived(page, "**/cases?sort=case&group=model%3Dmodel-b")
+    page.get_by_label("Source").select_option("photo 2")
+    arrived(page, "**/cases?sort=case&group=source%3Dphoto+2&group=model%3Dmodel-b")
+    assert page.locator(".card .name").all_text_contents() == ["photo-00009/anime", "photo-00011/anime"]
+    assert page.locator(".field.set").count() == 3  # the order too
+    page.get_by_label("Source").select_option("")
+    arrived(page, "**/cases?sort=case&group=model%3Dmodel-b")
+    assert page.locator(".card").count() == 12
+
+
+def test_flags_and_criteria_have_titles_and_their_keys_as_tooltips(
+    visited: Opened, tmp_path: Path, started: Started
+) -> None:
+    flags = (Flag("below_guidance", "exceptional.score", 2, "3 was expected"), Flag("of_a_plugin", "A1, A2"))
+    one = restyle(1, flags=flags)
+    record = run_record(RUN, rubrics=(msgspec.to_builtins(load("restyle")),))
+    ledger_with(tmp_path / "ledger.db", [told(1, one)], record).close()
+    page = drawn(visited(f"/runs/{RUN}/case?id={one.case}", at=started(tmp_path / "ledger.db")))
+    tags = page.locator(".verdict .flags .tag")
+    assert tags.all_text_contents() == ["score below its guidance", "of a plugin"]
+    assert [tag.get_attribute("title") for tag in tags.all()] == ["below_guidance", "of_a_plugin"]
+    places = page.locator(".verdict .flags .muted")
+    assert places.all_text_contents() == ["Exceptional value", "A1, A2"]
+    assert places.first.get_attribute("title") == "exceptional.score"
+    assert page.locator(".criterion h3", has_text="Exceptional value").get_attribute("title") == "exceptional"
+    assert page.locator(".corrections .muted").first.inner_text() == "Accuracy"
+
+
 def test_slider_blink_heatmap_and_zoom(visited: Opened) -> None:
     page = drawn(visited(CASE))
     box = page.locator(".cv-stage").bounding_box()
@@ -100,7 +135,7 @@ def test_a_case_shows_what_was_said(visited: Opened) -> None:
         "75.0 %",
         "Does part 1 of the style hold?",
         "Seen at place 1 of 5.",
-        "accuracy.score 5 → 4",
+        "Accuracy 5 → 4",
         "36 % of the photo was changed.",
         "make the car red",
         "3.2 (2.6 to 3.8) on 1 to 5",

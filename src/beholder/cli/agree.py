@@ -82,12 +82,7 @@ def agree(
     reviewed: Mapping[str, Ratings] = {}
     if ratings is None and other is None:
         reviewed = {} if scores else reviewed_by_people(run, ledger, assertions=full)
-        if not reviewed and len(judges) != 2:
-            raise UsageError(
-                "Say with what to compare: --ratings FILE for people, --with RUN for another judge. Nobody reviewed "
-                "the run in `beholder view`."
-            )
-        other = None if reviewed else judges.pop()
+        other = None if reviewed else _second_of(judges)
     judges, people = _only(judges, reviewed or _reference(ratings, other), only or ())
     asked = Asked(
         mapped=map_ or (),
@@ -103,11 +98,18 @@ def agree(
     found = [agree_(judge, people, asked, other.name if other is not None else "") for judge in judges]
     if json_:
         say(json.dumps({"agreements": [one.to_dict() for one in found]}))
-        return
-    for at, one in enumerate(found):
-        if at:
-            say("")
-        _show(one, full=full)
+    else:
+        _show_all(found, full=full)
+
+
+def _second_of(judges: list[Scores]) -> Scores:
+    """Of two judges the second, taken out: the first is compared with it where there are no people."""
+    if len(judges) != 2:
+        raise UsageError(
+            "Say with what to compare: --ratings FILE for people, --with RUN for another judge. Nobody reviewed "
+            "the run in `beholder view`."
+        )
+    return judges.pop()
 
 
 def _reference(ratings: Path | None, other: Scores | None) -> Mapping[str, Ratings]:
@@ -147,17 +149,7 @@ def _only(
         name, sign, value = text.partition("=")
         if not sign:
             raise UsageError(f"--only is written GROUP=VALUE, such as task=text, not {text!r}.")
-        for at, one in enumerate(kept):
-            if name not in one.groups:
-                known = ", ".join(one.groups) or "none (--cases FILE brings those of cases in plain files)"
-                raise UsageError(
-                    f"--only asks for {name!r}, and no case of {one.name} has such a group; there are: {known}."
-                )
-            rows = [row for row, own in enumerate(one.groups[name]) if own == value]
-            if not rows:
-                there = ", ".join(sorted(set(one.groups[name]) - {""})[:10])
-                raise UsageError(f"No case of {one.name} has {name} {value!r}; there is: {there}.")
-            kept[at] = one.at(rows)
+        kept = [_in_group(one, name, value) for one in kept]
     gone = {case for one in judges for case in one.cases} - {case for one in kept for case in one.cases}
     if not gone:
         return kept, people
@@ -169,6 +161,17 @@ def _only(
     return kept, found
 
 
+def _in_group(judge: Scores, name: str, value: str) -> Scores:
+    if name not in judge.groups:
+        known = ", ".join(judge.groups) or "none (--cases FILE brings those of cases in plain files)"
+        raise UsageError(f"--only asks for {name!r}, and no case of {judge.name} has such a group; there are: {known}.")
+    rows = [row for row, own in enumerate(judge.groups[name]) if own == value]
+    if not rows:
+        there = ", ".join(sorted(set(judge.groups[name]) - {""})[:10])
+        raise UsageError(f"No case of {judge.name} has {name} {value!r}; there is: {there}.")
+    return judge.at(rows)
+
+
 def _rated(
     given: Mapping[str, tuple[float, float]], people: Mapping[str, Ratings]
 ) -> Mapping[str, tuple[float, float]]:
@@ -176,6 +179,13 @@ def _rated(
     if unknown:
         raise UsageError(f"A scale is given for the aspect {unknown[0]!r}; there are {', '.join(people)}.")
     return given
+
+
+def _show_all(found: Iterable[Agreement], *, full: bool) -> None:
+    for at, one in enumerate(found):
+        if at:
+            say("")
+        _show(one, full=full)
 
 
 def _show(found: Agreement, *, full: bool) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from beholder.cli.calibration_options import FeaturesAt, measured
 from beholder.cli.files import write
+from beholder.cli.people_options import Aspects, JudgeScale, PeopleScale, said_by_people
 from beholder.cli.runs import AsJson, LedgerAt
 from beholder.cli.statistics_options import (
     DRAWS,
@@ -25,13 +26,12 @@ from beholder.cli.statistics_options import (
     ScoresAt,
     Seed,
     gathered,
-    reviewed_by_people,
 )
 from beholder.errors import UsageError
 from beholder.reports.terminal import printable, say
 
 if TYPE_CHECKING:
-    from beholder.statistics.calibration import Result, Task, Terms
+    from beholder.statistics.calibration import Measure, Result, Task, Terms
     from beholder.statistics.calibration.ground import Row
     from beholder.statistics.calibration.lesson import Recipe
     from beholder.statistics.calibration.pedigree import Pedigree
@@ -45,9 +45,7 @@ def calibrate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the maps that help.", show_default=False)
     ] = None,
-    aspect: Annotated[
-        list[str] | None, typer.Option(help="Only this aspect; more than once: these.", show_default=False)
-    ] = None,
+    aspect: Aspects = None,
     together: Annotated[
         bool, typer.Option("--together", help="One choice and one decision for all aspects: for few ratings of many.")
     ] = False,
@@ -62,13 +60,8 @@ def calibrate(
         list[str] | None, typer.Option("--try", help="Only this kind of map; again for another.", show_default=False)
     ] = None,
     map_: Mapped = None,
-    scale: Annotated[
-        list[str] | None,
-        typer.Option(help="The judge's scale, where it is not known: 0..10, or ASPECT=0..10.", show_default=False),
-    ] = None,
-    rating_scale: Annotated[
-        list[str] | None, typer.Option(help="People's scale: 1..7, or ASPECT=1..7.", show_default=False)
-    ] = None,
+    scale: JudgeScale = None,
+    rating_scale: PeopleScale = None,
     group: GroupBy = None,
     under_test: Annotated[
         str | None,
@@ -90,55 +83,46 @@ def calibrate(
     """
     from beholder.cli import MISSED
     from beholder.cli.output import waiting
-    from beholder.statistics.calibration import Measure, Terms, calibrate, document
-    from beholder.statistics.calibration.saving import scores_of, text_of
+    from beholder.statistics.calibration import Terms, calibrate, document
+    from beholder.statistics.calibration.saving import text_of
     from beholder.statistics.scales import scales_given
 
     by = _measure(for_)
     recipes, notes = _recipes(try_ or ())
     known = _gathered(_Files(run, ratings, scores, cases, ledger), judge, aspect)
     known = replace(known, extra=_extra(known, features, measure=measure))
-    rated_on = scales_given(rating_scale or ())
-    if ratings is None and not rated_on:  # who reviewed the run rated on the rubric's own scales
-        columns = known.judged.columns.items()
-        rated_on = {name: one.scale for name, one in columns if one.scale is not None and name in known.people}
-    wanted = _Wanted(
-        map_ or (),
-        scales_given(scale or ()),
-        rated_on,
-        Terms(group=group, under_test=under_test, seed=seed),
-    )
-    tasks = _tasks(known, wanted, notes.append)
+    rated_on = scales_given(rating_scale or ()) or ({} if ratings is not None else _own_scales(known))
+    terms = Terms(group=group, under_test=under_test, seed=seed)
+    tasks = _tasks(known, _Wanted(map_ or (), scales_given(scale or ()), rated_on, terms), notes.append)
     with waiting("fitting maps, and testing them on what they have not seen"):
         sets = [tasks] if together else [[task] for task in tasks]
-        results = [
-            calibrate(*each, recipes=recipes, by=Measure(by), folds=folds, seed=seed, draws=draws) for each in sets
-        ]
-    made = {
-        **known.pedigree.to_dict(),
-        "seed": seed,
-        "folds": folds,
-        "ratings": "reviews" if ratings is None else ratings.name,
-    }
+        results = [calibrate(*each, recipes=recipes, by=by, folds=folds, seed=seed, draws=draws) for each in sets]
+    source = "reviews" if ratings is None else ratings.name
+    made = {**known.pedigree.to_dict(), "seed": seed, "folds": folds, "ratings": source}
     saved = document(results, made)
-    written = output is not None and bool(saved["aspects"])
-    if output is not None and written:
-        write(output, text_of(saved) + "\n")
+    written = output if saved["aspects"] else None
+    if written is not None:
+        write(written, text_of(saved) + "\n")
     if json_:
-        told = [scores_of(result, task) | {"aspect": task.aspect} for result in results for task in result.tasks]
-        say(json.dumps({"written": str(output) if written else None, "made": made, "aspects": told, "notes": notes}))
+        _say_as_json(results, made, notes, written)
     else:
         _show(results, notes)
         _say_written(results, output)
     raise typer.Exit(0 if saved["aspects"] else MISSED)
 
 
-def _measure(name: str) -> str:
+def _measure(name: str) -> Measure:
     from beholder.statistics.calibration import Measure
 
     if name not in tuple(Measure):
         raise UsageError(f"--for is one of {', '.join(Measure)}, not {name!r}.")
-    return name
+    return Measure(name)
+
+
+def _own_scales(known: _Known) -> dict[str, tuple[float, float]]:
+    """Who reviewed the run rated on the rubric's own scales."""
+    columns = known.judged.columns.items()
+    return {name: one.scale for name, one in columns if one.scale is not None and name in known.people}
 
 
 def _recipes(wanted: Sequence[str]) -> tuple[dict[str, Recipe], list[str]]:
@@ -198,20 +182,8 @@ class _Wanted:
 def _gathered(files: _Files, judge: str | None, aspects: Collection[str] | None) -> _Known:
     """What one judge and people said of these aspects, or all."""
     from beholder.statistics.calibration.pedigree import pedigree_of_files, pedigree_of_run
-    from beholder.statistics.reading import read_ratings
 
-    if files.ratings is not None:
-        people = read_ratings(files.ratings)
-    else:
-        people = {} if files.scores else reviewed_by_people(files.run, files.ledger, assertions=bool(aspects))
-    if not people:
-        raise UsageError(
-            "Say what people said: --ratings FILE with case, rater, aspect, score; or let people review the run in "
-            "`beholder view`."
-        )
-    for name in aspects or ():
-        if name not in people:
-            raise UsageError(f"Nobody rated the aspect {name!r}; rated are {', '.join(people)}.")
+    people = said_by_people(files.ratings, files.run, files.scores, files.ledger, aspects)
     people = {name: one for name, one in people.items() if not aspects or name in aspects}
     found = gathered(files.run, files.scores, files.cases, files.ledger)
     named = [one for one in found if judge is None or one.name == judge]
@@ -269,6 +241,16 @@ def _tasks(known: _Known, wanted: _Wanted, note: Callable[[str], None]) -> list[
             )
         )
     return tasks
+
+
+def _say_as_json(
+    results: Sequence[Result], made: Mapping[str, object], notes: Sequence[str], written: Path | None
+) -> None:
+    from beholder.statistics.calibration.saving import scores_of
+
+    told = [scores_of(result, task) | {"aspect": task.aspect} for result in results for task in result.tasks]
+    where = None if written is None else str(written)
+    say(json.dumps({"written": where, "made": made, "aspects": told, "notes": notes}))
 
 
 def _show(results: Sequence[Result], notes: Sequence[str]) -> None:

@@ -45,9 +45,10 @@ def collect(
     """
     import asyncio
 
+    from beholder.cli.run import handed_in
     from beholder.ledger import Ledger
     from beholder.ledger.model import WAITING
-    from beholder.runs.batching import How, cancel_all, under_way
+    from beholder.runs.batching import How, cancel_all
     from beholder.runs.holding import held
     from beholder.runs.running import checked_cases, fingerprint
 
@@ -61,7 +62,7 @@ def collect(
                 "There is no run of this suite in the ledger: `beholder run --batch` hands one in. If a case or image "
                 "has changed since, name the run with --run."
             )
-        if not under_way(ledger, record.id) and record.state != WAITING:
+        if record.state != WAITING and not handed_in(ledger, record.id):
             raise UsageError(
                 f"Nothing of the run {record.id} is under way; `beholder run --batch` hands in what is open."
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from beholder.errors import UsageError
 from beholder.reports.terminal import printable, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from beholder.statistics.comparison.comparing import Comparison, Graded
     from beholder.statistics.comparison.gating import FailOn, Gate
@@ -64,8 +65,8 @@ def compare(
     wanted = _fail_on(fail_on)
     plain, named = _margins(margin or ())
     asked = Asked(group, plain, named, detect, top, draws, seed)
-    before, after, graded, warnings = _read(run_a, run_b, scores, cases, ledger)
-    comparison = compared(before, after, asked, graded=graded, warnings=warnings)
+    read = _read(run_a, run_b, scores, cases, ledger)
+    comparison = compared(read.before, read.after, asked, graded=read.graded, warnings=read.warnings)
     decided = gate(comparison, on or (SCORE,), wanted or FailOn.REGRESSION) if wanted or junit else None
     _write(comparison, decided if wanted else None, markdown)
     if junit is not None and decided is not None:
@@ -76,7 +77,7 @@ def compare(
         found = comparison.to_dict()
         say(json.dumps(found | ({"gate": decided.to_dict()} if decided and wanted else {})))
     elif markdown is None or str(markdown) != "-":
-        _show(comparison, decided if wanted else None)
+        _show(_titled(comparison, read.rubrics), decided if wanted else None)
     _end(comparison, decided if wanted else None)
 
 
@@ -117,9 +118,20 @@ def _margins(given: Sequence[str]) -> tuple[float, dict[str, float]]:
     return found.pop("", 0.0), found
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What is compared, and of runs also their grades, in what they are unlike, and the rubrics of both."""
+
+    before: Scores
+    after: Scores
+    graded: Sequence[Graded] = ()
+    warnings: Sequence[str] = ()
+    rubrics: Sequence[Mapping[str, object]] = ()
+
+
 def _read(
     run_a: str | None, run_b: str | None, files: Sequence[Path] | None, cases: Path | None, ledger: str | None
-) -> tuple[Scores, Scores, list[Graded], list[str]]:
+) -> _Read:
     from beholder.cli.statistics_options import gathered
     from beholder.ledger import Ledger
     from beholder.statistics.comparison.pedigree import differences, graded, read_run
@@ -130,7 +142,7 @@ def _read(
         if len(found) != 2:
             names = ", ".join(one.name for one in found)
             raise UsageError(f"Two are compared, and the files hold the scores of {len(found)}: {names}.")
-        return found[0], found[1], [], []
+        return _Read(found[0], found[1])
     if run_a is None or run_b is None:
         raise UsageError("Name two runs, the old one first (`beholder runs` lists them), or two files with --scores.")
     with Ledger.open(ledger, read_only=True) as book:
@@ -141,7 +153,19 @@ def _read(
     if cases is not None:
         groups = read_groups(cases)
         old, new = with_groups(old, groups), with_groups(new, groups)
-    return old, new, graded(before, after), differences(before, after)
+    rubrics = (*before.record.rubrics, *after.record.rubrics)
+    return _Read(old, new, graded(before, after), differences(before, after), rubrics)
+
+
+def _titled(comparison: Comparison, rubrics: Sequence[Mapping[str, object]]) -> Comparison:
+    """With criteria as their rubrics call them; what comes from files has the names that it has there."""
+    from beholder.reports.changes import labelled
+    from beholder.reports.html.texts import column_title, titles_of
+    from beholder.statistics.data import Kind
+
+    titles = titles_of(rubrics)
+    criteria = {*titles, *(one.name for one in comparison.of(Kind.CRITERION))} if rubrics else set()
+    return labelled(comparison, lambda name: column_title(name, titles) if name in criteria else name)
 
 
 def _write(comparison: Comparison, decided: Gate | None, markdown: Path | None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beholder.cli.people_options import Aspects, JudgeScale, PeopleScale, said_by_people
 from beholder.cli.runs import AsJson, LedgerAt
 from beholder.cli.statistics_options import (
     CasesAt,
@@ -18,14 +19,12 @@ from beholder.cli.statistics_options import (
     RatingsOrReviews,
     ScoresAt,
     gathered,
-    reviewed_by_people,
 )
 from beholder.errors import UsageError
 from beholder.reports.terminal import printable, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
 
     from beholder.statistics.data import Column, Floats, Ratings, Scores
     from beholder.statistics.estimation.estimating import Estimated
@@ -65,14 +64,34 @@ class _Given:
     judge_passes: float | None
     width: float | None
 
+    def check(self) -> None:
+        if self.judge_passes is not None and self.passes is None:
+            raise UsageError("--judge-pass goes with --pass, which says from which human score a case passes.")
+        for name, value in (("--pass", self.passes), ("--judge-pass", self.judge_passes)):
+            if value is not None and not isfinite(value):
+                raise UsageError(f"{name} is a score from which a case passes, and {value} is none.")
+        if self.width is not None and not 0 < self.width < inf:
+            raise UsageError(
+                "--width must be above 0: it is how far an interval may reach from its low to its high end."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _People:
+    """What people said by aspect, the scales that were given for it, and whether they `reviewed` the run itself: then
+    they rated on the rubric's own scales, however few of their values came up."""
+
+    ratings: Mapping[str, Ratings]
+    judge_scales: Mapping[str, Scale]
+    scales: Mapping[str, Scale]
+    reviewed: bool
+
 
 def estimate(
     run: MaybeRun = None,
     *,
     ratings: RatingsOrReviews = None,
-    aspect: Annotated[
-        list[str] | None, typer.Option(help="Only this aspect; more than once: these.", show_default=False)
-    ] = None,
+    aspect: Aspects = None,
     scores: ScoresAt = None,
     cases: CasesAt = None,
     map_: Mapped = None,
@@ -85,13 +104,8 @@ def estimate(
         float | None,
         typer.Option("--judge-pass", help="The judge's score from which a case passes; else at the same place."),
     ] = None,
-    scale: Annotated[
-        list[str] | None,
-        typer.Option(help="The judge's scale, where it is not known: 0..10, or ASPECT=0..10.", show_default=False),
-    ] = None,
-    rating_scale: Annotated[
-        list[str] | None, typer.Option(help="People's scale: 1..7, or ASPECT=1..7.", show_default=False)
-    ] = None,
+    scale: JudgeScale = None,
+    rating_scale: PeopleScale = None,
     width: Annotated[
         float | None, typer.Option(min=0, help="Also say how many ratings give an interval of this width.")
     ] = None,
@@ -99,67 +113,46 @@ def estimate(
     json_: AsJson = False,
 ) -> None:
     """Estimate what people would say of all cases, from the judge on all and people on a few drawn at random."""
-    from beholder.statistics.mapping import matched
-    from beholder.statistics.mapping import told as told_mapping
-    from beholder.statistics.reading import group_of, read_ratings
-    from beholder.statistics.scales import guessed_scales, scales_by_aspect
-
-    if judge_passes is not None and passes is None:
-        raise UsageError("--judge-pass goes with --pass, which says from which human score a case passes.")
-    for name, value in (("--pass", passes), ("--judge-pass", judge_passes)):
-        if value is not None and not isfinite(value):
-            raise UsageError(f"{name} is a score from which a case passes, and {value} is none.")
-    if width is not None and not 0 < width < inf:
-        raise UsageError("--width must be above 0: it is how far an interval may reach from its low to its high end.")
-    every = read_ratings(ratings) if ratings is not None else _reviewed(run, scores, ledger, bool(aspect))
-    people = _of_aspects(every, aspect)
+    given = _Given(passes, judge_passes, width)
+    given.check()
+    every = said_by_people(ratings, run, scores, ledger, aspect)
+    people = {name: every[name] for name in aspect or every}
     # A pair for an aspect that was not asked for is no mistake.
     pairs = [pair for pair in map_ or () if (name := pair.partition("=")[0].strip()) in people or name not in every]
-    judged_on, rated_on = _scales(scale, people), _scales(rating_scale, people)
-    given = _Given(passes, judge_passes, width)
-    found, notes = [], []
+    rated = _People(people, _scales(scale, people), _scales(rating_scale, people), ratings is None)
+    found: list[_Found] = []
+    notes: dict[str, None] = {}
     for judge in gathered(run, scores, cases, ledger):
-        columns = matched(people, judge, pairs)
-        notes += told_mapping(columns, people, pairs)
-        belongs = group_of(judge, group)
-        # Who reviewed the run rated on the rubric's own scales, however few of their values came up.
-        own = {name: column.scale for name, column in columns.items() if ratings is None and column.scale is not None}
-        scales = scales_by_aspect(columns, people, judged_on, rated_on or own)
-        guessed = guessed_scales(columns, scales, judged_on, rated_on or own)
-        for name, column in columns.items():
-            notes += _strangers(people[name], judge)
-            of_both = _Scales(*scales[name], name in guessed)
-            found.append(_estimated(judge, people[name], column, belongs, of_both, given))
-    notes = list(dict.fromkeys(notes))
+        more, told = _by_one_judge(judge, rated, pairs, group, given)
+        found += more
+        notes |= dict.fromkeys(told)
     if json_:
-        say(json.dumps({"passes": passes, "estimates": [_as_dict(one) for one in found], "notes": notes}))
-        return
-    for at, one in enumerate(found):
-        if at:
-            say("")
-        _show(one, passes)
-    for note in notes:
-        say(printable(note))
+        say(json.dumps({"passes": passes, "estimates": [_as_dict(one) for one in found], "notes": list(notes)}))
+    else:
+        _show_all(found, notes, passes)
 
 
-def _reviewed(
-    run: str | None, scores: Sequence[Path] | None, ledger: str | None, assertions: bool
-) -> dict[str, Ratings]:
-    """What people said in reviews; assertions only where aspects are chosen, which may be among them."""
-    found = {} if scores else reviewed_by_people(run, ledger, assertions=assertions)
-    if not found:
-        raise UsageError(
-            "Say what people said: --ratings FILE with case, rater, aspect, score; or let people review the run in "
-            "`beholder view`."
-        )
-    return found
+def _by_one_judge(
+    judge: Scores, people: _People, pairs: Sequence[str], group: str | None, given: _Given
+) -> tuple[list[_Found], list[str]]:
+    """What a judge and people give for each aspect, and what is to be said of it."""
+    from beholder.statistics.mapping import matched, told
+    from beholder.statistics.reading import group_of
+    from beholder.statistics.scales import guessed_scales, scales_by_aspect
 
-
-def _of_aspects(people: dict[str, Ratings], wanted: Sequence[str] | None) -> dict[str, Ratings]:
-    for name in wanted or ():
-        if name not in people:
-            raise UsageError(f"Nobody rated the aspect {name!r}; rated are {', '.join(people)}.")
-    return {name: people[name] for name in wanted} if wanted else people
+    columns = matched(people.ratings, judge, pairs)
+    notes = [*told(columns, people.ratings, pairs)]
+    belongs = group_of(judge, group)
+    own = {name: one.scale for name, one in columns.items() if people.reviewed and one.scale is not None}
+    rated_on = people.scales or own
+    scales = scales_by_aspect(columns, people.ratings, people.judge_scales, rated_on)
+    guessed = guessed_scales(columns, scales, people.judge_scales, rated_on)
+    found = []
+    for name, column in columns.items():
+        ratings = people.ratings[name]
+        notes += _strangers(ratings, judge)
+        found.append(_estimated(judge, ratings, column, belongs, _Scales(*scales[name], name in guessed), given))
+    return found, notes
 
 
 def _strangers(people: Ratings, judge: Scores) -> list[str]:
@@ -258,6 +251,15 @@ def _same_place(column: Column, of_people: Scale, passes: float) -> float:
             "People gave one score only, so that their scale is not known; give it as --rating-scale 1..7."
         )
     return low + (passes - people_low) / (people_high - people_low) * (high - low)
+
+
+def _show_all(found: Sequence[_Found], notes: Iterable[str], passes: float | None) -> None:
+    for at, one in enumerate(found):
+        if at:
+            say("")
+        _show(one, passes)
+    for note in notes:
+        say(printable(note))
 
 
 def _show(one: _Found, passes: float | None) -> None:

@@ -64,7 +64,6 @@ def judge(
 
     from beholder.cli.options import fields, params, rescored, text_file
     from beholder.cli.output import Format, exit_code, show, waiting
-    from beholder.judges.protocol import INSTRUMENTS
     from beholder.rubrics.library import load_all
     from beholder.runs.once import composer
 
@@ -90,22 +89,29 @@ def judge(
     if plan:
         _plan(rubrics, case, options, judge or [], parameters, as_json=form is Format.JSON)
         return
-    if not judge:
-        for_models = {"--base-url": base_url, "--param": param, "--key-variable": key_variable}
-        if given := [flag for flag, value in for_models.items() if value]:
-            raise UsageError(f"{given[0]} is for a model, and no judge was named: name one, --judge PROVIDER:MODEL.")
-        judge = [INSTRUMENTS]
-    if key_variable and len({name.partition(":")[0] for name in judge} - {INSTRUMENTS}) > 1:
-        raise UsageError("--key-variable is for one provider, and the judges are of several.")
+    names = _names(judge, {"--base-url": base_url, "--param": param, "--key-variable": key_variable})
     for one in rubrics:
         composer(one, options).rubric_for(case)  # what is wrong with the case is said before any key is looked for
-    places = [(name, _base_urls(name, judge, base_url or [])) for name in judge]
-    with waiting(f"asking {', '.join(judge)}"):
+    places = [(name, _base_urls(name, names, base_url or [])) for name in names]
+    with waiting(f"asking {', '.join(names)}"):
         judged = asyncio.run(_ask(rubrics, case, options, places, parameters, key_variable, timeout))
     show(judged, form, full=full)
     strict = threshold is not None or bool(gate)
     seed = form is Format.SEED
     raise typer.Exit(exit_code([verdict for verdict, _ in judged], fail_under, strict=strict, seed=seed))
+
+
+def _names(named: Sequence[str] | None, for_models: Mapping[str, object]) -> Sequence[str]:
+    """Who judges: the instruments where nobody is named. `for_models` are flags that go with a model, by their name."""
+    from beholder.judges.protocol import INSTRUMENTS
+
+    if not named:
+        if given := [flag for flag, value in for_models.items() if value]:
+            raise UsageError(f"{given[0]} is for a model, and no judge was named: name one, --judge PROVIDER:MODEL.")
+        return [INSTRUMENTS]
+    if for_models["--key-variable"] and len({name.partition(":")[0] for name in named} - {INSTRUMENTS}) > 1:
+        raise UsageError("--key-variable is for one provider, and the judges are of several.")
+    return named
 
 
 def _base_urls(name: str, names: Sequence[str], base_urls: Sequence[str]) -> Sequence[str]:

@@ -67,7 +67,7 @@ def run(
             print(f"{'run' if new else 'going on with run'} {record.id} ({record.name}), {record.total} verdicts")
         limits.budget.spent = record.spent_usd or limits.budget.spent
         how = {"new": new, "quiet": quiet, "as_json": json_}
-        if batch or _handed_in(ledger, record.id):  # what is under way is not asked live as well
+        if batch or handed_in(ledger, record.id):  # what is under way is not asked live as well
             from beholder.cli.collect import by_batch
             from beholder.runs.batching import How
 
@@ -76,12 +76,12 @@ def run(
         raise typer.Exit(report_run(suite, ledger, record, state, counts, new=new, as_json=json_, quiet=quiet))
 
 
-def _handed_in(ledger: Ledger, run: str) -> bool:
-    """Whether requests of the run are under way in a provider's batch."""
+def handed_in(ledger: Ledger, run: str) -> bool:
+    """Whether answers to requests of the run are to be had from a provider's batch."""
     from beholder.ledger import jobs
 
     with ledger.reading() as connection:
-        return bool(jobs.under_way(connection, ledger.number(connection, run)))
+        return jobs.to_collect(connection, ledger.number(connection, run))
 
 
 def carry_out(
@@ -113,7 +113,7 @@ def carry_out(
         rename_by_flag(suite, ledger, record)
     try:
         with held(ledger, record.id):
-            if _handed_in(ledger, record.id):
+            if handed_in(ledger, record.id):
                 raise UsageError(f"The run {record.id} was handed in as a batch just now; `beholder collect` goes on.")
             state = asyncio.run(
                 listening(lambda stop: run_suite(suite, ledger, record, checked, judges, limits, retry, counts, stop))

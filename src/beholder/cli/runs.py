@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,19 +43,22 @@ def list_(
     if context.invoked_subcommand:
         return
     from beholder.ledger import Ledger
+    from beholder.ledger import reviews as stored
     from beholder.ledger.model import Progress
     from beholder.runs.reviewing import is_review
     from beholder.verdicts.model import counted
 
     with Ledger.open(ledger, read_only=True) as book:
         records, progress = book.runs(tag=tag), book.progress()
-    rows = [(record, progress.get(record.id, Progress())) for record in records]
+        with book.reading() as connection:
+            rated = stored.rated(connection, [record.id for record in records if is_review(record)])
+    rows = [_Row(record, progress.get(record.id, Progress()), rated.get(record.id, 0)) for record in records]
     if json_:
-        for record, far in rows:
-            if is_review(record) or not reviews:
-                say(json.dumps(_as_dict(record, far)))
+        for row in rows:
+            if is_review(row.record) or not reviews:
+                say(json.dumps(_as_dict(row)))
         return
-    wanted = [(record, far) for record, far in rows if is_review(record) == reviews]
+    wanted = [row for row in rows if is_review(row.record) == reviews]
     if wanted:
         _table(wanted)
     elif reviews:
@@ -130,18 +134,30 @@ def _agreed(question: str) -> bool:
         raise UsageError("Nobody was there to answer; add --yes to delete without a question.") from None
 
 
-def _table(rows: list[tuple[RunRecord, Progress]]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A run in the list; `rated` counts the cases of a review that are rated and saved."""
+
+    record: RunRecord
+    far: Progress
+    rated: int
+
+
+def _table(rows: list[_Row]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    from beholder.reports.run_states import state_of
+
     table = Table("run", "name", "state", "done", "mean score", "spent", "age", "tags", box=None, pad_edge=False)
-    for record, far in rows:
+    for row in rows:
+        record, far = row.record, row.far
         cells = (
             record.id,
             record.name,
-            record.state,
-            f"{far.done}/{record.total}" + (f" ({record.skipped} skipped)" if record.skipped else ""),
+            state_of(record),
+            _done(row),
             "–" if far.mean_score is None else f"{far.mean_score:.3f}",
             money(record.spent_usd, record.unpriced),
             _age(record.created),
@@ -149,6 +165,20 @@ def _table(rows: list[tuple[RunRecord, Progress]]) -> None:
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
     Console(highlight=False).print(table)
+
+
+def _done(row: _Row) -> str:
+    from beholder.runs.reviewing import is_review
+
+    record = row.record
+    if is_review(record):
+        return f"{row.rated} of {_cases(record)} rated"
+    return f"{row.far.done}/{record.total}" + (f" ({record.skipped} skipped)" if record.skipped else "")
+
+
+def _cases(record: RunRecord) -> int:
+    """A run counts verdicts, of which a case has one by each rubric."""
+    return record.total // max(1, len(record.rubrics))
 
 
 def _age(moment: datetime) -> str:
@@ -161,12 +191,13 @@ def _age(moment: datetime) -> str:
 
 def record_dict(record: RunRecord) -> dict[str, object]:
     """A run as JSON values, without its suite and rubrics."""
+    from beholder.reports.run_states import state_of
     from beholder.runs.reviewing import is_review
 
     return {
         "run": record.id,
         "name": record.name,
-        "state": record.state,
+        "state": state_of(record),
         "created": record.created.isoformat(),
         "updated": record.updated.isoformat(),
         "total": record.total,
@@ -178,5 +209,8 @@ def record_dict(record: RunRecord) -> dict[str, object]:
     }
 
 
-def _as_dict(record: RunRecord, far: Progress) -> dict[str, object]:
-    return {**record_dict(record), "done": far.done, "scored": far.scored, "score": far.mean_score}
+def _as_dict(row: _Row) -> dict[str, object]:
+    """Of a review also how many of the cases are rated; `done` counts verdicts, those that were begun too."""
+    told = record_dict(row.record)
+    rated = {"rated": row.rated, "cases": _cases(row.record)} if told["review"] else {}
+    return {**told, "done": row.far.done, "scored": row.far.scored, "score": row.far.mean_score, **rated}

@@ -77,8 +77,9 @@ def _summary(record: RunRecord, tally: Tally) -> None:
     from rich.console import Console
 
     from beholder.cli.summary import means_table
+    from beholder.reports.run_states import state_of
 
-    say(printable(f"run {record.id} ({record.name}), {record.state}, started {record.created:%Y-%m-%d %H:%M} UTC"))
+    say(printable(f"run {record.id} ({record.name}), {state_of(record)}, started {record.created:%Y-%m-%d %H:%M} UTC"))
     Console(highlight=False).print(means_table(tally))
     for name, rubric in tally.rubrics.items():
         if rubric.grades:

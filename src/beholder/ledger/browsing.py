@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, null, select
+from sqlalchemy import ColumnElement, Connection, Select, func, null, select
 
 from beholder.ledger import tables
-from beholder.ledger.dialects import contains, has_item, number_at, text_at, unindexed
+from beholder.ledger.dialects import contains, has_item, number_at, parts, text_at, unindexed, value_contains
 from beholder.ledger.facets import FLAGS, NO, SCORES, STYLE
+from beholder.ledger.model import Progress
 from beholder.ledger.packing import plain_text
 from beholder.ledger.reading import Judged, judged_row, texts_of
 
@@ -32,7 +33,8 @@ class Wanted:
     """Which verdicts of a run, and in which order. What is empty or `None` does not matter.
 
     `outcome` may be `left_open`; `scored` then means those with a score. `least` and `most` bound the score of
-    `criterion` on its own scale, or the verdict's own (0–1) where no criterion is named. `text` is in the case's id.
+    `criterion` on its own scale, or the verdict's own (0–1) where no criterion is named. The case has each of `groups`
+    with this value, or any where it is empty. `text` is in the case's id, or in a value of its groups.
     """
 
     outcome: str = ""
@@ -45,8 +47,7 @@ class Wanted:
     assertion: str = ""
     flag: str = ""
     style: str = ""
-    group: str = ""
-    value: str = ""
+    groups: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
     sort: str = "worst"
 
@@ -129,6 +130,18 @@ def counts(connection: Connection, run: int) -> Counts:
     return found
 
 
+def progress(connection: Connection, runs: Sequence[str]) -> dict[str, Progress]:
+    """How far these runs are, by their ids; one without verdicts is left out."""
+    id_, scored = tables.runs.c.id, _V.score.is_not(None)
+    query = (
+        select(id_, func.count(), func.count().filter(scored), func.avg(_V.score).filter(scored))
+        .join_from(tables.verdicts, tables.runs, _V.run == tables.runs.c.number)
+        .group_by(id_)
+    )
+    rows = [row for part in parts(runs) for row in connection.execute(query.where(id_.in_(part)))]
+    return {id_: Progress(done, scored, mean) for id_, done, scored, mean in rows}
+
+
 def groups(connection: Connection, run: int, most: int = 200) -> dict[str, list[str]]:
     """The groups that cases of a run belong to, each with its values, as the first cases tell; a group with more than
     `most` values has none."""
@@ -181,14 +194,23 @@ def _conditions(run: int, wanted: Wanted) -> list[ColumnElement[bool]]:
     # Names and texts are in the index of cases and rubrics, which gives numbers.
     other = tables.verdicts.alias("named").c
     named = [other.rubric == plain_text(wanted.rubric)] if wanted.rubric else []
-    named += [contains(other.case_id, plain_text(wanted.text))] if wanted.text else []
-    if wanted.group:
-        kept = text_at(_C.groups, plain_text(wanted.group))
-        belongs = kept == plain_text(wanted.value) if wanted.value else kept.is_not(None)
-        named.append(other.case_id.in_(select(_C.id).where(_C.run == run, belongs)))
+    if wanted.groups:
+        named.append(other.case_id.in_(_cases(run, *(_belongs(*pair) for pair in wanted.groups.items()))))
+    if wanted.text:
+        text = plain_text(wanted.text)
+        named.append(contains(other.case_id, text) | other.case_id.in_(_cases(run, value_contains(_C.groups, text))))
     if named:
         found.append(_V.number.in_(select(other.number).where(other.run == run, *named)))
     return found
+
+
+def _cases(run: int, *conditions: ColumnElement[bool]) -> Select[tuple[str]]:
+    return select(_C.id).where(_C.run == run, *conditions)
+
+
+def _belongs(group: str, value: str) -> ColumnElement[bool]:
+    kept = text_at(_C.groups, plain_text(group))
+    return kept == plain_text(value) if value else kept.is_not(None)
 
 
 def _sort_key(wanted: Wanted) -> ColumnElement[Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 
 from sqlalchemy import Connection, Table, func, select
 
@@ -14,6 +16,7 @@ from beholder.ledger.tables import AnyRow
 
 PART = 256
 MOST = 20  # sentences; a file that is damaged throughout needs no more
+NAMED = 3  # of things that are missing
 
 
 def check(connection: Connection, problems: list[str]) -> list[str]:
@@ -84,30 +87,62 @@ _LOOKS: tuple[tuple[Table, Callable[[AnyRow], Iterator[str]]], ...] = (
 )
 
 
-def _lost(connection: Connection) -> list[str]:
-    """The first that a verdict names and that is not there: its case, its answers, and that its run uses them."""
-    verdicts, links, cases = tables.verdicts.c, tables.run_answers.c, tables.cases.c
+@dataclass(slots=True)
+class _Missing:
+    """Things that verdicts name and that are not there, and the cases of those verdicts."""
+
+    one: str
+    several: str
+    things: set[object] = field(default_factory=set)
+    cases: dict[str, None] = field(default_factory=dict)
+
+    def add(self, things: Iterable[object], case: str) -> None:
+        before = len(self.things)
+        self.things.update(things)
+        if len(self.things) > before:
+            self.cases[case] = None
+
+    def told(self) -> Iterator[str]:
+        if not self.things:
+            return
+        count, verdicts = len(self.things), "verdict" if len(self.cases) == 1 else "verdicts"
+        named = ", ".join(map(repr, islice(self.cases, NAMED)))
+        more = f" and {len(self.cases) - NAMED:,} more" if len(self.cases) > NAMED else ""
+        yield f"{count:,} {self.one if count == 1 else self.several}: behind the {verdicts} on {named}{more}."
+
+
+def _lost(connection: Connection) -> Iterator[str]:
+    """What verdicts name and what is not there: their cases, their answers, and that their runs use them."""
+    lost = _Missing("case is missing", "cases are missing")
+    gone = _Missing("answer is missing", "answers are missing")
+    unused = _Missing("answer is not noted as used by its run", "answers are not noted as used by their runs")
+    verdicts, cases = tables.verdicts.c, tables.cases.c
     beside = (cases.run == verdicts.run) & (cases.id == verdicts.case_id)
     query = select(verdicts.run, verdicts.case_id, verdicts.answers, cases.id).join_from(
         tables.verdicts, tables.cases, beside, isouter=True
     )
     with connection.execute(query.execution_options(yield_per=PART)) as found:
         for rows in found.partitions():
-            known: set[bytes] = set()
-            used: set[tuple[int, bytes]] = set()
-            for ids in parts(list({id_ for row in rows for id_ in split_ids(row.answers)})):
-                known |= set(connection.scalars(select(tables.answers.c.id).where(tables.answers.c.id.in_(ids))))
-                uses = select(links.run, links.answer).where(links.answer.in_(ids))
-                used |= {(run, answer) for run, answer in connection.execute(uses)}
+            known, used = _answers_of(connection, rows)
             for row in rows:
-                what, own = f"the verdict on {row.case_id!r}", split_ids(row.answers)
-                if row.id is None:
-                    return [f"The case of {what} is missing."]
-                if not known.issuperset(own):
-                    return [f"An answer behind {what} is missing."]
-                if any((row.run, id_) not in used for id_ in own):
-                    return [f"An answer behind {what} is not noted as used by its run."]
-    return []
+                own = set(split_ids(row.answers))
+                lost.add([(row.run, row.case_id)] if row.id is None else [], row.case_id)
+                gone.add(own - known, row.case_id)
+                unused.add({(row.run, id_) for id_ in own & known} - used, row.case_id)
+    for missing in (lost, gone, unused):
+        yield from missing.told()
+
+
+def _answers_of(connection: Connection, rows: Iterable[AnyRow]) -> tuple[set[bytes], set[tuple[int, bytes]]]:
+    """Of the answers behind some verdicts those that are there, and those that runs are noted to use."""
+    ids, links = tables.answers.c.id, tables.run_answers.c
+    known: set[bytes] = set()
+    used: set[tuple[int, bytes]] = set()
+    for part in parts(list({id_ for row in rows for id_ in split_ids(row.answers)})):
+        known.update(connection.scalars(select(ids).where(ids.in_(part))))
+        uses = connection.execute(select(links.run, links.answer).where(links.answer.in_(part)))
+        used.update((run, answer) for run, answer in uses)
+    return known, used
 
 
 def _tried(work: Callable[[], object]) -> Iterator[str]:

@@ -81,8 +81,18 @@ def has_item(column: ColumnElement[Any], name: str, item: str) -> ColumnElement[
 
 def contains(column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
     """Whether the text stands anywhere in a text column; capital or small is the same, as far as ASCII goes."""
-    small = "".join(letter.lower() if letter.isascii() else letter for letter in text)
-    return _Position(func.lower(column), literal(small)) > 0
+    return _Position(func.lower(column), literal(small(text))) > 0
+
+
+def value_contains(column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
+    """Whether the text stands in a value of a JSON column of texts by name; capital and small as in `contains`."""
+    # Most rows do not have the text anywhere, which is quicker to see.
+    return contains(column, dump(text)[1:-1]) & _ValueContains(column, literal(small(text)))
+
+
+def small(text: str) -> str:
+    """As both databases lower a text that compares by its bytes: only ASCII has capitals."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in text)
 
 
 def unindexed(column: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -113,6 +123,13 @@ class _AtOddKey(FunctionElement[str]):
 
 class _HasItem(FunctionElement[bool]):
     """Column, the list's name, the text."""
+
+    inherit_cache = True
+    type = Boolean()
+
+
+class _ValueContains(FunctionElement[bool]):
+    """Column, the text in small letters."""
 
     inherit_cache = True
     type = Boolean()
@@ -181,6 +198,19 @@ def _has_item_in_postgresql(element: _HasItem, compiler: SQLCompiler, **how: Any
     column, name, item = list(element.clauses)
     items = f"{_jsonb(column, compiler, **how)} -> CAST({compiler.process(name, **how)} AS text)"
     return f"({items}) @> to_jsonb(CAST({compiler.process(item, **how)} AS text))"
+
+
+@compiles(_ValueContains, SQLITE)
+def _value_contains_in_sqlite(element: _ValueContains, compiler: SQLCompiler, **how: Any) -> str:
+    column, text = _said(element, compiler, **how)
+    return f"EXISTS (SELECT 1 FROM json_each({column}) AS item WHERE instr(lower(item.value), {text}) > 0)"
+
+
+@compiles(_ValueContains, POSTGRESQL)
+def _value_contains_in_postgresql(element: _ValueContains, compiler: SQLCompiler, **how: Any) -> str:
+    column, text = _said(element, compiler, **how)
+    items = f"jsonb_each_text(CAST({column} AS jsonb)) AS item"
+    return f'EXISTS (SELECT 1 FROM {items} WHERE strpos(lower(item.value COLLATE "C"), {text}) > 0)'
 
 
 @compiles(_Position, SQLITE)

@@ -136,6 +136,12 @@ def under_way(connection: Connection, run: int) -> list[Job]:
     return _jobs(connection, run, (BEGUN, OPEN))
 
 
+def to_collect(connection: Connection, run: int) -> bool:
+    """Whether there are jobs by whose results there are no verdicts yet: under way, or fetched by a process that ended
+    before it had them."""
+    return connection.scalar(select(_J.number).where(_J.run == run, _J.state != CLOSED).limit(1)) is not None
+
+
 def ended(connection: Connection, run: int) -> list[Job]:
     """The jobs whose results are here."""
     return _jobs(connection, run, (FETCHED, CLOSED))

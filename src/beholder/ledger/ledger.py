@@ -66,6 +66,7 @@ class Ledger:
     """Where it is, as `open` takes it: with the password, and never to be shown."""
 
     def __init__(self, database: Database) -> None:
+        self.database = database
         self.place, self.path, self.address = database.place, database.path, database.address
         self.shared = database.path is None
         self._kind = database.kind
@@ -319,6 +320,10 @@ class Ledger:
                 spent_usd=str(Decimal(row.spent_usd) + known),
                 unpriced=row.unpriced + unknown,
             )
+            self.settle(connection, row.number, entries)
+
+    def settle(self, connection: Connection, run: int, entries: Sequence[Entry]) -> None:
+        """What else belongs into the transaction that writes verdicts: nothing, unless a kind of run says otherwise."""
 
     # Afterwards
 

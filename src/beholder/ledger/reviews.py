@@ -9,9 +9,9 @@ from sqlalchemy import Connection, func, select
 
 from beholder.errors import LedgerError
 from beholder.ledger import reading, records, tables, writing
-from beholder.ledger.dialects import text_at
+from beholder.ledger.dialects import parts, text_at
 from beholder.ledger.facets import STYLE
-from beholder.ledger.model import FINISHED, REVIEW, Entry
+from beholder.ledger.model import FINISHED, Entry
 from beholder.ledger.packing import DAMAGED, pack, plain_text, unpack
 from beholder.ledger.redacting import redacted
 from beholder.verdicts.model import Outcome, Verdict
@@ -39,15 +39,15 @@ def change_suite(connection: Connection, run: int, **changes: object) -> None:
     records.change(connection, run, body=pack(redacted({**body, "suite": {**body["suite"], **changes}})))
 
 
-def rated(connection: Connection) -> dict[str, int]:
-    """How many cases are rated and saved, by the id of the review; of a review without any it is left out."""
+def rated(connection: Connection, reviews: Sequence[str]) -> dict[str, int]:
+    """How many cases are rated and saved in these reviews, by their ids; one without any is left out."""
     query = (
         select(_RUNS.id, func.count(_V.case_id.distinct()))
-        .join_from(tables.runs, tables.verdicts, _V.run == _RUNS.number)
-        .where(_RUNS.fingerprint.startswith(REVIEW), _V.outcome == str(Outcome.SCORED))
+        .join_from(tables.verdicts, tables.runs, _V.run == _RUNS.number)
+        .where(_V.outcome == str(Outcome.SCORED))
         .group_by(_RUNS.id)
     )
-    return {row[0]: row[1] for row in connection.execute(query)}
+    return {row[0]: row[1] for part in parts(reviews) for row in connection.execute(query.where(_RUNS.id.in_(part)))}
 
 
 def rated_in(connection: Connection, run: int) -> int:

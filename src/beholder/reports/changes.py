@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -24,11 +25,14 @@ TOLD = (
 
 
 def labelled(comparison: Comparison, label: Callable[[str], str]) -> Comparison:
-    """The comparison with what people call its columns in place of their names; assertions keep their ids."""
+    """The comparison with what people call its columns in place of their names, and with both where two are called the
+    same; assertions keep their ids."""
     ids = {one.name for one in comparison.of(Kind.ASSERTION)}
+    often = Counter(label(one.name) for one in comparison.changes if one.name not in ids)
 
     def called(name: str) -> str:
-        return name if name in ids else label(name)
+        title = name if name in ids else label(name)
+        return title if often[title] < 2 else f"{title} ({name})"
 
     def fates(found: Sequence[Fate]) -> tuple[Fate, ...]:
         return tuple(

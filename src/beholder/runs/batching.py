@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -28,16 +28,16 @@ from beholder.judges.model import ModelJudge
 from beholder.judges.protocol import INSTRUMENTS, Judge
 from beholder.judges.wires.faults import Again, Never
 from beholder.ledger import Ledger, jobs
-from beholder.ledger.model import FINISHED, INTERRUPTED, RUNNING, WAITING, Entry, RunRecord
+from beholder.ledger.model import FINISHED, INTERRUPTED, RUNNING, WAITING, Progress, RunRecord
 from beholder.runs.budget import Budget, BudgetedJudge
 from beholder.runs.clerk import Clerk
 from beholder.runs.fetching import FULL, Fetching
 from beholder.runs.running import most_for, price_for, run_suite, seated
 from beholder.runs.sharing import Limits
 from beholder.runs.suite import JudgeEntry, Suite
-from beholder.runs.trays import LedgerTray, Tell
+from beholder.runs.trays import LedgerTray, SettlingLedger, Tell
 from beholder.runs.work import FINAL, Watch
-from beholder.verdicts.model import Outcome, Verdict
+from beholder.verdicts.model import Outcome
 
 CANCELLED = "cancelled"  # in the handle of a job that was cancelled here
 
@@ -130,8 +130,10 @@ async def one_pass(
                 ]
                 state = await _go_over(suite, ledger, run, checked, seats, trays, watch, stop, how, clerk)
             left = await _under_way(clerk, run.id)
-            if state == FINISHED and (left or any(tray.closed for tray in trays.values())):
-                state = INTERRUPTED if cancelled else WAITING
+            if state == FINISHED and not cancelled and (left or any(tray.closed for tray in trays.values())):
+                state = WAITING
+            elif state == FINISHED:
+                state = await clerk.do(_end_of, ledger, run, left)
             await clerk.do(lambda: ledger.update(run.id, state=state))
             return Standing(
                 state,
@@ -205,12 +207,12 @@ async def _go_over(
 ) -> str:
     # Handing in a job takes as long as it takes; a case must not be given up meanwhile.
     patient = changed(suite, limits=changed(suite.limits, total_timeout_s=None))
-    following = _Following(watch, trays.values(), clerk, run.id)
+    settling = SettlingLedger(ledger, trays.values())
     limits = Limits(whole=True)
     # Also those that are done, and were asked again: they stay as they are unless there is a new answer.
     retry = how.retry if how.anew else FINAL - {Outcome.SCORED}
     try:
-        state = await run_suite(patient, ledger, run, checked, seats, limits, retry, following, stop)
+        state = await run_suite(patient, settling, run, checked, seats, limits, retry, watch, stop)
         if not stop.is_set():
             # There are cases without a verdict, as long as anything lies in a tray.
             await clerk.do(lambda: ledger.update(run.id, state=RUNNING))
@@ -220,59 +222,20 @@ async def _go_over(
         with suppress(LedgerError):
             ledger.update(run.id, state=INTERRUPTED)
         raise
-    finally:
-        await following.settle()
     if state == FINISHED and not any(tray.answers for tray in trays.values()):
         await clerk.write(jobs.close, run.id)
     return state
 
 
-class _Following:
-    """Looks on for the trays: the replies behind a verdict that is written are done with, and the ledger hears so
-    before many more are written. Killed in between, it would give those without a score again and count their cost
-    twice."""
-
-    def __init__(self, watch: Watch, trays: Iterable[LedgerTray], clerk: Clerk, run: str) -> None:
-        self._watch = watch
-        self._trays = list(trays)
-        self._clerk, self._run = clerk, run
-        self._done_with: list[bytes] = []
-        self._writing: asyncio.Task[None] | None = None
-
-    def skipped(self, count: int) -> None:
-        self._watch.skipped(count)
-
-    def waiting(self, count: int) -> None:
-        self._watch.waiting(count)
-
-    def done(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            for digest in _briefs(entry.verdict):
-                for tray in self._trays:
-                    self._done_with += tray.answers.pop(digest, ())
-        self._watch.done(entries)
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._use_up())
-
-    async def settle(self) -> None:
-        """Waits until the ledger knows of all."""
-        if self._writing is not None:
-            await self._writing
-        await self._use_up()
-
-    async def _use_up(self) -> None:
-        while self._done_with:
-            keys, self._done_with = self._done_with, []
-            await self._clerk.write(jobs.use_up, self._run, keys)
-
-
-def _briefs(verdict: Verdict) -> set[str]:
-    jurors = verdict.jury.jurors if verdict.jury else ()
-    return {digest for digest in (verdict.brief_digest, *(one.brief_digest for one in jurors)) if digest}
-
-
 async def _under_way(clerk: Clerk, run: str) -> list[jobs.Job]:
     return await clerk.do(under_way, clerk.ledger, run)
+
+
+def _end_of(ledger: Ledger, run: RunRecord, left: Sequence[jobs.Job]) -> str:
+    """The state of a run of which nothing more is awaited. The next `run` asks cases that have no verdict: they were
+    cancelled, or have the brief of another case whose answer had no score."""
+    done = ledger.progress().get(run.id, Progress()).done == run.total
+    return FINISHED if done and not left else INTERRUPTED
 
 
 async def _keep_to_room(clerk: Clerk, run: str, trays: Mapping[str, LedgerTray]) -> None:

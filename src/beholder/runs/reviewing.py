@@ -135,12 +135,6 @@ def reviews_of(ledger: Ledger, run: str) -> list[Review]:
     return [review for review in found if review.run == run]
 
 
-def rated_cases(ledger: Ledger) -> dict[str, int]:
-    """How many cases are rated and saved, by the id of the review."""
-    with ledger.reading() as connection:
-        return stored.rated(connection)
-
-
 @dataclass(frozen=True, slots=True)
 class Rating:
     """A case in a review: the questions, the answers so far, and the person's verdicts once it is saved.

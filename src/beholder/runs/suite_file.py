@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -308,7 +308,10 @@ def flag_sentence(problem: Problem) -> str:
 
 
 def helped(problem: Problem) -> Problem:
-    """An unknown key with the nearest known one; for one that would hold a secret, what to do instead."""
+    """An unknown key with the nearest known one; for one that would hold a secret, what to do instead. A wrong choice
+    with those that there are."""
+    if choices := _choices().get(problem.key):
+        return Problem(_wrong_choice(problem.message, choices), problem.key, problem.line)
     if problem.message != "is not a key that is known here":
         return problem
     parent, _, last = problem.key.rpartition(".")
@@ -320,6 +323,26 @@ def helped(problem: Problem) -> Problem:
     near = difflib.get_close_matches(last, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(names)}"
     return Problem(f"is not a key that is known here; {hint}", problem.key, problem.line)
+
+
+def _choices() -> dict[str, tuple[str, ...]]:
+    """By key, the words of which one can be chosen."""
+    found = {}
+    for one in structs.fields(SuiteFile):
+        kind = get_args(one.type)[0]  # all are annotated
+        for member in (kind, *get_args(kind)):
+            if get_origin(member) is Literal:
+                found[one.name] = get_args(member)
+    return found
+
+
+def _wrong_choice(message: str, choices: Sequence[str]) -> str:
+    *most, last = map(repr, choices)
+    there = f"there {'is' if len(choices) == 2 else 'are'} {', '.join(most)} and {last}"
+    said = re.fullmatch(r"invalid enum value (.+)", message)
+    return (
+        f"{there}; {said[1]} is {'neither' if len(choices) == 2 else 'none of them'}" if said else f"{message}; {there}"
+    )
 
 
 def set_in(value: Struct) -> dict[str, object]:

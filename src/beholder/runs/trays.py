@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import IO
+
+from sqlalchemy import Connection
 
 from beholder.errors import SetupError, Unreachable
 from beholder.judges.batches import MOST_BYTES, Batches, Handle
@@ -16,6 +18,8 @@ from beholder.judges.stages import Kept
 from beholder.judges.wires import Request
 from beholder.judges.wires.faults import Again, Never
 from beholder.ledger import Ledger, jobs
+from beholder.ledger.model import Entry
+from beholder.ledger.sharing import Worker
 from beholder.runs.budget import Budget
 from beholder.runs.clerk import Clerk
 from beholder.runs.together import Together
@@ -133,6 +137,36 @@ class LedgerTray:
     async def _look_up(self, keys: Sequence[bytes]) -> list[Kept | None]:
         there = await self._clerk.do(_kept, self._clerk.ledger, self._run, list(keys))
         return [there.get(key) for key in keys]
+
+
+class SettlingLedger(Ledger):
+    """A ledger as a run by batch writes its verdicts: the transaction that has a verdict also notes that the replies
+    behind it are used up. Whatever ends the process, no reply is read for a second verdict and paid for again in the
+    sums."""
+
+    def __init__(self, ledger: Ledger, trays: Iterable[LedgerTray]) -> None:
+        super().__init__(ledger.database)
+        self._trays = tuple(trays)
+
+    def write(self, run: str, entries: Sequence[Entry], worker: Worker | None = None) -> None:
+        super().write(run, entries, worker)
+        for tray in self._trays:
+            for digest in _briefs(entries):
+                tray.answers.pop(digest, None)
+
+    def settle(self, connection: Connection, run: int, entries: Sequence[Entry]) -> None:
+        done = _briefs(entries)
+        jobs.use_up(
+            connection, run, [key for tray in self._trays for digest in done for key in tray.answers.get(digest, ())]
+        )
+
+
+def _briefs(entries: Iterable[Entry]) -> set[str]:
+    """The digests of all briefs that the verdicts answer."""
+    verdicts = [entry.verdict for entry in entries]
+    digests = {one.brief_digest for one in verdicts}
+    digests |= {juror.brief_digest for one in verdicts if one.jury for juror in one.jury.jurors}
+    return digests - {""}
 
 
 def _kept(ledger: Ledger, run: str, keys: list[bytes]) -> dict[bytes, Kept]:

@@ -10,7 +10,7 @@ It checks requests as the providers do (key, parameters, schema dialect, picture
 one that they would.
 """
 
-from beholder.testing.batches import Course
+from beholder.testing.faces import Course
 from beholder.testing.replies import Fault, Received, Reply
 from beholder.testing.server import JudgeServer
 

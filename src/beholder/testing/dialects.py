@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from beholder.testing.replies import Fault, Kind, Received
+from aiohttp import web
+
+from beholder.testing.replies import Answerable, Fault, Kind, Received
 
 
 @dataclass(eq=False)
@@ -40,6 +43,26 @@ class Dialect(ABC):
     @abstractmethod
     def rejection(self, fault: Fault, heard: Received) -> Rejection:
         """How the provider words `no_structured_output`, `unknown_model` and `bad_key`."""
+
+    def reply(self, said: Answerable, heard: Received) -> tuple[int, dict[str, object]]:
+        """Status and body of what a test wants said, if it is said at all; may raise a `Rejection` of it."""
+        if not isinstance(said, Fault):
+            text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+            return 200, self.answer(text, heard)
+        if said.kind is Kind.STATUS:
+            return said.code, self.error(said.code, said.text)
+        if said.kind in (Kind.NO_STRUCTURED_OUTPUT, Kind.UNKNOWN_MODEL, Kind.BAD_KEY):
+            raise self.rejection(said, heard)
+        return 200, self.answer(said.text, heard, said.kind)
+
+
+def headers_of(request: web.Request) -> dict[str, str]:
+    return {name.lower(): value for name, value in request.headers.items()}
+
+
+def hang_up(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.close()
 
 
 def picture(data: object, media_type: str, complaint: str) -> bytes:

@@ -7,17 +7,16 @@ import json
 import threading
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+from aiohttp import web
 
 from beholder.testing.anthropic import Anthropic
 from beholder.testing.batches import BatchCounter
-from beholder.testing.dialects import Dialect, Rejection
+from beholder.testing.dialects import Dialect, Rejection, hang_up, headers_of
 from beholder.testing.google import Google
 from beholder.testing.openai import OpenAI
 from beholder.testing.replies import Fault, Kind, Received, Reply
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (OpenAI(), Anthropic(), Google())}
 # As Cloudflare and nginx answer while a backend is away, sometimes with status 200.
@@ -100,8 +99,6 @@ class JudgeServer:
             ready.set()
 
     async def _serve(self, ready: threading.Event) -> None:
-        from aiohttp import web
-
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application(client_max_size=MAX_REQUEST_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
@@ -117,8 +114,6 @@ class JudgeServer:
             await runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        from aiohttp import web
-
         if (answered := await self.batches.handle(request)) is not None:
             return answered
         dialect = DIALECTS.get(request.path.split("/")[1])
@@ -128,8 +123,9 @@ class JudgeServer:
             heard = await self._hear(dialect, request)
             reply = self._next(heard)
             said = reply(heard) if callable(reply) else reply
-            if isinstance(said, Fault):
-                return await self._fail(said, dialect, heard, request)
+            if isinstance(said, Fault) and (broken := await self._broken(said, request)) is not None:
+                return broken
+            status, body = dialect.reply(said, heard)
         except ConnectionError:  # who asked went away, which is no mistake of the test's
             raise
         except Exception as mistake:
@@ -138,45 +134,35 @@ class JudgeServer:
                 self._mistakes.append(mistake)
             error = dialect.error(rejection.status, rejection.message, rejection.parameter)
             return web.json_response(error, status=rejection.status)
-        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
-        return web.json_response(dialect.answer(text, heard))
+        more = dict(said.headers) if isinstance(said, Fault) else {}
+        return web.json_response(body, status=status, headers=more)
 
     def _next(self, heard: Received) -> Reply:
         self.received.append(heard)
         return self._queue.popleft() if self._queue else self.default
 
     async def _hear(self, dialect: Dialect, request: web.Request) -> Received:
-        headers = {name.lower(): value for name, value in request.headers.items()}
         try:
             body = json.loads(await request.read())
         except ValueError:
             raise Rejection(400, "We could not parse the JSON body of your request.") from None
         if not isinstance(body, dict):
             raise Rejection(400, "The body of your request is no JSON object.")
-        return dialect.read(request.rel_url.raw_path, headers, body, self.keyless)
+        return dialect.read(request.rel_url.raw_path, headers_of(request), body, self.keyless)
 
-    async def _fail(self, fault: Fault, dialect: Dialect, heard: Received, request: web.Request) -> web.StreamResponse:
-        from aiohttp import web
-
+    async def _broken(self, fault: Fault, request: web.Request) -> web.StreamResponse | None:
+        """What is said instead of a reply that the provider would give."""
         match fault.kind:
-            case Kind.STATUS:
-                return web.json_response(
-                    dialect.error(fault.code, fault.text), status=fault.code, headers=dict(fault.headers)
-                )
             case Kind.HTML:
                 return web.Response(text=PAGE, content_type="text/html")
             case Kind.REDIRECT:
                 return web.Response(status=fault.code, headers=dict(fault.headers))
             case Kind.DROP | Kind.CUT | Kind.HANG:
                 return await self._break_off(fault.kind, request)
-            case Kind.NO_STRUCTURED_OUTPUT | Kind.UNKNOWN_MODEL | Kind.BAD_KEY:
-                raise dialect.rejection(fault, heard)
             case _:
-                return web.json_response(dialect.answer(fault.text, heard, fault.kind))
+                return None
 
     async def _break_off(self, kind: Kind, request: web.Request) -> web.StreamResponse:
-        from aiohttp import web
-
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "4096"})
         if kind is not Kind.DROP:
             await response.prepare(request)
@@ -184,6 +170,5 @@ class JudgeServer:
             await response.write(b'{"id": "chatcmpl-B9')
         if kind is Kind.HANG and self._closing is not None:
             await self._closing.wait()
-        if request.transport is not None:
-            request.transport.close()
+        hang_up(request)
         return response

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger import Ledger, RunRecord
 from beholder.ledger.packing import plain_text
+from beholder.reports.flag_titles import flag_title
 from beholder.reports.html import templating
 from beholder.reports.html.templating import state_name
 from beholder.reports.html.texts import minus, plain, plain_values, script_json
@@ -63,8 +64,10 @@ def environment() -> Environment:
 
 
 def address(path: str, **asked: object) -> str:
-    """An address in the app. Each part of the path is made safe with its place; what is None or empty is not asked."""
-    kept = [(name, plain_text(str(value))) for name, value in asked.items() if value is not None and value != ""]
+    """An address in the app. Each part of the path is made safe with its place; what is None or empty is not asked, of
+    several values each."""
+    values = [(name, one) for name, value in asked.items() for one in (value if isinstance(value, tuple) else (value,))]
+    kept = [(name, plain_text(str(value))) for name, value in values if value is not None and value != ""]
     return quote(plain_text(path)) + (f"?{urlencode(kept)}" if kept else "")
 
 
@@ -132,8 +135,8 @@ def _told(request: Request, status: int, sentence: str) -> Response:
 
 
 def _pair(value: str, told: str = "") -> tuple[str, str]:
-    """A value of a choice, and how it is shown: as it is, or by the filter `state`."""
-    return value, state_name(value) if told == "state" else value
+    """A value of a choice, and how it is shown: as it is, or by the filter `state` or `flag`."""
+    return value, {"state": state_name, "flag": flag_title}[told](value) if told else value
 
 
 def _json(value: object) -> Markup:

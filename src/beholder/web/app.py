@@ -16,6 +16,8 @@ from beholder.web.answering import tell_errors
 from beholder.web.computing import Workshop
 from beholder.web.pages import agreement, case, compare, gallery, pictures, review, run, runs
 from beholder.web.security import LOOPBACK, Guard
+from beholder.web.standings import Standings
+from beholder.web.warming import compile_first
 
 if TYPE_CHECKING:
     from fastapi.telemetry import TelemetryConfig  # only newer ones have it; older ones take and ignore the settings
@@ -48,9 +50,11 @@ def create_app(ledger: Path | str | None, *, hosts: Collection[str] = LOOPBACK, 
     app = FastAPI(title="Beholder", docs_url=None, redoc_url=None, telemetry=_NO_TELEMETRY)
     app.state.ledger = _opened(ledger)
     app.state.workshop = Workshop()
+    app.state.standings = Standings()
     app.state.pictures = pictures.Larger()
     app.state.queues = Queues()
     assets.assets()
+    compile_first()
     for router in ROUTERS:
         app.include_router(router)
     tell_errors(app)

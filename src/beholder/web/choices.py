@@ -15,6 +15,8 @@ from beholder.ledger.dialects import text_at
 from beholder.ledger.facets import FLAGS, NO, STYLE
 from beholder.ledger.packing import plain_text
 from beholder.reports.html.summary import grade_names, states
+from beholder.web.computing import Workshop
+from beholder.web.overview import counts_of
 
 MOST = 200  # values of a group that can be chosen among
 
@@ -34,6 +36,13 @@ class Choices:
     flags: tuple[str, ...]
     styles: tuple[str, ...]
     groups: Mapping[str, tuple[str, ...]]
+
+
+def choices_of(book: Ledger, shop: Workshop, record: RunRecord) -> Choices:
+    """What there is to choose among in a run, looked up once as long as the run does not change."""
+    return shop.now(
+        ("choices", record.id), record.updated, lambda: choices(book, record, counts_of(book, shop, record))
+    )
 
 
 def choices(book: Ledger, record: RunRecord, counts: Counts) -> Choices:

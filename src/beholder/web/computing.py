@@ -48,23 +48,28 @@ class Workshop:
         self._kept, self._wait_s = kept, wait_s
         self._works: OrderedDict[Hashable, _Work] = OrderedDict()
         self._quick: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
+        self._turns: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
         self._orders: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         # A pool of the standard library would keep the program from ending until its work is done.
         threading.Thread(target=self._do, name="beholder-workshop", daemon=True).start()
 
     def now(self, key: Hashable, stamp: Hashable, work: Callable[[], T]) -> T:
-        """What `work` makes, made at once where it is not kept: for what is quick, and yet not worth doing twice."""
+        """What `work` makes, made at once where it is not kept: for what is quick, and yet not worth doing twice. Who
+        comes while it is being made waits for that."""
         with self._lock:
-            if key in self._quick and self._quick[key][0] == stamp:
-                found: T = self._quick[key][1]
-                return found
-        made = work()
-        with self._lock:
-            self._quick[key] = (stamp, made)
-            self._quick.move_to_end(key)
-            while len(self._quick) > self._kept:
-                self._quick.popitem(last=False)
+            turn = self._turns.setdefault(key, threading.Lock())
+        with turn:
+            with self._lock:
+                if key in self._quick and self._quick[key][0] == stamp:
+                    found: T = self._quick[key][1]
+                    return found
+            made = work()
+            with self._lock:
+                self._quick[key] = (stamp, made)
+                self._quick.move_to_end(key)
+                while len(self._quick) > self._kept:
+                    self._turns.pop(self._quick.popitem(last=False)[0], None)
         return made
 
     def get(self, key: Hashable, stamp: Hashable, work: Callable[[], T], *, patient: bool = True) -> Result[T]:

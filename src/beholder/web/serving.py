@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from beholder.errors import UsageError
 from beholder.web.security import LOOPBACK, SHORTEST
+from beholder.web.warming import warm_in_background
 
 
 def hosts_for(host: str, token: str | None) -> frozenset[str]:
@@ -56,7 +57,7 @@ def address_of(listening: socket.socket, host: str) -> str:
 
 def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
     """Serves until it is interrupted; `ready` is called once requests are answered."""
-    _Server(_config(app), ready).run(sockets=[listening])
+    _Server(app, ready).run(sockets=[listening])
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def served(app: FastAPI, host: str = "127.0.0.1") -> Iterator[str]:
     """The app on a free port of this machine, in a thread, for tests; the value is its address."""
     listening = bound(host, 0)
     up = threading.Event()
-    server = _Server(_config(app), up.set)
+    server = _Server(app, up.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
@@ -74,6 +75,8 @@ def served(app: FastAPI, host: str = "127.0.0.1") -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(10)
+        if server.warming is not None:
+            server.warming.join(10)
         listening.close()
 
 
@@ -83,13 +86,15 @@ def open_browser(address: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
+    def __init__(self, app: FastAPI, ready: Callable[[], None]) -> None:
+        super().__init__(_config(app))
+        self._app, self._ready = app, ready
+        self.warming: threading.Thread | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready()
+        self.warming = warm_in_background(self._app)
 
 
 def _config(app: FastAPI) -> uvicorn.Config:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from beholder.errors import SetupError
-from beholder.judges.batches import UNSURE, Batches, Forgotten, Handle, Look, Lost, Result, State, named
+from beholder.judges.batches import UNSURE, Batches, Handle, Look, Lost, Result, State, named
 from beholder.judges.batches.desk import Desk
 from beholder.judges.stages import Stage
 from beholder.judges.wires.reading import count, items, mapping, text
@@ -55,10 +54,8 @@ def frame(key: str) -> tuple[bytes, bytes]:
 
 async def submit(desk: Desk, file: Path, note: str) -> Handle:
     """A batch can carry no note; `find` goes by the number of its requests and its time."""
-    try:
+    with desk.making():
         batch = await desk.send(PATH, file, {"Content-Type": "application/json"})
-    except Forgotten as error:
-        raise SetupError(f"{error}: there is no batch API at {desk.base_url}; leave --batch out.") from None
     return named(batch, "id")
 
 

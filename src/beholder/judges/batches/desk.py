@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 import msgspec
@@ -31,6 +31,14 @@ _NO_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
 
 
+class _Sent(TypedDict, total=False):
+    """What goes with a call. `patient`: a large file may take its time, as long as something of it moves."""
+
+    data: object
+    headers: Mapping[str, str]
+    patient: bool
+
+
 class Desk(Transport):
     """Speaks for one judge, with its key. Raises `SetupError` where it cannot be spoken to at all (a wrong key, no
     batch API), `Unreachable` where it could not this time, `Never` for what is refused for good, `Forgotten` for what
@@ -43,6 +51,15 @@ class Desk(Transport):
         self._judge = judge
         request = judge.request(Brief("", "", None, "", (), None, "", ""), False)
         self._headers = {name: value for name, value in request.headers.items() if name != "Content-Type"}
+
+    @contextmanager
+    def making(self, of: str = "") -> Iterator[None]:
+        """While a job is made: who does not know the calls for it has no batch API, or none `of` a model."""
+        try:
+            yield
+        except Forgotten as error:
+            sentence = f"there is no batch API{of} at {self.base_url}; leave --batch out."
+            raise SetupError(f"{error}: {sentence}") from None
 
     async def get(self, path: str) -> Mapping[str, object]:
         return await self.patiently(lambda: self._call("GET", path))
@@ -155,56 +172,31 @@ class Desk(Transport):
             raise said
         return said
 
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        data: object = None,
-        headers: Mapping[str, str] | None = None,
-        patient: bool = False,
-    ) -> Mapping[str, object]:
-        said = await self._answer(method, path, data=data, headers=headers, patient=patient)
+    async def _call(self, method: str, path: str, **sent: Unpack[_Sent]) -> Mapping[str, object]:
+        said = await self._answer(method, path, **sent)
         try:
             return document(said.body)
         except Malformed:
             raise Again(f"{self._host} sent a reply that is no JSON object.") from None
 
-    async def _answer(
-        self,
-        method: str,
-        path: str,
-        *,
-        data: object = None,
-        headers: Mapping[str, str] | None = None,
-        patient: bool = False,
-    ) -> Response:
+    async def _answer(self, method: str, path: str, **sent: Unpack[_Sent]) -> Response:
         with self.told():
-            async with self._request(method, path, data=data, headers=headers, patient=patient) as response:
+            async with self._request(method, path, **sent) as response:
                 said = await self._response(response)
         if not 200 <= said.status < 300:
             raise self._refusal(said)
         return said
 
-    def _request(
-        self,
-        method: str,
-        path: str,
-        *,
-        data: object = None,
-        headers: Mapping[str, str] | None = None,
-        patient: bool = False,
-    ) -> aiohttp.client._RequestContextManager:
-        """`patient`: a large file may take its time, as long as something of it moves."""
+    def _request(self, method: str, path: str, **sent: Unpack[_Sent]) -> aiohttp.client._RequestContextManager:
         import aiohttp
         from yarl import URL
 
-        total = None if patient else self._timeout_s
+        total = None if sent.get("patient") else self._timeout_s
         return self.session.request(
             method,
             URL(path if path.startswith("http") else f"{self.base_url}{path}", encoded=True),
-            data=data,
-            headers={**self._headers, **(headers or {})},
+            data=sent.get("data"),
+            headers={**self._headers, **sent.get("headers", {})},
             proxy=self.proxy,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(

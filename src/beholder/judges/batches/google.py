@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from beholder.errors import SetupError
-from beholder.judges.batches import Batches, Forgotten, Handle, Look, Lost, Result, State, named
+from beholder.judges.batches import Batches, Handle, Look, Lost, Result, State, named
 from beholder.judges.batches.desk import Desk
 from beholder.judges.stages import Stage
 from beholder.judges.wires.faults import redact, shorten
@@ -49,17 +48,13 @@ def frame(key: str) -> tuple[bytes, bytes]:
 
 async def submit(desk: Desk, file: Path, note: str) -> Handle:
     model = quote(desk.model.removeprefix("models/"), safe="")
-    try:
+    with desk.making(f" for '{desk.model}'"):
         about = {"file": {"display_name": note}}
         uploaded = await desk.resumable("/upload/v1beta/files", file, about, "application/jsonl")
         name = text(mapping(uploaded.get("file")).get("name"))
         batch = {"display_name": note, "input_config": {"file_name": name}}
         path = f"/v1beta/models/{model}:batchGenerateContent"
         made = await desk.make(path, {"batch": batch}, f"/v1beta/{name}")
-    except Forgotten as error:
-        raise SetupError(
-            f"{error}: there is no batch API for '{desk.model}' at {desk.base_url}; leave --batch out."
-        ) from None
     return {**named(made, "name"), FILE: name}
 
 

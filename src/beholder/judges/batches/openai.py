@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from beholder.errors import SetupError
-from beholder.judges.batches import Batches, Forgotten, Handle, Look, Lost, Result, State, named
+from beholder.judges.batches import Batches, Handle, Look, Lost, Result, State, named
 from beholder.judges.batches.desk import Desk
 from beholder.judges.stages import Stage
 from beholder.judges.wires.faults import redact, shorten
@@ -48,7 +47,7 @@ def frame(key: str) -> tuple[bytes, bytes]:
 
 
 async def submit(desk: Desk, file: Path, note: str) -> Handle:
-    try:
+    with desk.making():
         uploaded = await desk.upload("/files", file, {"purpose": "batch"})
         file_id = text(uploaded.get("id"))
         wanted = {
@@ -58,8 +57,6 @@ async def submit(desk: Desk, file: Path, note: str) -> Handle:
             "metadata": {NOTE: note},
         }
         batch = await desk.make("/batches", wanted, f"/files/{file_id}")
-    except Forgotten as error:
-        raise SetupError(f"{error}: there is no batch API at {desk.base_url}; leave --batch out.") from None
     return named(batch, "id")
 
 

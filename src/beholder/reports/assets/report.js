@@ -162,7 +162,7 @@ function toolbar() {
   const withCounts = (values, name = (value) => value) => [...count(values)].sort(([, a], [, b]) => b - a)
     .map(([value, many]) => [value, `${name(value)} (${many.toLocaleString("en")})`]);
   const grades = withCounts(data.grade);
-  const flags = withCounts(data.flagged.flat()).map(([flag, told]) => [data.flags[flag], told.replace(/^\d+/, data.flags[flag].replaceAll("_", " "))]);
+  const flags = withCounts(data.flagged.flat(), (flag) => data.flag_titles[data.flags[flag]]).map(([flag, told]) => [data.flags[flag], told]);
   const corrected = data.corrected.filter(Boolean).length;
   if (corrected) flags.push(["corrected", `corrected by code (${corrected.toLocaleString("en")})`]);
   const criteria = Object.keys(data.criteria);
@@ -335,7 +335,7 @@ function openCase() {
         verdict.images.length > pictures.length && h("p", { class: "muted small" }, "Of an image that is not shown the ledger keeps no picture.")),
       h("div", { class: "case-said" },
         !pictures.length && (verdict.images ?? []).length > 0 && h("p", { class: "notice" }, "The ledger keeps no pictures of this case."),
-        verdictView(verdict, { titles: data.titles }),
+        verdictView(verdict, { titles: data.titles, flagTitles: data.flag_titles }),
         others.length > 0 && h("section", { class: "part" }, h("h3", {}, "The same case by other rubrics"), h("ul", { class: "found" }, others.map((one) =>
           h("li", {}, h("a", { href: address({ ...state, case: String(one) }) }, text(data.rubrics[data.rubric[one]])), " ",
             h("span", { class: "number" }, data.score[one] === null ? stateName(data.state[one]) : data.score[one].toFixed(2)))))),
@@ -432,7 +432,7 @@ function paper() {
       const pictures = (verdict.images ?? []).filter((image) => image.picture !== undefined && !missing.has(image.picture));
       return h("article", { class: "paper" }, h("h3", {}, text(data.case[at])),
         pictures.length > 0 && h("div", { class: "paper-shots" }, pictures.map((image) => h("figure", {}, h("img", { src: picture(image.picture), alt: named(image.role) }), h("figcaption", {}, text(named(image.role)))))),
-        verdictView({ ...verdict, measurements: {} }, { titles: data.titles }));
+        verdictView({ ...verdict, measurements: {} }, { titles: data.titles, flagTitles: data.flag_titles }));
     }));
 }
 

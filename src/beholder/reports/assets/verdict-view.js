@@ -51,8 +51,9 @@ export function scaleBar(score, scale) {
   }, share !== null && filled);
 }
 
-/** Everything a verdict says. `titles` are the names of criteria. */
-export function verdictView(verdict, { titles = {} } = {}) {
+/** Everything a verdict says. `titles` are what people call criteria, `flagTitles` flags; their keys are the tooltips. */
+export function verdictView(verdict, { titles = {}, flagTitles = {} } = {}) {
+  const names = { ...Object.fromEntries(Object.keys(verdict.criteria ?? {}).map((key) => [key, named(key)])), ...titles };
   return h("div", { class: "verdict" },
     headline(verdict),
     verdict.lack && h("p", { class: "notice" }, text(verdict.lack)),
@@ -61,9 +62,9 @@ export function verdictView(verdict, { titles = {} } = {}) {
     criteria(verdict, titles),
     findings(verdict),
     verdict.assessment && part("Assessment", h("p", { class: "prose" }, text(verdict.assessment))),
-    flags(verdict),
-    corrections(verdict),
-    verdict.jury && jury(verdict.jury),
+    flags(verdict, names, flagTitles),
+    corrections(verdict, names),
+    verdict.jury && jury(verdict.jury, titles),
     measurements(verdict),
     sent(verdict),
   );
@@ -87,10 +88,10 @@ function fields(verdict) {
 function criteria(verdict, titles) {
   const entries = Object.entries(verdict.criteria ?? {});
   if (!entries.length) return null;
-  return h("div", { class: "criteria" }, entries.map(([key, one]) => criterion(titles[key] ?? named(key), one)));
+  return h("div", { class: "criteria" }, entries.map(([key, one]) => criterion(key, titles[key] ?? named(key), one)));
 }
 
-function criterion(name, one) {
+function criterion(key, name, one) {
   const range = one.score === undefined && one.score_range;
   const points = range ? `${number(range[0])}–${number(range[1])}` : number(one.score);
   const asked = (one.assertions ?? []).slice().sort((a, b) => MARKS[a.answer].order - MARKS[b.answer].order);
@@ -99,7 +100,7 @@ function criterion(name, one) {
   const reported = one.reported !== undefined && one.reported !== one.score;
   return h("section", { class: "criterion" },
     h("div", { class: "criterion-head" },
-      h("h3", {}, text(name)),
+      h("h3", { title: key }, text(name)),
       scaleBar(one.score, one.scale),
       h("p", { class: "points number" }, h("strong", {}, points), h("span", { class: "muted" }, ` / ${number(one.scale[1])}`)),
     ),
@@ -135,21 +136,32 @@ function findings(verdict) {
     part(named(key), h("ul", { class: "found" }, items.map((item) => h("li", {}, text(item))))));
 }
 
-function flags(verdict) {
+/** What a flag or a correction is about, criteria by their titles: `accuracy.score`, `A1, A2`, `juror 2: clarity`. */
+function placed(at, names) {
+  const told = at.split(", ").map((part) => {
+    const [, juror, place] = part.match(/^(juror \d+: )?(.*)$/s);
+    const [key, ...rest] = place.split(".");
+    const name = Object.hasOwn(names, key) ? [names[key], ...rest.filter((one) => one !== "score")].join(", ") : place;
+    return (juror ?? "") + name.replaceAll("_", " ");
+  });
+  return h("span", { class: "muted", title: at }, text(told.join(", ")));
+}
+
+function flags(verdict, names, flagTitles) {
   const list = verdict.flags ?? [];
   if (!list.length) return null;
   return part("Flags", h("ul", { class: "flags" }, list.map((one) =>
-    h("li", {}, h("span", { class: `tag ${one.flag === "pixels_disagree" ? "audit" : ""}` }, text(one.flag.replaceAll("_", " "))), " ",
-      one.at && h("span", { class: "muted" }, text(one.at), " "),
+    h("li", {}, h("span", { class: `tag ${one.flag === "pixels_disagree" ? "audit" : ""}`, title: one.flag }, text(flagTitles[one.flag] ?? one.flag.replaceAll("_", " "))), " ",
+      one.at && [placed(one.at, names), one.why ? ": " : ""],
       one.why && text(one.why)))));
 }
 
-function corrections(verdict) {
+function corrections(verdict, names) {
   const list = verdict.corrections ?? [];
   if (!list.length) return null;
   const said = (value) => (value === null || value === undefined ? "nothing" : typeof value === "number" ? number(value) : typeof value === "string" ? value : JSON.stringify(value));
   return part("Corrected by code", h("ul", { class: "corrections" }, list.map((one) =>
-    h("li", {}, h("span", { class: "muted" }, text(one.at.replaceAll("_", " "))), " ",
+    h("li", {}, placed(one.at, names), " ",
       h("s", { class: "number" }, text(said(one.said))), " → ", h("strong", { class: "number" }, text(said(one.stands))), " ",
       h("span", { class: "small muted" }, text(one.why))))));
 }
@@ -161,11 +173,11 @@ function calibrated(values, titles) {
     return [h("strong", {}, number(value)), `${between} on ${number(scale[0])} to ${number(scale[1])}; the judge's own number is ${number(raw)}`];
   };
   return part("Calibrated: what people would say", h("dl", { class: "sent" }, Object.entries(values).map(([key, one]) =>
-    h("div", {}, h("dt", {}, text(titles[key] ?? named(key))), h("dd", { class: "number" }, told(one))))));
+    h("div", {}, h("dt", { title: key }, text(titles[key] ?? named(key))), h("dd", { class: "number" }, told(one))))));
 }
 
-function jury(one) {
-  const spread = Object.entries(one.spread ?? {}).filter(([key]) => key !== "score").map(([key, value]) => `${named(key)} ${number(value)}`);
+function jury(one, titles) {
+  const spread = Object.entries(one.spread ?? {}).filter(([key]) => key !== "score").map(([key, value]) => `${titles[key] ?? named(key)} ${number(value)}`);
   return part("Jury",
     h("p", {}, `${one.answered} answered, ${one.failed} without a score.`, spread.length > 0 && ` Spread (highest less lowest): ${spread.join(", ")}.`),
     h("ul", { class: "jurors" }, (one.jurors ?? []).map((juror) =>

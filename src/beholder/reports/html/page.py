@@ -15,6 +15,7 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from beholder.ledger import Ledger, RunRecord
+from beholder.reports.flag_titles import flag_title
 from beholder.reports.html import MAX_MB, inlining
 from beholder.reports.html.against import Against, Mover, against, comparison_of
 from beholder.reports.html.details import shortened
@@ -22,7 +23,7 @@ from beholder.reports.html.gathering import Example, Gathered, Watch, gather, un
 from beholder.reports.html.pictures import AROUND, Pictures, fitted, least_room
 from beholder.reports.html.summary import Summary, pedigree, summarised
 from beholder.reports.html.templating import environment
-from beholder.reports.html.texts import plain, script_json
+from beholder.reports.html.texts import plain, script_json, titles_of
 from beholder.verdicts.model import counted
 
 TEXTS = (1200, 400, 160, 60)  # characters that texts are cut to, when pictures alone cannot make a page small enough
@@ -162,7 +163,9 @@ def _parts(
             "block": _BLOCK,
             "starts": list(pictures.starts) if pictures else [],
             "missing": sorted(pictures.missing) if pictures else [],
-            "titles": {plain(one.key): one.title for one in summary.figures.criteria},
+            "titles": {plain(key): title for key, title in titles_of(gathered.record.rubrics).items()}
+            | {plain(one.key): one.title for one in summary.figures.criteria},
+            "flag_titles": {name: flag_title(name) for name in gathered.index.flags.texts},
         },
         details=details,
         shots=shots,

@@ -13,6 +13,7 @@ from beholder.ledger import RunRecord
 from beholder.reports.html.figures import Bin, Figures, figures
 from beholder.reports.html.gathering import AUDIT, Counted, Example, Gathered, Question
 from beholder.reports.html.texts import plain
+from beholder.reports.run_states import state_of
 from beholder.verdicts.model import counted
 
 LISTED = 12  # assertions, findings, corrections
@@ -71,7 +72,7 @@ def facts(gathered: Gathered) -> list[tuple[str, list[str]]]:
         ("Prompt digest", [digest[:12] for digest in prompt_digests(record).values()]),
         ("Cost", [_cost(record.spent_usd, record.unpriced, tally.reused)]),
         ("Tokens", _tokens(tally.usage)),
-        ("State", [record.state if record.state != "finished" else ""]),
+        ("State", [state_of(record) if record.state != "finished" else ""]),
         ("Tags", [plain(tag) for tag in record.tags]),
     ]
     return [(name, kept) for name, values in found if (kept := [value for value in values if value])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from beholder.reports.flag_titles import flag_title
 from beholder.reports.html import charts
 from beholder.reports.html.texts import minus, name_of, plain
 from beholder.reports.numbers import shown, with_interval
@@ -25,6 +26,7 @@ def environment(*packages: str) -> Environment:
         finalize=lambda value: plain(value) if type(value) is str else value,
     )
     made.filters |= {"named": name_of, "shown": _shown, "interval": _interval, "minus": minus, "state": state_name}
+    made.filters["flag"] = flag_title
     made.globals |= {"charts": charts, "counted": counted}
     return made
 

@@ -9,10 +9,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from beholder.ledger import Ledger, RunRecord
-from beholder.runs.reviewing import is_review, rated_cases, review_of
+from beholder.runs.reviewing import is_review, review_of
 from beholder.web.answering import Book, RunName, page, record_of
 from beholder.web.computing import Shop, Workshop
 from beholder.web.people import agreed, curves
+from beholder.web.standings import Standings, Stands
 
 router = APIRouter()
 
@@ -22,21 +23,28 @@ EVERY_S = 5  # that the page looks whether somebody rated meanwhile
 
 
 @router.get("/agreement")
-def agreement(request: Request, book: Book, shop: Shop, run: RunName = "") -> HTMLResponse:
+def agreement(request: Request, book: Book, shop: Shop, stands: Stands, run: RunName = "") -> HTMLResponse:
     """How far the judge of a run agrees with the people who reviewed it, beside how far they agree with each other."""
-    return _beside(request, book, shop, run, "Agreement", agreed)
+    return _beside(request, book, shop, stands, run, "Agreement", agreed)
 
 
 @router.get("/calibration")
-def calibration(request: Request, book: Book, shop: Shop, run: RunName = "") -> HTMLResponse:
+def calibration(request: Request, book: Book, shop: Shop, stands: Stands, run: RunName = "") -> HTMLResponse:
     """What people say where the judge says so much."""
-    return _beside(request, book, shop, run, "Calibration", curves)
+    return _beside(request, book, shop, stands, run, "Calibration", curves)
 
 
 def _beside(
-    request: Request, book: Ledger, shop: Workshop, run: str, name: str, work: Callable[[Ledger, RunRecord], T | None]
+    request: Request,
+    book: Ledger,
+    shop: Workshop,
+    stands: Standings,
+    run: str,
+    name: str,
+    work: Callable[[Ledger, RunRecord], T | None],
 ) -> HTMLResponse:
-    records, rated = book.runs(), rated_cases(book)
+    records = book.runs()
+    rated = {id_: one.rated for id_, one in stands.of(book, records).items()}
     reviews: dict[str, list[RunRecord]] = {}
     for one in records:
         if is_review(one) and rated.get(one.id):  # who has only begun has not said anything

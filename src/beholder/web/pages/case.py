@@ -12,8 +12,9 @@ from beholder.cases import Case
 from beholder.errors import LedgerError
 from beholder.ledger import Ledger, RunRecord
 from beholder.ledger.reading import Judged
+from beholder.reports.flag_titles import flag_title
 from beholder.reports.html.details import Numbered, detail, state_of
-from beholder.reports.html.texts import titles_of
+from beholder.reports.html.texts import plain, titles_of
 from beholder.runs.reviewing import PERSON
 from beholder.verdicts.model import Verdict
 from beholder.web.answering import Book, NotThere, address, json_values, page, record_of
@@ -83,6 +84,7 @@ def case(
             for name, value in chosen.groups.items()
         ],
         titles=titles_of(record.rubrics),
+        flag_titles={plain(flag.flag): flag_title(plain(flag.flag)) for flag in chosen.verdict.flags},
         verdict={name: value for name, value in told(chosen, asked).items() if name != "groups"},  # at the top already
         brief=told_to_the_judge(record, asked, chosen.verdict),
         images=_images(book, record, chosen, asked),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
+from pydantic import Field
 
 from beholder.errors import UsageError
 from beholder.judges.audit import DISAGREE
@@ -19,9 +20,8 @@ from beholder.reports.html.details import state_of
 from beholder.reports.html.texts import name_of, titles_of
 from beholder.verdicts.model import Verdict
 from beholder.web.answering import Book, address, json_values, page, record_of, short, tone
-from beholder.web.choices import choices
+from beholder.web.choices import choices_of
 from beholder.web.computing import Shop
-from beholder.web.overview import counts_of
 
 router = APIRouter()
 
@@ -30,13 +30,15 @@ SORT_NAMES = {"worst": "worst first", "best": "best first", "order": "as in the 
 
 Text = Annotated[str, Query(max_length=500)]
 Number = Annotated[str, Query(max_length=40)]
+Groups = Annotated[Sequence[Annotated[str, Field(max_length=500)]], Query(max_length=50)]
+Asked: TypeAlias = "dict[str, str | tuple[str, ...]]"  # what an address asks for, by name
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
     """What an address asks for, as it stands there; `wanted` is what that means."""
 
-    asked: dict[str, str]
+    asked: Asked
     wanted: Wanted
 
     @property
@@ -56,15 +58,15 @@ def _filters(
     assertion: Text = "",
     flag: Text = "",
     style: Text = "",
-    group: Text = "",
+    group: Groups = (),
     sort: Text = "",
 ) -> Filters:
-    """`group` is NAME or NAME=VALUE. A form sends empty texts for what was left alone."""
+    """A `group` is NAME or NAME=VALUE, of each name one. A form sends empty texts for what was left alone."""
     if sort and sort not in SORTS:
         raise UsageError(f"Cases are sorted by {', '.join(SORTS)}, not by {sort!r}.")
     if passed not in ("", "yes", "no"):
         raise UsageError(f"passed is yes or no, not {passed!r}.")
-    name, _, value = group.partition("=")
+    groups = _groups(group)
     wanted = Wanted(
         outcome=outcome,
         grade=grade,
@@ -76,14 +78,21 @@ def _filters(
         assertion=assertion,
         flag=flag,
         style=style,
-        group=name,
-        value=value,
+        groups=groups,
         text=q,
         sort=sort or "worst",
     )
-    asked = {"q": q, "outcome": outcome, "grade": grade, "passed": passed, "rubric": rubric, "criterion": criterion}
-    asked |= {"least": least, "most": most, "assertion": assertion, "flag": flag, "style": style, "group": group}
-    return Filters({**asked, "sort": "" if sort == "worst" else sort}, wanted)
+    asked: Asked = {
+        "q": q,
+        "outcome": outcome,
+        "grade": grade,
+        "passed": passed,
+        "rubric": rubric,
+        "criterion": criterion,
+    }
+    asked |= {"least": least, "most": most, "assertion": assertion, "flag": flag, "style": style}
+    asked |= {"group": tuple(one for one in group if one), "sort": "" if sort == "worst" else sort}
+    return Filters(asked, wanted)
 
 
 Filtered = Annotated[Filters, Depends(_filters)]
@@ -124,6 +133,7 @@ def gallery(request: Request, book: Book, shop: Shop, run: str, filters: Filtere
         at = pages
         found = book.browse(record.id, filters.wanted, offset=(at - 1) * PAGE, limit=PAGE)
     here = f"/runs/{record.id}/cases"
+    offered = choices_of(book, shop, record)
     turns = {
         name: address(here, **filters.asked, at=number if number > 1 else None) if 1 <= number <= pages else ""
         for name, number in (("before", at - 1), ("after", at + 1))
@@ -142,9 +152,9 @@ def gallery(request: Request, book: Book, shop: Shop, run: str, filters: Filtere
         turns=turns,
         asked=filters.asked,
         filtered=filters.any,
-        choices=shop.now(
-            ("choices", record.id), record.updated, lambda: choices(book, record, counts_of(book, shop, record))
-        ),
+        choices=offered,
+        groups={**offered.groups, **{name: () for name in filters.wanted.groups if name not in offered.groups}},
+        asked_groups=filters.wanted.groups,
         sorts=SORT_NAMES,
         titles=titles_of(record.rubrics),
     )
@@ -163,7 +173,7 @@ def gallery_json(
     return {"total": found.total, "at": at, "size": size, "verdicts": verdicts}
 
 
-def case_link(record: RunRecord, case: str, asked: dict[str, str] | None = None, place: int | None = None) -> str:
+def case_link(record: RunRecord, case: str, asked: Asked | None = None, place: int | None = None) -> str:
     """To a case; with the filters of the list it came from and its place there, so that next and previous are known."""
     return address(f"/runs/{record.id}/case", id=case, **(asked or {}), place=place)
 
@@ -202,6 +212,15 @@ def _bars(verdict: Verdict, titles: Mapping[str, str]) -> list[Bar]:
         share = None if result.score is None else (result.score - low) / ((high - low) or 1)
         told = f"{titles.get(key) or name_of(key)}: {'no score' if result.score is None else short(result.score)}"
         found.append(Bar(told, None if share is None else max(3.0, 100 * share), tone(share)))
+    return found
+
+
+def _groups(asked: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, _, value in (one.partition("=") for one in asked if one):
+        if name in found:
+            raise UsageError(f"Of the group {name!r} one value can be asked for, not {found[name]!r} and {value!r}.")
+        found[name] = value
     return found
 
 

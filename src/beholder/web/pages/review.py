@@ -25,6 +25,7 @@ from beholder.statistics.reviews import ratings_csv
 from beholder.web.answering import Book, NotThere, address, page, record_of
 from beholder.web.pages.pictures import Larger
 from beholder.web.review_form import labels, score_keys, sections
+from beholder.web.standings import Stands
 
 router = APIRouter()
 
@@ -66,13 +67,13 @@ Named = Annotated[Review, Depends(_review)]
 
 
 @router.get("/review")
-def choose_run(request: Request, book: Book) -> HTMLResponse:
+def choose_run(request: Request, book: Book, stands: Stands) -> HTMLResponse:
     """Which run to rate."""
     records = book.runs()
-    rated = reviewing.rated_cases(book)
+    standings = stands.of(book, records)
     raters: dict[str, list[Review]] = {}
     for review in (reviewing.review_of(record) for record in reversed(records) if reviewing.is_review(record)):
-        if rated.get(review.id):
+        if standings[review.id].rated:
             raters.setdefault(review.run, []).append(review)
     return page(
         request,
@@ -81,8 +82,7 @@ def choose_run(request: Request, book: Book) -> HTMLResponse:
         here="Review",
         runs=[record for record in records if not reviewing.is_review(record)],
         raters=raters,
-        rated=rated,
-        done={id_: one.done for id_, one in book.progress().items()},
+        standings=standings,
     )
 
 
@@ -251,9 +251,10 @@ def _begin_page(
 ) -> HTMLResponse:
     if reviewing.is_review(record):
         raise NotThere(f"The run {record.id} is a review itself; rate the run that it is about.")
+    reviews = reviewing.reviews_of(book, record.id)
     with book.reading() as connection:
         cases = stored.case_count(connection, book.number(connection, record.id))
-    rated = reviewing.rated_cases(book)
+        rated = stored.rated(connection, [one.id for one in reviews])
     return page(
         request,
         "review_start.html",
@@ -262,7 +263,7 @@ def _begin_page(
         here="Review",
         record=record,
         cases=cases,
-        reviews=[(one, rated.get(one.id, 0)) for one in reviewing.reviews_of(book, record.id)],
+        reviews=[(one, rated.get(one.id, 0)) for one in reviews],
         groups=sorted({name for one in book.case_groups(record.id, MOST_ASKED).values() for name in one}),
         sent=sent or {},
         wrong=wrong,

@@ -10,7 +10,9 @@ from beholder.ledger.facets import STYLE
 from beholder.ledger.model import RUNNING
 from beholder.reports.html.gathering import Example, Gathered
 from beholder.reports.html.summary import Summary, facts, states
+from beholder.reports.run_states import state_of
 from beholder.runs.reviewing import is_review
+from beholder.verdicts.model import Outcome
 from beholder.web.answering import Book, address, page, record_of
 from beholder.web.computing import MANY, Result, Shop
 from beholder.web.overview import counts_of, overview_of
@@ -38,6 +40,8 @@ def run(request: Request, book: Book, shop: Shop, run: str) -> HTMLResponse:
         here="Runs",
         run=record,
         review=is_review(record),
+        state=state_of(record),
+        done=counts.verdicts - (counts.states[str(Outcome.INTERRUPTED)] if is_review(record) else 0),
         counts=counts,
         outcomes=told.value.outcomes
         if told.value and told.fresh

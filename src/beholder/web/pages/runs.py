@@ -12,8 +12,10 @@ from beholder.ledger import Ledger, RunRecord
 from beholder.ledger.model import RUNNING, Progress
 from beholder.reports.html.summary import judges_of
 from beholder.reports.html.texts import plain, plain_values
-from beholder.runs.reviewing import is_review, rated_cases, review_of
+from beholder.reports.run_states import state_of
+from beholder.runs.reviewing import is_review, review_of
 from beholder.web.answering import Book, page, record_of
+from beholder.web.standings import Standings, Stands
 
 router = APIRouter()
 
@@ -34,9 +36,9 @@ class Row:
 
 
 @router.get("/")
-def runs(request: Request, book: Book) -> HTMLResponse:
+def runs(request: Request, book: Book, stands: Stands) -> HTMLResponse:
     """All runs."""
-    rows = listed(book)
+    rows = listed(book, stands)
     return page(
         request,
         "runs.html",
@@ -49,9 +51,9 @@ def runs(request: Request, book: Book) -> HTMLResponse:
 
 
 @router.get("/api/runs")
-def runs_json(book: Book) -> list[dict[str, object]]:
+def runs_json(book: Book, stands: Stands) -> list[dict[str, object]]:
     """All runs, newest first, and how far each is."""
-    return [_told(row.record, row.far) for row in listed(book)]
+    return [_told(row.record, row.far) for row in listed(book, stands)]
 
 
 @router.get("/api/runs/{run}")
@@ -63,16 +65,18 @@ def run_json(book: Book, run: str) -> dict[str, object]:
     return {**_told(record, far), "states": dict(counts.states), "grades": plain_values(dict(counts.grades))}
 
 
-def listed(book: Ledger) -> list[Row]:
-    records, progress, rated = book.runs(), book.progress(), rated_cases(book)
+def listed(book: Ledger, stands: Standings) -> list[Row]:
+    records = book.runs()
+    standings = stands.of(book, records)
     by_id = {record.id: record for record in records}
     rows = []
     for record in records:
-        row = Row(record, progress.get(record.id, Progress()), ", ".join(judges_of(record)), age(record.created))
+        standing = standings[record.id]
+        row = Row(record, standing.far, ", ".join(judges_of(record)), age(record.created))
         if is_review(record):
             review = review_of(record)
             of = by_id.get(review.run)
-            row = replace(row, rater=review.rater or "somebody", of=of, rated=rated.get(record.id, 0))
+            row = replace(row, rater=review.rater or "somebody", of=of, rated=standing.rated)
         rows.append(row)
     return rows
 
@@ -90,7 +94,7 @@ def _told(record: RunRecord, far: Progress) -> dict[str, object]:
     return {
         "run": record.id,
         "name": plain(record.name),
-        "state": record.state,
+        "state": state_of(record),
         "running": record.state == RUNNING,
         "created": record.created.isoformat(),
         "updated": record.updated.isoformat(),

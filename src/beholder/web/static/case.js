@@ -8,7 +8,7 @@ const MODE_KEY = "beholder-mode";
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 const images = read("images");
 const said = document.querySelector("[data-said]");
-said.replaceChildren(verdictView(read("verdict"), { titles: read("titles") }));
+said.replaceChildren(verdictView(read("verdict"), { titles: read("titles"), flagTitles: read("flag-titles") }));
 
 const stage = document.querySelector("[data-stage]");
 if (stage) {
