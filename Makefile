@@ -14,8 +14,9 @@ demo: .venv/demo
 	@echo
 	@echo "The commands under Next work after: . $(BIN)/activate"
 
+# Bytecode is kept whatever the machine's habit: the tests start some hundred processes of ours.
 test: .venv/test
-	$(BIN)/pytest -n 3 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
 
 check: .venv/test
 	$(BIN)/ruff check

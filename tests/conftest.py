@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
 
+# What takes minutes, or shares something that takes long to start. Begun first it is done before the rest is, and all
+# of it in one process: of what is left to do, the others take the end.
+_FIRST = ("test_a_run_on_ray_is_a_run.py", "test_nothing_is_lost_or_paid_for_twice.py")
+
 _tried: list[str] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
 
 
 def _here(host: object) -> bool:

@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 import pytest
 
+from beholder.cli import main
 from beholder.testing import JudgeServer
 
 KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -79,9 +80,29 @@ def command(tmp_path: Path, server: JudgeServer) -> Callable[..., list[str]]:
 
 
 @pytest.fixture
-def run(command: Callable[..., list[str]]) -> Callable[..., subprocess.CompletedProcess[str]]:
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        environment = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
-        return subprocess.run(command(*more), capture_output=True, text=True, env=environment, check=False)
+def beholder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
+    """Carries out a command line of Beholder's in this process: for what is done and said, not for what kills it."""
+    for variable in [name for name in os.environ if name.endswith("_API_KEY")]:
+        monkeypatch.delenv(variable)
 
-    return run
+    def beholder(line: list[str]) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["beholder", *line[3:]])  # without `python -m beholder`
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return subprocess.CompletedProcess(line, code, *capsys.readouterr())
+
+    return beholder
+
+
+@pytest.fixture
+def run(
+    command: Callable[..., list[str]], beholder: Callable[[list[str]], subprocess.CompletedProcess[str]]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """That run, in this process."""
+    return lambda *more: beholder(command(*more))

@@ -8,22 +8,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from beholder.testing import JudgeServer
 
 Command = Callable[..., list[str]]
+Beholder = Callable[[list[str]], subprocess.CompletedProcess[str]]
 
 
-def planned(command: Command, *more: str) -> dict[str, Any]:
-    words = ["plan" if word == "run" else word for word in command(*more)]
-    done = subprocess.run([*words, "--json"], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+@pytest.fixture
+def planned(command: Command, beholder: Beholder) -> Callable[..., dict[str, Any]]:
+    def planned(*more: str) -> dict[str, Any]:
+        words = ["plan" if word == "run" else word for word in command(*more)]
+        done = beholder([*words, "--json"])
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return planned
 
 
 def test_a_plan_counts_and_prices_without_a_call_or_a_ledger(
-    tmp_path: Path, server: JudgeServer, cases: Any, command: Command
+    tmp_path: Path, server: JudgeServer, cases: Any, planned: Any
 ) -> None:
     cases(7)
-    plan = planned(command, "--samples", "3")
+    plan = planned("--samples", "3")
     assert (plan["cases"], plan["verdicts"], plan["calls"]) == (7, 7, 21)
     [judge] = plan["judges"]
     assert judge["image_tokens"] > 0
@@ -34,26 +42,26 @@ def test_a_plan_counts_and_prices_without_a_call_or_a_ledger(
     assert not (tmp_path / "ledger.db").exists()
 
 
-def test_what_the_ledger_has_need_not_be_asked(cases: Any, command: Command, run: Any) -> None:
+def test_what_the_ledger_has_need_not_be_asked(cases: Any, planned: Any, run: Any) -> None:
     cases(5)
     run("--json", "--limit", "3")
-    plan = planned(command)
+    plan = planned()
     assert (plan["calls"], plan["answered"], plan["done"]) == (2, 3, 0)
     run("--json")
-    again = planned(command)
+    again = planned()
     assert (again["calls"], again["done"]) == (0, 5)
 
 
-def test_a_known_model_has_a_price(tmp_path: Path, cases: Any, command: Command) -> None:
+def test_a_known_model_has_a_price(tmp_path: Path, cases: Any, command: Command, beholder: Beholder) -> None:
     path = cases(2)
     words = [*command()[:4], "--rubric", "edit-preservation", "--cases", str(path), "--judge", "openai:gpt-5-mini"]
     words[3] = "plan"
-    plan = json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True, check=True).stdout)
+    plan = json.loads(beholder([*words, "--json"]).stdout)
     assert 0 < plan["money_low"] < plan["money_high"]
 
 
 def test_a_budget_needs_a_price_and_holds(
-    server: JudgeServer, tmp_path: Path, cases: Any, command: Command, run: Any
+    server: JudgeServer, tmp_path: Path, cases: Any, command: Command, run: Any, beholder: Beholder
 ) -> None:
     cases(30)
     refused = run("--quiet", "--budget", "1")
@@ -66,19 +74,21 @@ def test_a_budget_needs_a_price_and_holds(
         "utf-8",
     )
     words = [*command()[:4], str(suite), "--json", "--concurrency", "4"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = beholder(words)
     summary = json.loads(done.stdout.splitlines()[-1])
     outcomes = summary["tally"]["outcomes"]
     assert done.returncode == 3
     assert outcomes["over_budget"] + outcomes["scored"] == 30
     assert outcomes["scored"] == len(server.received) > 0
     assert 0 < summary["spent_usd"] <= 0.25
-    more = subprocess.run([*words, "--budget", "100"], capture_output=True, text=True, check=False)
+    more = beholder([*words, "--budget", "100"])
     assert json.loads(more.stdout.splitlines()[-1])["tally"]["outcomes"] == {"scored": 30}
     assert len(server.received) == 30
 
 
-def test_a_budget_of_nothing_spends_nothing(server: JudgeServer, tmp_path: Path, cases: Any, command: Command) -> None:
+def test_a_budget_of_nothing_spends_nothing(
+    server: JudgeServer, tmp_path: Path, cases: Any, command: Command, beholder: Beholder
+) -> None:
     cases(3)
     suite = tmp_path / "suite.yaml"
     suite.write_text(
@@ -86,7 +96,7 @@ def test_a_budget_of_nothing_spends_nothing(server: JudgeServer, tmp_path: Path,
         f"judges: [{{judge: openai:test, base_url: '{server.openai_url}', price: {{input: 5, output: 10}}}}]\n",
         "utf-8",
     )
-    done = subprocess.run([*command()[:4], str(suite), "--json"], capture_output=True, text=True, check=False)
+    done = beholder([*command()[:4], str(suite), "--json"])
     assert json.loads(done.stdout.splitlines()[-1])["tally"]["outcomes"] == {"over_budget": 3}
     assert server.received == []
 

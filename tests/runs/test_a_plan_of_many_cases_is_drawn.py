@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,12 +80,12 @@ def test_what_is_done_is_counted_and_not_guessed(uneven: Any, command: Command, 
     assert (found.done, found.pending, found.made, found.judges[0].calls) == (60, 0, 0, 0)
 
 
-def test_the_command_says_that_it_drew(uneven: Any, command: Command) -> None:
+def test_the_command_says_that_it_drew(uneven: Any, command: Command, beholder: Any) -> None:
     uneven(SAMPLE + 50)
     words = ["plan" if word == "run" else word for word in command()]
 
     def told(*more: str) -> str:
-        return subprocess.run([*words, *more], capture_output=True, text=True, check=True).stdout
+        return beholder([*words, *more]).stdout
 
     drawn = json.loads(told("--json"))
     assert drawn["sampled"] == {"cases": SAMPLE, "of": SAMPLE + 50}

@@ -4,7 +4,6 @@ time, and a judge is the same judge whoever serves it."""
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -23,6 +22,8 @@ from beholder.testing import Fault, JudgeServer
 from beholder.testing.replies import Answerable, Received
 
 CASES = 60
+
+RunSuite = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -57,10 +58,9 @@ def write_suite(folder: Path, servers: Sequence[JudgeServer]) -> Path:
     return path
 
 
-def beholder(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
-    command = [sys.executable, "-m", "beholder", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+@pytest.fixture
+def run_suite(beholder: Callable[[list[str]], subprocess.CompletedProcess[str]]) -> RunSuite:
+    return lambda *arguments: beholder([sys.executable, "-m", "beholder", "run", *arguments])
 
 
 def outcomes(folder: Path) -> list[tuple[str, int]]:
@@ -70,7 +70,12 @@ def outcomes(folder: Path) -> list[tuple[str, int]]:
 
 
 def test_no_case_is_lost_and_none_is_answered_twice(
-    tmp_path: Path, cases: Callable[[int], Path], life: ExitStack, answering: Any, answers: list[bytes]
+    tmp_path: Path,
+    cases: Callable[[int], Path],
+    life: ExitStack,
+    answering: Any,
+    answers: list[bytes],
+    run_suite: RunSuite,
 ) -> None:
     cases(CASES)
     death = ExitStack()
@@ -93,7 +98,7 @@ def test_no_case_is_lost_and_none_is_answered_twice(
         return answering(heard)  # type: ignore[no-any-return]
 
     dying.default, slow.default = until_it_dies, slowly
-    done = beholder("run", str(write_suite(tmp_path, [failing, dying, slow])), "--quiet", "--json")
+    done = run_suite(str(write_suite(tmp_path, [failing, dying, slow])), "--quiet", "--json")
     gone.join()
     assert done.returncode == 0, done.stderr
     said = outcomes(tmp_path)
@@ -105,28 +110,28 @@ def test_no_case_is_lost_and_none_is_answered_twice(
 
 
 def test_another_server_changes_neither_the_run_nor_its_answers(
-    tmp_path: Path, cases: Callable[[int], Path], life: ExitStack, answering: Any
+    tmp_path: Path, cases: Callable[[int], Path], life: ExitStack, answering: Any, run_suite: RunSuite
 ) -> None:
     cases(4)
     first, second, third = (life.enter_context(JudgeServer(answering, keyless=True)) for _ in range(3))
-    assert beholder("run", str(write_suite(tmp_path, [first, second])), "--quiet").returncode == 0
+    assert run_suite(str(write_suite(tmp_path, [first, second])), "--quiet").returncode == 0
     assert len(first.received) + len(second.received) == 4
-    again = beholder("run", str(write_suite(tmp_path, [third, second, first])), "--quiet")
+    again = run_suite(str(write_suite(tmp_path, [third, second, first])), "--quiet")
     assert (again.returncode, len(third.received)) == (0, 0), again.stderr
     flags = [word for server in (third, first) for word in ("--base-url", server.openai_url)]
     with (tmp_path / "cases.jsonl").open("a", encoding="utf-8") as file:  # another run, and one case more to ask
         line = {"id": "new", "input": "before.png", "edited": "after0.png", "instruction": "make it blue"}
         file.write(json.dumps(line) + "\n")
-    assert beholder("run", str(tmp_path / "suite.yaml"), "--quiet", *flags).returncode == 0
+    assert run_suite(str(tmp_path / "suite.yaml"), "--quiet", *flags).returncode == 0
     assert sum(len(server.received) for server in (first, second, third)) == 5
 
 
 def test_a_request_that_is_wrong_is_not_carried_from_server_to_server(
-    tmp_path: Path, cases: Callable[[int], Path], life: ExitStack
+    tmp_path: Path, cases: Callable[[int], Path], life: ExitStack, run_suite: RunSuite
 ) -> None:
     cases(1)
     here, there = (life.enter_context(JudgeServer(Fault.status(400, "no"), keyless=True)) for _ in range(2))
-    assert beholder("run", str(write_suite(tmp_path, [here, there])), "--quiet").returncode == 3
+    assert run_suite(str(write_suite(tmp_path, [here, there])), "--quiet").returncode == 3
     assert outcomes(tmp_path) == [("unreachable", 1)]
     assert len(here.received) + len(there.received) == 1
 

@@ -7,67 +7,102 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ledger_making import run_record
 from postgres_server import Server
+from sqlalchemy import func, select
 
 from beholder import Ledger, UsageError
+from beholder.ledger import tables
 from beholder.runs.holding import held
 from beholder.runs.queues import BATCH
-from beholder.testing import JudgeServer
+from beholder.testing import JudgeServer, Received
 
 CONCURRENCY = 8
-LEASE_S = "2"
+PATIENCE_S = 240
+LAPSES_S, LASTS_S = "3", "600"  # a lease that is soon over, where one is waited for; elsewhere none ends by itself
 
 
 @pytest.fixture
-def start(tmp_path: Path, server: JudgeServer, postgres: Server) -> Callable[..., subprocess.Popen[str]]:
-    """Starts one more process on the run."""
+def start(tmp_path: Path, server: JudgeServer, postgres: Server) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts one more process on the run; one that is left over at the end of the test is killed."""
     place = postgres.database()
+    started: list[subprocess.Popen[str]] = []
 
     def begin(*more: str) -> subprocess.Popen[str]:
         arguments = [
             *("--rubric", "edit-preservation", "--cases", str(tmp_path / "cases.jsonl"), "--judge", "openai:test"),
             *("--base-url", server.openai_url, "--no-thumbnails", "--no-audit", "--concurrency", str(CONCURRENCY)),
-            *("--ledger", place, "--lease", LEASE_S, "--json", *more),
+            *("--ledger", place, "--lease", LASTS_S, "--json", *more),
         ]
-        return subprocess.Popen(
-            [sys.executable, "-m", "beholder", "run", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [sys.executable, "-m", "beholder", "run", *arguments]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
 
     begin.place = place  # type: ignore[attr-defined]
-    return begin
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def together(server: JudgeServer, start: Any) -> Callable[[Sequence[subprocess.Popen[str]], Callable[[], Any]], None]:
+    """Holds every answer until all these processes are at work on the run, however long each takes to start."""
+
+    def together(processes: Sequence[subprocess.Popen[str]], reply: Callable[[], Any]) -> None:
+        all_here = threading.Event()
+
+        def held_back(_: Received) -> Any:
+            all_here.wait()
+            return reply()
+
+        server.default = held_back
+        try:
+            with Ledger.open(start.place) as ledger:
+                while at_work(ledger) < len(processes):
+                    for process in processes:
+                        assert process.poll() is None, process.communicate()
+                    all_here.wait(0.05)
+        finally:
+            all_here.set()
+
+    return together
+
+
+def at_work(ledger: Ledger) -> int:
+    with ledger.reading() as connection:
+        return connection.scalar(select(func.count()).select_from(tables.workers)) or 0
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, told = process.communicate(timeout=120)
+    out, told = process.communicate(timeout=PATIENCE_S)
     assert process.returncode in (0, 3), told
     return json.loads(out.splitlines()[-1])
 
 
 def test_four_processes_two_of_them_killed_judge_every_case_once(
-    server: JudgeServer, cases: Any, start: Any, good_answer: Any
+    server: JudgeServer, cases: Any, start: Any, together: Any, good_answer: Any
 ) -> None:
     count = 400
     cases(count)
-    processes = [start() for _ in range(4)]
+    processes = [start("--lease", LAPSES_S) for _ in range(4)]
     killed = processes[:2]
     asked_at_kill: list[int] = []
 
-    def reply(_: Any) -> dict[str, Any]:
+    def reply() -> dict[str, Any]:
         if len(server.received) >= 100 * (1 + len(asked_at_kill)) and len(asked_at_kill) < len(killed):
             killed[len(asked_at_kill)].kill()
             asked_at_kill.append(len(server.received))
         return good_answer()
 
-    server.default = reply
+    together(processes, reply)
     survivors = [ended(process) for process in processes[2:]]
     for process in killed:
         process.communicate()
@@ -83,10 +118,12 @@ def test_four_processes_two_of_them_killed_judge_every_case_once(
         assert len({verdict.case for verdict in ledger.verdicts("latest")}) == count
 
 
-def test_together_they_keep_to_the_budget(server: JudgeServer, cases: Any, start: Any) -> None:
+def test_together_they_keep_to_the_budget(cases: Any, start: Any, together: Any, good_answer: Any) -> None:
     cases(120)
     money = ("--budget", "0.02", "--price-input", "1", "--price-output", "1")
-    summaries = [ended(process) for process in [start(*money) for _ in range(3)]]
+    processes = [start(*money) for _ in range(3)]
+    together(processes, good_answer)
+    summaries = [ended(process) for process in processes]
     with Ledger.open(start.place) as ledger:
         spent = ledger.run("latest").spent_usd
         outcomes = ledger.tally("latest").outcomes
@@ -97,10 +134,11 @@ def test_together_they_keep_to_the_budget(server: JudgeServer, cases: Any, start
     assert {summary["exit_code"] for summary in summaries} == {3}
 
 
-def test_a_failure_is_tried_by_one_of_them(server: JudgeServer, cases: Any, start: Any) -> None:
+def test_a_failure_is_tried_by_one_of_them(server: JudgeServer, cases: Any, start: Any, together: Any) -> None:
     cases(60)
-    server.default = "I cannot help with that request."
-    for process in [start("--retry", "refused") for _ in range(3)]:
+    processes = [start("--retry", "refused") for _ in range(3)]
+    together(processes, lambda: "I cannot help with that request.")
+    for process in processes:
         ended(process)
     assert len(server.received) == 60
 
@@ -149,20 +187,20 @@ def test_a_batch_has_a_run_alone(postgres: Server) -> None:
 
 
 def test_a_process_that_was_stopped_for_longer_than_its_lease_loses_and_spoils_nothing(
-    server: JudgeServer, cases: Any, start: Any, good_answer: Any
+    server: JudgeServer, cases: Any, start: Any, together: Any, good_answer: Any
 ) -> None:
     count = 200
     cases(count)
-    sleeper, other = start("--lease", "1"), start("--lease", "1")
+    sleeper, other = start("--lease", LAPSES_S), start("--lease", LAPSES_S)
     asked: list[int] = []
 
-    def reply(_: Any) -> dict[str, Any]:
+    def reply() -> dict[str, Any]:
         if len(server.received) >= 60 and not asked:
             asked.append(1)
             sleeper.send_signal(signal.SIGSTOP)
         return good_answer()
 
-    server.default = reply
+    together([sleeper, other], reply)
     summary = ended(other)
     sleeper.send_signal(signal.SIGCONT)
     ended(sleeper)
@@ -183,6 +221,6 @@ def test_a_copy_of_the_files_joins_a_run_by_its_name(
     assert ended(start("--run", first["run"]))["run"] == first["run"]
     assert len(server.received) == 10
     other = start("--run", first["run"], "--limit", "5")
-    _, told = other.communicate(timeout=60)
+    _, told = other.communicate(timeout=PATIENCE_S)
     assert other.returncode == 2
     assert "number of cases differ" in told

@@ -14,11 +14,14 @@ from beholder.ledger import Ledger
 
 
 def test_every_image_has_a_thumbnail_and_a_changed_file_is_told(
-    cases: Callable[[int], Path], command: Callable[..., list[str]], tmp_path: Path
+    cases: Callable[[int], Path],
+    command: Callable[..., list[str]],
+    beholder: Callable[[list[str]], subprocess.CompletedProcess[str]],
+    tmp_path: Path,
 ) -> None:
     cases(3)
     words = [word for word in command() if word != "--no-thumbnails"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = beholder(words)
     assert done.returncode == 0, done.stderr
     files = [tmp_path / "before.png", *(tmp_path / f"after{number}.png" for number in range(3))]
     with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
@@ -34,11 +37,11 @@ def test_every_image_has_a_thumbnail_and_a_changed_file_is_told(
             assert np.abs(there.astype(int) - picture).mean() < 12
     show = [*words[:3], "show", "latest", "c1", "--ledger", str(tmp_path / "ledger.db")]
     (tmp_path / "after0.png").write_bytes(b"of another case")
-    said = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+    said = beholder(show).stdout
     assert f"input: {files[0]} (unchanged)" in said
     assert f"edited: {files[2]} (unchanged)" in said
     files[2].write_bytes(files[0].read_bytes())
-    said = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+    said = beholder(show).stdout
     assert f"input: {files[0]} (unchanged)" in said
     assert f"edited: {files[2]} (has changed since)" in said
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 STRETCH = 4096  # chunks that one dataset streams: Ray Data keeps a note of each as long as it lasts
 # Ray Data looks ten times a second for chunks that were read. By itself it lets two wait until then, which would leave
-# workers with nothing to do. A block that waits counts twice: itself, and what is said of it.
-READ_OBJECTS = 2
+# workers with nothing to do.
+WAITING = "_max_num_blocks_in_streaming_gen_buffer"
 WORKER_CPUS = 0.01  # so that a worker that died finds room on the nodes that are left, however few they are
 
 _SETTINGS: Mapping[str, object] = {
@@ -45,13 +45,12 @@ def stream(office: ActorHandle[Any], recipe: bytes, here: str, workers: int, cal
     After so many `deaths` of actors in a row that had not even begun, it raises.
     """
     first = 0
-    with _settings({**_SETTINGS, "max_consecutive_actor_init_deaths": deaths}):
+    with _settings({**_SETTINGS, "max_consecutive_actor_init_deaths": deaths, WAITING: workers * calls}):
         while ray.get(office.is_more.remote(first)):
             source = ray.data.read_datasource(
                 Chunks(office, first, STRETCH),
                 override_num_blocks=1,
                 num_cpus=0,
-                ray_remote_args={"_generator_backpressure_num_objects": READ_OBJECTS * workers * calls},
                 label_selector={"ray.io/node-id": here},
             )
             done = source.map_batches(
