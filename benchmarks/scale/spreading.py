@@ -19,7 +19,7 @@ from measuring import measure, server, stats
 from scale.cases import write_cases
 from scale.lines import BEHOLDER, RUN, Line, scored, suite_of
 
-COUNT = 3000
+COUNT = 6000
 LATENCY_S = 0.2
 DRIVER_MB = 500
 

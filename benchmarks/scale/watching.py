@@ -22,10 +22,11 @@ _LOOK_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """`at_s` seconds after the start of the command."""
+    """`at_s` seconds after the start of the command. `server_s` is the CPU time of the server that it asks."""
 
     at_s: float
     done: int
+    server_s: float
     cpu_s: float
     resident_mb: float
 
@@ -49,11 +50,11 @@ class Watched:
         there = next((one for one in self.moments if one.done >= done), self.moments[-1])
         return there.resident_mb
 
-    def halves(self) -> tuple[float, float]:
-        """Wall and CPU time of the second half of what was watched, against the first."""
+    def halves(self, name: str) -> float:
+        """The second half of what was watched against the first: by `at_s`, `cpu_s` or `server_s`."""
         first, last = self.moments[0], self.moments[-1]
-        wall, cpu = (_at(self.moments, name, (first.done + last.done) / 2) for name in ("at_s", "cpu_s"))
-        return (last.at_s - wall) / (wall - first.at_s), (last.cpu_s - cpu) / (cpu - first.cpu_s)
+        middle = _at(self.moments, name, (first.done + last.done) / 2)
+        return float((getattr(last, name) - middle) / (middle - getattr(first, name)))
 
 
 def _at(moments: Sequence[Moment], name: str, done: float) -> float:
@@ -84,7 +85,8 @@ def watch(command: Sequence[str], url: str) -> Watched:
         if told["event"] == "summary":
             summary = told
         if (seen := _seen(process.pid)) is not None:
-            moments.append(Moment(time.monotonic() - started, told["done"], *seen))
+            served = float(str(stats(url)["cpu_s"]))
+            moments.append(Moment(time.monotonic() - started, told["done"], served, *seen))
     _, status, used = os.wait4(process.pid, 0)
     wall_s = time.monotonic() - started
     asked.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -41,16 +42,19 @@ class Checked:
     bad: tuple[int, ...]
 
 
-def check(rows: Iterable[Row], *, caps: Caps = STANDARD_CAPS, allow_remote: bool = False) -> Checked:
+def check(
+    rows: Iterable[Row], *, caps: Caps = STANDARD_CAPS, allow_remote: bool = False, opened: bool = True
+) -> Checked:
     """Goes through the rows once, and a second time only where an id seems to occur twice: `rows` must be something
     that can be gone through again, not an iterator.
 
-    An image file is looked at from outside (`images.looking`); a remote one is not fetched. Of two cases with one id
-    the first is good. Memory: 16 bytes a row, and 8 for each bad one.
+    An image file is looked at from outside (`images.looking`), or where its inside is known from before, not even
+    `opened`; a remote one is not fetched. Of two cases with one id the first is good. Memory: 16 bytes a row, and 8 for
+    each bad one.
     """
     if iter(rows) is rows:
         raise TypeError("check() may need a second look at its rows; give it something that is no iterator")
-    looked: Look = lru_cache(_LOOKS)(lambda path: _seen(path, caps))
+    looked: Look = lru_cache(_LOOKS)(lambda path: _seen(path, caps) if opened else _named(path) or _seen(path, caps))
     problems = _Problems()
     fingerprint = hashlib.sha256()
     ids = array("Q")
@@ -127,6 +131,15 @@ def _seen(source: str | bytes, caps: Caps) -> Known | str:
         data = source if isinstance(source, bytes) else source.encode()
         return (hashlib.sha256(data).hexdigest(),)
     return os.path.abspath(source), found.bytes, found.mtime_ns
+
+
+def _named(path: str) -> Known | None:
+    """As `_seen`, for a file that is not opened; `None` where there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return (os.path.abspath(path), found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 def _printed(case: Case, images: list[Known]) -> bytes:

@@ -14,7 +14,7 @@ from decimal import Decimal
 import msgspec
 
 from beholder.cases.checking import Checked, check, good
-from beholder.errors import CaseError, LedgerError, UsageError
+from beholder.errors import CaseError, LedgerError, LedgerGone, UsageError
 from beholder.judges.model import TIERS, is_elsewhere, judge_from
 from beholder.judges.prices import MILLION, Price, price_of
 from beholder.judges.protocol import INSTRUMENTS, Judge, Most, Turn
@@ -38,7 +38,7 @@ TEXT_MARGIN = 4  # a tokenizer may count a quarter more than our rule of thumb
 
 def checked_cases(suite: Suite, *, skip_bad: bool = False) -> Checked:
     """A look at all cases. Raises `CaseError` that lists what is wrong, unless bad ones may be left out."""
-    checked = check(suite.rows(), allow_remote=suite.allow_remote)
+    checked = _checked_before(suite) or check(suite.rows(), allow_remote=suite.allow_remote)
     if checked.problem_count and not skip_bad:
         more = checked.problem_count - len(checked.problems)
         listed = "\n".join(checked.problems) + (f"\n… and {more} more" if more else "")
@@ -47,6 +47,21 @@ def checked_cases(suite: Suite, *, skip_bad: bool = False) -> Checked:
     if not checked.count:
         raise CaseError("There is no case to judge.")
     return checked
+
+
+def _checked_before(suite: Suite) -> Checked | None:
+    """The cases of a run that was begun and has not ended, if they are still the same, which their images' names, sizes
+    and times of change tell: then all was well with them, and a hundred thousand files need not be opened again."""
+    try:
+        with Ledger.open(suite.ledger_place(), read_only=True) as ledger:
+            open_ = [run for run in ledger.runs() if run.state != FINISHED and not run.skipped]
+    except LedgerGone:
+        raise
+    except LedgerError:  # there is none yet, or whoever opens it next says what is wrong
+        return None
+    known = {run.fingerprint for run in open_ if not _unlike(suite, run, "cases", "pairs", "limit", "only", "shuffle")}
+    checked = check(suite.rows(), allow_remote=suite.allow_remote, opened=False) if known else None
+    return checked if checked and not checked.problem_count and fingerprint(suite, checked) in known else None
 
 
 def record_for(suite: Suite, ledger: Ledger, checked: Checked, *, fresh: bool) -> tuple[RunRecord, bool]:
@@ -79,16 +94,23 @@ def named(suite: Suite, ledger: Ledger, checked: Checked, run: str) -> RunRecord
     """A run to go on with although its files lie elsewhere or were touched since, as on another machine: what it asked
     whom must be the same. Raises `UsageError` where it is not."""
     record = ledger.run(run)
-    mine = redacted(suite.public_dict())
-    assert isinstance(mine, dict)
-    wrong = [key for key in ("judges", "samples", "setting", "prompt") if record.suite.get(key) != mine.get(key)]
-    if [*record.rubrics] != [redacted(msgspec.to_builtins(rubric)) for rubric in suite.rubrics()]:
-        wrong.append("rubric")
+    wrong = _unlike(suite, record)
     if record.total != checked.count * len(suite.rubrics()):
         wrong.append("number of cases")
     if wrong:
         raise UsageError(f"The run {record.id} is another one: its {', '.join(wrong)} differ; leave --run out.")
     return record
+
+
+def _unlike(suite: Suite, record: RunRecord, *more: str) -> list[str]:
+    """In what a run asked something else, or somebody else, than the suite does."""
+    mine = redacted(suite.public_dict())
+    assert isinstance(mine, dict)
+    keys = ("judges", "samples", "setting", "prompt", *more)
+    rubrics = [redacted(msgspec.to_builtins(rubric)) for rubric in suite.rubrics()]
+    return [key for key in keys if record.suite.get(key) != mine.get(key)] + (
+        ["rubric"] if [*record.rubrics] != rubrics else []
+    )
 
 
 def seated(suite: Suite, limits: Limits) -> list[Judge]:

@@ -18,7 +18,7 @@ from beholder.web.choices import choices_of
 from beholder.web.computing import Workshop
 from beholder.web.standings import Standings
 
-RUNS = 3  # the newest, whose cases are looked at most
+RUNS = 1  # the newest, whose cases are looked at most; more would keep who comes at once waiting
 FIRST = ("base.html", "runs.html")  # what the first page is drawn with
 
 
