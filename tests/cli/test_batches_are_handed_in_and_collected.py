@@ -312,6 +312,7 @@ def test_a_run_that_was_cancelled_before_a_repair_is_not_finished(desk: Desk, go
     desk("collect", "--cancel")
     desk("collect")
     assert (list(desk.outcomes().values()), desk.record().state) == (["scored"] * 3, "interrupted")
+    assert (desk("collect").code, len(desk.jobs)) == (2, 1)  # nothing is handed in again before a `run`
     desk("run", "--batch")
     desk("collect")
     assert (desk.outcomes(), desk.record().state) == (ALL, "finished")
@@ -325,6 +326,15 @@ def test_what_was_cancelled_may_be_asked_live(desk: Desk) -> None:
     assert (list(desk.outcomes().values()), len(desk.jobs)) == (["scored"] * 2, 1)
     assert desk("run").code == 0
     assert (desk.outcomes(), len(desk.jobs), len(desk.server.received)) == (ALL, 1, COUNT)
+
+
+def test_what_was_cancelled_between_the_answers_of_a_jury_may_be_asked_live(desk: Desk) -> None:
+    desk.server.batches.courses.append(Course(looks=5, expired=COUNT))
+    desk("run", "--batch", "--samples", "3")
+    desk("collect", "--cancel", "--samples", "3")
+    desk("collect", "--samples", "3")
+    assert desk("run", "--samples", "3").code == 0
+    assert (desk.outcomes(), desk.record().state, len(desk.jobs)) == (ALL, "finished", 1)
 
 
 def test_a_live_run_does_not_ask_what_is_under_way(desk: Desk) -> None:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -370,9 +371,17 @@ def test_a_team_s_ledger_and_a_budget_hold_and_secrets_stay_where_they_are(
     priced: Path,
     server: JudgeServer,
     postgres: postgres_server.Server,
+    good_answer: Callable[..., dict[str, Any]],
 ) -> None:
-    """A call may cost 0.10, and costs 0.00046: the budget is enough for one at a time, of the two that may be."""
+    """A call may cost 0.10, and costs 0.00046: the budget is enough for one at a time, of the two that may be. Each
+    takes so long that the other is wanted meanwhile."""
     cases(30)
+
+    def slow(_: object) -> dict[str, Any]:
+        time.sleep(0.5)
+        return good_answer()
+
+    server.default = slow
     place = postgres.database()
     line = [*command()[:4], str(priced), "--concurrency", "2", "--ledger", place, "--json"]
     process = start([*line, "--budget", "0.15"])

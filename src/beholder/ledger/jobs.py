@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
 from beholder.judges.stages import Kept, Stage
 from beholder.ledger import tables
 from beholder.ledger.dialects import parts
+from beholder.ledger.model import RUNNING
 from beholder.ledger.packing import dump, pack, split_ids, unpack
 from beholder.ledger.writing import put, replacing
 
@@ -137,9 +138,11 @@ def under_way(connection: Connection, run: int) -> list[Job]:
 
 
 def to_collect(connection: Connection, run: int) -> bool:
-    """Whether there are jobs by whose results there are no verdicts yet: under way, or fetched by a process that ended
-    before it had them."""
-    return connection.scalar(select(_J.number).where(_J.run == run, _J.state != CLOSED).limit(1)) is not None
+    """Whether there are jobs by whose results there are no verdicts yet: under way, or fetched by a process that was
+    killed before it had them, and left the run `running`."""
+    killed = select(tables.runs.c.state).where(tables.runs.c.number == run).scalar_subquery() == RUNNING
+    open_ = or_(_J.state.in_((BEGUN, OPEN)), and_(_J.state == FETCHED, killed))
+    return connection.scalar(select(_J.number).where(_J.run == run, open_).limit(1)) is not None
 
 
 def ended(connection: Connection, run: int) -> list[Job]:

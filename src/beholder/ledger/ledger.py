@@ -86,7 +86,8 @@ class Ledger:
         where `BEHOLDER_LEDGER` says, else `beholder.db`.
 
         One of an older version is brought up to date. Apart from that, a ledger that is opened `read_only` is never
-        written to and never made. `timeout_s` is how long a write waits for another process.
+        written to and never made. `timeout_s` is how long a write waits for another process, and
+        once more where it had to end one that stood still.
         """
         create = create and not read_only
         ledger = cls(opened(place(where), create=create, read_only=read_only, timeout_s=timeout_s))
@@ -180,16 +181,10 @@ class Ledger:
         with self.reading() as connection:
             return records.newest(connection, fingerprint)
 
-    def progress(self) -> dict[str, Progress]:
-        """How far each run is, by its id; answered from an index."""
-        scored = _V.score.is_not(None)
-        query = (
-            select(_RUNS.id, func.count(), func.count().filter(scored), func.avg(_V.score).filter(scored))
-            .join_from(tables.verdicts, tables.runs, _V.run == _RUNS.number)
-            .group_by(_RUNS.id)
-        )
+    def progress(self, *runs: str) -> dict[str, Progress]:
+        """How far these runs are, or all, by their ids; answered from an index. One without verdicts is left out."""
         with self.reading() as connection:
-            return {id_: Progress(done, scored, mean) for id_, done, scored, mean in connection.execute(query)}
+            return browsing.progress(connection, runs or connection.scalars(select(_RUNS.id)).all())
 
     def update(self, run: str, **changes: Unpack[Changes]) -> None:
         """Changes what may change, and the time of the last change."""
@@ -320,9 +315,9 @@ class Ledger:
                 spent_usd=str(Decimal(row.spent_usd) + known),
                 unpriced=row.unpriced + unknown,
             )
-            self.settle(connection, row.number, entries)
+            self._also_write(connection, row.number, entries)
 
-    def settle(self, connection: Connection, run: int, entries: Sequence[Entry]) -> None:
+    def _also_write(self, connection: Connection, run: int, entries: Sequence[Entry]) -> None:
         """What else belongs into the transaction that writes verdicts: nothing, unless a kind of run says otherwise."""
 
     # Afterwards

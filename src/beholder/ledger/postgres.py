@@ -45,7 +45,7 @@ _END_WHO_STANDS_STILL = """
     SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
     WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND (classid::bigint << 32) + objid::bigint = %s AND datname = current_database() AND usename = current_user
-    AND wait_event = 'ClientRead' AND query_start < clock_timestamp() - make_interval(secs => %s)
+    AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - make_interval(secs => %s)
 """
 
 _READ_ONLY = "may not be written (the server or its user is read-only); name another one with --ledger."

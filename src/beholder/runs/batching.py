@@ -234,7 +234,7 @@ async def _under_way(clerk: Clerk, run: str) -> list[jobs.Job]:
 def _end_of(ledger: Ledger, run: RunRecord, left: Sequence[jobs.Job]) -> str:
     """The state of a run of which nothing more is awaited. The next `run` asks cases that have no verdict: they were
     cancelled, or have the brief of another case whose answer had no score."""
-    done = ledger.progress().get(run.id, Progress()).done == run.total
+    done = ledger.progress(run.id).get(run.id, Progress()).done == run.total
     return FINISHED if done and not left else INTERRUPTED
 
 

@@ -19,7 +19,7 @@ from beholder.judges.model import TIERS, is_elsewhere, judge_from
 from beholder.judges.prices import MILLION, Price, price_of
 from beholder.judges.protocol import INSTRUMENTS, Judge, Most, Turn
 from beholder.ledger import Ledger
-from beholder.ledger.model import FINISHED, INTERRUPTED, RUNNING, Progress, RunRecord
+from beholder.ledger.model import FINISHED, INTERRUPTED, REVIEW, RUNNING, Progress, RunRecord
 from beholder.ledger.redacting import redacted
 from beholder.rubrics.brief import Brief
 from beholder.runs.budget import BudgetedJudge
@@ -54,11 +54,12 @@ def _checked_before(suite: Suite) -> Checked | None:
     and times of change tell: then all was well with them, and a hundred thousand files need not be opened again."""
     try:
         with Ledger.open(suite.ledger_place(), read_only=True) as ledger:
-            open_ = [run for run in ledger.runs() if run.state != FINISHED and not run.skipped]
+            runs = [run for run in ledger.runs() if not run.fingerprint.startswith(REVIEW)]
     except LedgerGone:
         raise
     except LedgerError:  # there is none yet, or whoever opens it next says what is wrong
         return None
+    open_ = [run for run in runs if run.state != FINISHED and not run.skipped]
     known = {run.fingerprint for run in open_ if not _unlike(suite, run, "cases", "pairs", "limit", "only", "shuffle")}
     checked = check(suite.rows(), allow_remote=suite.allow_remote, opened=False) if known else None
     return checked if checked and not checked.problem_count and fingerprint(suite, checked) in known else None
@@ -158,7 +159,7 @@ async def run_suite(
             await execute_on_ray(work, suite, checked, ledger, watch, stop, limits, address=suite.address)
         else:
             await execute(work, lambda: good(suite.rows(), checked), ledger, pictures, watch, stop, limits)
-        if not stop.is_set() or ledger.progress().get(run.id, Progress()).done == run.total:
+        if not stop.is_set() or ledger.progress(run.id).get(run.id, Progress()).done == run.total:
             state = FINISHED
         return state
     finally:

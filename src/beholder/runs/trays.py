@@ -154,7 +154,7 @@ class SettlingLedger(Ledger):
             for digest in _briefs(entries):
                 tray.answers.pop(digest, None)
 
-    def settle(self, connection: Connection, run: int, entries: Sequence[Entry]) -> None:
+    def _also_write(self, connection: Connection, run: int, entries: Sequence[Entry]) -> None:
         done = _briefs(entries)
         jobs.use_up(
             connection, run, [key for tray in self._trays for digest in done for key in tray.answers.get(digest, ())]

@@ -48,7 +48,7 @@ class Workshop:
         self._kept, self._wait_s = kept, wait_s
         self._works: OrderedDict[Hashable, _Work] = OrderedDict()
         self._quick: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
-        self._turns: dict[Hashable, threading.Lock] = {}
+        self._turns: dict[Hashable, threading.Lock] = {}  # by key, as many as there ever were: they are small
         self._lock = threading.Lock()
         self._orders: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         # A pool of the standard library would keep the program from ending until its work is done.
@@ -69,7 +69,7 @@ class Workshop:
                 self._quick[key] = (stamp, made)
                 self._quick.move_to_end(key)
                 while len(self._quick) > self._kept:
-                    self._turns.pop(self._quick.popitem(last=False)[0], None)
+                    self._quick.popitem(last=False)
         return made
 
     def get(self, key: Hashable, stamp: Hashable, work: Callable[[], T], *, patient: bool = True) -> Result[T]:

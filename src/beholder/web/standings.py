@@ -34,13 +34,12 @@ class Standings:
 
     def of(self, book: Ledger, records: Sequence[RunRecord]) -> dict[str, Standing]:
         """The standings of all runs of the ledger, as `Ledger.runs` lists them, by their ids."""
-        with self._lock:
+        with self._lock:  # who comes while they are counted waits for that
             kept = self._kept
-        found = {one.id: kept[one.id][1] for one in records if one.id in kept and kept[one.id][0] == one.updated}
-        found |= _counted(book, [one for one in records if one.id not in found])
-        with self._lock:
+            found = {one.id: kept[one.id][1] for one in records if one.id in kept and kept[one.id][0] == one.updated}
+            found |= _counted(book, [one for one in records if one.id not in found])
             self._kept = {one.id: (one.updated, found[one.id]) for one in records if one.state == FINISHED}
-        return found
+            return found
 
 
 def _counted(book: Ledger, records: Sequence[RunRecord]) -> dict[str, Standing]:

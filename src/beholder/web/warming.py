@@ -1,5 +1,5 @@
 """What the first visitor would else wait for, done in the background once the app answers: runs are counted, pages are
-compiled, and what the filters of the newest runs offer is looked up, which brings the ledger's indexes from the disk.
+compiled, and what the filters of the newest run offer is looked up, which brings the ledger's indexes from the disk.
 Whoever comes meanwhile is answered, only not yet as quickly."""
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from beholder.web.choices import choices_of
 from beholder.web.computing import Workshop
 from beholder.web.standings import Standings
 
-RUNS = 1  # the newest, whose cases are looked at most; more would keep who comes at once waiting
 FIRST = ("base.html", "runs.html")  # what the first page is drawn with
 
 
@@ -42,8 +41,8 @@ def warm(app: FastAPI) -> None:
         records = book.runs()
         stands.of(book, records)
         _compile()
-        for record in _newest(records):
-            choices_of(book, shop, record)
+        if newest := _newest(records):
+            choices_of(book, shop, newest)
 
 
 def _compile() -> None:
@@ -51,6 +50,7 @@ def _compile() -> None:
         environment().get_template(name)
 
 
-def _newest(records: list[RunRecord]) -> list[RunRecord]:
-    """Not of a run that is running: what is looked up of it is old at once."""
-    return [one for one in records if not is_review(one) and one.state != RUNNING][:RUNS]
+def _newest(records: list[RunRecord]) -> RunRecord | None:
+    """Not one that is running: what is looked up of it is old at once. Nor more than one: who comes at once would
+    wait."""
+    return next((one for one in records if not is_review(one) and one.state != RUNNING), None)

@@ -123,7 +123,7 @@ async def execute_on_ray(
 
 
 def _all_scored(work: Work, ledger: Ledger) -> bool:
-    scored = ledger.progress().get(work.run_id, Progress()).scored
+    scored = ledger.progress(work.run_id).get(work.run_id, Progress()).scored
     return Outcome.SCORED in work.final and scored == ledger.run(work.run_id).total
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STRETCH = 4096  # chunks that one dataset streams: Ray Data keeps a note of each as long as it lasts
 # Ray Data looks ten times a second for chunks that were read. By itself it lets two wait until then, which would leave
-# workers with nothing to do.
+# workers with nothing to do. The name is Ray Data's own business: where there is no such setting, it is only slower.
 WAITING = "_max_num_blocks_in_streaming_gen_buffer"
 WORKER_CPUS = 0.01  # so that a worker that died finds room on the nodes that are left, however few they are
 
@@ -76,9 +76,9 @@ def stream(office: ActorHandle[Any], recipe: bytes, here: str, workers: int, cal
 def _settings(settings: Mapping[str, object]) -> Iterator[None]:
     """Ray Data as a run needs it, in this process and until the end of the context."""
     context = DataContext.get_current()
-    before = {name: getattr(context, name) for name in settings}
-    for name, value in settings.items():
-        setattr(context, name, value)
+    before = {name: getattr(context, name) for name in settings if hasattr(context, name)}
+    for name in before:
+        setattr(context, name, settings[name])
     try:
         yield
     finally:

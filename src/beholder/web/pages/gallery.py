@@ -30,7 +30,7 @@ SORT_NAMES = {"worst": "worst first", "best": "best first", "order": "as in the 
 
 Text = Annotated[str, Query(max_length=500)]
 Number = Annotated[str, Query(max_length=40)]
-Groups = Annotated[Sequence[Annotated[str, Field(max_length=500)]], Query(max_length=50)]
+Groups = Annotated[Sequence[Annotated[str, Field(max_length=500)]], Query(max_length=200)]
 Asked: TypeAlias = "dict[str, str | tuple[str, ...]]"  # what an address asks for, by name
 
 
