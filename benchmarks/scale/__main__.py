@@ -126,12 +126,14 @@ def measured(folder: Path, count: int, *, say: bool) -> Seen:
 
 
 def forget(ledger: Path, position: int) -> None:
-    """Deletes the verdicts from that position on, and the answers they were made from, as if they had never been."""
+    """Deletes the verdicts from that position on, and the answers they were made from, as if they had never been and
+    the run had been killed then."""
     with sqlite3.connect(ledger) as connection:
         connection.execute(
             "DELETE FROM answers WHERE id IN (SELECT answers FROM verdicts WHERE position >= ?)", [position]
         )
         connection.execute("DELETE FROM verdicts WHERE position >= ?", [position])
+        connection.execute("UPDATE runs SET state = 'running'")
     connection.close()
 
 
@@ -170,7 +172,7 @@ def lines(seen: Seen) -> list[Line]:
         at_most("its cases, worst first, ms", page.cases_ms, 300),
         Line("resume with 99 % done: requests made", f"{again.requests:,}", f"{undone:,}", again.requests == undone),
         at_most("  from the start to its first request, s", again.first_s or 0, 10, 1),
-        Line("  to the end of it all, the last cases judged, s", f"{again.wall_s:.1f}"),
+        at_most("  to the end of it all, the last cases judged, s", again.wall_s, 10, 1),
         Line("  CPU of it all, s (MB at most)", f"{again.cpu_s:.1f} ({again.peak_mb:.0f})"),
         at_most("disk in use at the end, MB", seen.disk_bytes / 2**20, 4096),
     ]
