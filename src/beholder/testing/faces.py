@@ -120,7 +120,7 @@ class Face(ABC):
 
     async def uploaded(self, request: web.Request, number: str) -> tuple[str, bytes, Line]:
         """The id of a file, its bytes, and what is said to it."""
-        raise NotImplementedError
+        raise Rejection(404, "No files are taken here: the requests stand in the body that makes a job.")
 
 
 class OpenAIFace(Face):
