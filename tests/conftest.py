@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import postgres_server
@@ -28,6 +28,26 @@ settings.load_profile("house")
 _FIRST = ("test_a_run_on_ray_is_a_run.py", "test_nothing_is_lost_or_paid_for_twice.py")
 
 _tried: list[str] = []
+
+
+@pytest.fixture
+def carried_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Sequence[str]], tuple[int, str, str]]:
+    """Carries out the words after `beholder` in this process: the exit code, and what was said on both ways out."""
+    from beholder.cli import main
+
+    def carry_out(words: Sequence[str]) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["beholder", *words])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, *capsys.readouterr()
+
+    return carry_out
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

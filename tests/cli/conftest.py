@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import cv2
 import numpy as np
 import pytest
 
-from beholder.cli import main
 from beholder.testing import JudgeServer
 
 
@@ -24,10 +22,11 @@ class Done:
 
 
 Run = Callable[..., Done]
+CarriedOut = Callable[[Sequence[str]], tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(carried_out: CarriedOut, monkeypatch: pytest.MonkeyPatch) -> Run:
     """`run("judge restyle a.jpg b.png")`, or the arguments one by one."""
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
@@ -35,15 +34,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
     def run(*arguments: str) -> Done:
         words = shlex.split(arguments[0]) if len(arguments) == 1 else list(arguments)
-        monkeypatch.setattr(sys, "argv", ["beholder", *words])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return Done(code, out, err)
+        return Done(*carried_out(words))
 
     return run
 

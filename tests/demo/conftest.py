@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from beholder.cli import main
 from beholder.demo import building
 from beholder.demo.model import Chapter
 from beholder.demo.photos import photos
@@ -45,20 +43,14 @@ def folder(tmp_path: Path, quick: None) -> Path:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, quick: None) -> Run:
+def run(
+    carried_out: Callable[[Sequence[str]], tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, quick: None
+) -> Run:
     """`run("demo", "folder")`, the command line in this process."""
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "BEHOLDER_LEDGER"):
         monkeypatch.delenv(variable, raising=False)
 
     def run(*arguments: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["beholder", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return Done(code, out, err)
+        return Done(*carried_out([*map(str, arguments)]))
 
     return run

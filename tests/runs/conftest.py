@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import cv2
 import numpy as np
 import pytest
 
-from beholder.cli import main
 from beholder.testing import JudgeServer
 
 KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -81,21 +80,14 @@ def command(tmp_path: Path, server: JudgeServer) -> Callable[..., list[str]]:
 
 @pytest.fixture
 def beholder(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    carried_out: Callable[[Sequence[str]], tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
     """Carries out a command line of Beholder's in this process: for what is done and said, not for what kills it."""
     for variable in [name for name in os.environ if name.endswith("_API_KEY")]:
         monkeypatch.delenv(variable)
 
     def beholder(line: list[str]) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["beholder", *line[3:]])  # without `python -m beholder`
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return subprocess.CompletedProcess(line, code, *capsys.readouterr())
+        return subprocess.CompletedProcess(line, *carried_out(line[3:]))  # without `python -m beholder`
 
     return beholder
 

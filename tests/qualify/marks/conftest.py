@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import cv2
 import numpy as np
 import pytest
 
-from beholder.cli import main
 from beholder.testing import JudgeServer, Received
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -88,7 +87,9 @@ def said() -> Callable[[dict[str, int]], dict[str, Any]]:
 
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Room]:
+def room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried_out: Callable[[Sequence[str]], tuple[int, str, str]]
+) -> Iterator[Room]:
     for variable in ("OPENAI_API_KEY", "BEHOLDER_LEDGER"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -99,16 +100,8 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         cv2.imwrite(str(tmp_path / "photos" / f"p{number}.png"), photo)
 
     def command(*words: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["beholder", *words])
         monkeypatch.setattr(sys, "stdin", io.StringIO())  # nobody is there to agree
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return Done(code, out, err)
+        return Done(*carried_out(words))
 
     with JudgeServer(keyless=True) as server:
         room = Room(tmp_path, server, command)
