@@ -23,16 +23,17 @@ from material import ROLES, Material, material
 from measuring import server
 from server import answer
 
-from beholder.cases import Case
-from beholder.images import Sizing, prepare, read
+from beholder.cases.case import Case
+from beholder.images.image import Sizing
+from beholder.images.prepare import prepare_image
+from beholder.images.source import read_image
+from beholder.judges.base import Judge
 from beholder.judges.model import judge_from
-from beholder.judges.protocol import Judge
-from beholder.judges.wires import Question
-from beholder.judges.wires.openai import wire
-from beholder.rubrics.brief import Brief
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.library import load_all
-from beholder.verdicts.judging import Head, judge_answer
+from beholder.providers.base import ChatRequest
+from beholder.providers.openai import PROVIDER
+from beholder.rubrics.brief import Brief, Composer
+from beholder.rubrics.load import load_rubrics
+from beholder.verdicts.score import VerdictHeader, score_answer
 
 T = TypeVar("T")
 Parts = dict[str, float]
@@ -65,38 +66,44 @@ def with_exif(data: bytes) -> bytes:
 
 def parts(made: Material, count: int) -> Parts:
     """Milliseconds of CPU for each step of one case, two pictures together where a step is about pictures."""
-    rubric = load_all("edit-preservation")[0]
+    rubric = load_rubrics("edit-preservation")[0]
     composer = Composer(rubric)
     cases = [case_of(made, number) for number in range(count)]
     found: Parts = {}
 
     def files(case: Case) -> list[bytes]:
-        return [read(str(source)) for source in case.images.values()]
+        return [read_image(str(source)) for source in case.images.values()]
 
     def request(brief: Brief) -> object:
-        return wire.request(Question(brief, "bench", "http://127.0.0.1/v1", None))
+        return PROVIDER.request(ChatRequest(brief, "bench", "http://127.0.0.1/v1", None))
 
     found["reading two files"] = cpu_ms(files, cases)
     loaded = [files(case) for case in cases]
-    found["preparing them, passed through"] = cpu_ms(lambda two: [prepare(one, wire.sizing) for one in two], loaded)
+    found["preparing them, passed through"] = cpu_ms(
+        lambda two: [prepare_image(one, PROVIDER.sizing) for one in two], loaded
+    )
     found["  of which one SHA-256 of each"] = cpu_ms(
         lambda two: [hashlib.sha256(one, usedforsecurity=False).digest() for one in two], loaded
     )
     marked = [[with_exif(one) for one in two] for two in loaded]
-    found["preparing them, metadata cut out"] = cpu_ms(lambda two: [prepare(one, wire.sizing) for one in two], marked)
+    found["preparing them, metadata cut out"] = cpu_ms(
+        lambda two: [prepare_image(one, PROVIDER.sizing) for one in two], marked
+    )
     small = Sizing(max_side=1024)
-    found["preparing them, scaled to 1024 px"] = cpu_ms(lambda two: [prepare(one, small) for one in two], loaded[:30])
-    pictures = [dict(zip(ROLES, [prepare(one, wire.sizing) for one in two], strict=True)) for two in loaded]
+    found["preparing them, scaled to 1024 px"] = cpu_ms(
+        lambda two: [prepare_image(one, small) for one in two], loaded[:30]
+    )
+    pictures = [dict(zip(ROLES, [prepare_image(one, PROVIDER.sizing) for one in two], strict=True)) for two in loaded]
     pairs = list(zip(cases, pictures, strict=True))
     found["composing the brief"] = cpu_ms(lambda pair: composer.compose(*pair), pairs)
     briefs = [composer.compose(*pair) for pair in pairs]
     found["building the request"] = cpu_ms(request, briefs)
     found["  of which base64"] = cpu_ms(lambda two: [pybase64.b64encode(one) for one in two], loaded)
     settled = composer.rubric_for(cases[0])
-    head = Head("a case", settled, "openai:bench")
+    head = VerdictHeader("a case", settled, "openai:bench")
     text = answer("case-00000000")
-    found["reading and scoring the answer"] = cpu_ms(lambda _: judge_answer(head, text), range(count))
-    verdict = judge_answer(head, text)
+    found["reading and scoring the answer"] = cpu_ms(lambda _: score_answer(head, text), range(count))
+    verdict = score_answer(head, text)
     found["the verdict as JSON"] = cpu_ms(lambda _: json.dumps(verdict.to_dict(), default=str), range(count))
     with server() as url:
         found["asking: request, sending, reply"] = asyncio.run(_asking(url, briefs))

@@ -149,7 +149,7 @@ def bare(job: Job) -> int:
     import aiohttp
 
     from beholder.images import jpeg
-    from beholder.judges.wires import Body
+    from beholder.providers.payload import RequestBody
 
     head, mark = {"model": MODEL, "response_format": job.response_format}, "\0picture\0"
     messages = job.messages({"instruction": "make it red"}, [b"", b""])
@@ -163,8 +163,8 @@ def bare(job: Job) -> int:
                 pictures = [path.read_bytes() for path in job.pictures(record)]
                 for data in pictures:
                     hashlib.sha256(data).hexdigest()
-                    jpeg.header(data)
-                body = Body(texts, tuple(pictures))
+                    jpeg.read_jpeg_header(data)
+                body = RequestBody(texts, tuple(pictures))
 
                 async def pieces() -> AsyncIterator[bytes]:
                     for piece in body.pieces():

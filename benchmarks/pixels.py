@@ -17,12 +17,12 @@ import cv2
 import numpy as np
 from skimage import color, data, feature, metrics
 
-from beholder.instruments.model import Bytes
-from beholder.instruments.pair import AUDIT_SIDE, Pair
+from beholder.instruments.instrument import Bytes
+from beholder.instruments.pair import AUDIT_SIDE, ImagePair
 from beholder.instruments.registry import measure_pair
-from beholder.judges.audit import measure, order_for
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.library import load
+from beholder.judges.audit import measure_evidence, plan_audit
+from beholder.rubrics.brief import Composer
+from beholder.rubrics.load import load_rubric
 
 ROUNDS = 9
 SIDE = 1024
@@ -73,13 +73,13 @@ def measured() -> dict[str, float]:
     photo, edit, restyle = pictures()
     small = [square(one) for one in (photo, edit, restyle)]
     coded = [jpeg(one) for one in (photo, edit, restyle)]
-    orders = {name: order_for(Composer(load(name)).rubric_in(style)) for name, style in RUBRICS.items()}
+    orders = {name: plan_audit(Composer(load_rubric(name)).rubric_in(style)) for name, style in RUBRICS.items()}
     found = cpu_ms(
         {
-            "all pair instruments, an edit": lambda: measure_pair(Pair(small[0], small[1])),
-            "all pair instruments, a restyle": lambda: measure_pair(Pair(small[0], small[2])),
-            "audit of an edit": lambda: measure(orders["edit-preservation"], coded[0], coded[1]),
-            "audit of a restyle": lambda: measure(orders["restyle"], coded[0], coded[2]),
+            "all pair instruments, an edit": lambda: measure_pair(ImagePair(small[0], small[1])),
+            "all pair instruments, a restyle": lambda: measure_pair(ImagePair(small[0], small[2])),
+            "audit of an edit": lambda: measure_evidence(orders["edit-preservation"], coded[0], coded[1]),
+            "audit of a restyle": lambda: measure_evidence(orders["restyle"], coded[0], coded[2]),
         },
         ROUNDS,
     )

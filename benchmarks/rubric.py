@@ -6,11 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-from beholder.rubrics.library import load_all
-from beholder.rubrics.rendering import system_text
-from beholder.rubrics.schema import answer_schema
+from beholder.rubrics.load import load_rubrics
+from beholder.rubrics.prompt import make_answer_schema, render_system_prompt
 
 if __name__ == "__main__":
-    rubric = load_all("edit-preservation")[0].with_setting("online")
-    Path(sys.argv[1]).write_text(system_text(rubric))
-    Path(sys.argv[2]).write_text(json.dumps(answer_schema(rubric)))
+    rubric = load_rubrics("edit-preservation")[0].with_setting("online")
+    Path(sys.argv[1]).write_text(render_system_prompt(rubric))
+    Path(sys.argv[2]).write_text(json.dumps(make_answer_schema(rubric)))

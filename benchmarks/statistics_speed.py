@@ -33,7 +33,7 @@ from measuring import measure
 if TYPE_CHECKING:  # nothing heavy in the measuring process: a child's peak counts what its parent had
     import numpy as np
 
-    from beholder.ledger.model import Entry
+    from beholder.ledger.types import Entry
     from beholder.statistics.data import Floats, Ratings, Scores
 
 T = TypeVar("T")
@@ -155,7 +155,8 @@ def build(count: int) -> dict[str, float]:
     """Writes the runs, each a little worse than the last; under another name first, so that no half ledger is used."""
     import numpy as np
 
-    from beholder.ledger import Ledger, RunRecord
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.types import RunRecord
 
     place = ledger_at(count)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -190,9 +191,9 @@ def _scores(rng: np.random.Generator, count: int) -> Floats:
 
 
 def _entry(row: int, scores: Floats) -> Entry:
-    from beholder.cases import Case
-    from beholder.ledger.model import Entry
-    from beholder.verdicts.model import CriterionResult, Outcome, Verdict
+    from beholder.cases.case import Case
+    from beholder.ledger.types import Entry
+    from beholder.verdicts.verdict import CriterionResult, Outcome, Verdict
 
     words = "the brick wall behind the parked car shows the same mortar lines and shading as it did before"
     case = Case(f"case-{row:06}", groups={"source": f"photo-{row // BY_GROUP:05}", "model": f"model-{row % BY_GROUP}"})
@@ -220,11 +221,11 @@ def _entry(row: int, scores: Floats) -> Entry:
 
 
 def _read(count: int, run: str) -> Scores:
-    from beholder.ledger import Ledger
-    from beholder.statistics.reading import scores_of_run
+    from beholder.ledger.ledger import Ledger
+    from beholder.statistics.data import load_run_scores
 
     with Ledger.open(ledger_at(count), read_only=True) as book:
-        return scores_of_run(book, run)
+        return load_run_scores(book, run)
 
 
 def _ratings(scores: Scores) -> dict[str, Ratings]:
@@ -244,11 +245,11 @@ def _ratings(scores: Scores) -> dict[str, Ratings]:
 
 
 def _agree(count: int) -> dict[str, float]:
-    from beholder.statistics.agreement.agreeing import Asked, agree
+    from beholder.statistics.agreement import AgreementOptions, agree
 
     read_s, scores = _timed(lambda: _read(count, BEFORE))
     ratings = _ratings(scores)
-    return {"read_s": read_s, **_computed(lambda: agree(scores, ratings, Asked(draws=DRAWS)))}
+    return {"read_s": read_s, **_computed(lambda: agree(scores, ratings, AgreementOptions(draws=DRAWS)))}
 
 
 def _any_judge(count: int) -> dict[str, float]:
@@ -265,7 +266,7 @@ def _agree_on_any(count: int, *, raters: bool) -> dict[str, float]:
 
     import numpy as np
 
-    from beholder.statistics.agreement.agreeing import Asked, agree
+    from beholder.statistics.agreement import AgreementOptions, agree
 
     rng = np.random.default_rng(3)
     read_s, scores = _timed(lambda: _read(count, BEFORE))
@@ -278,58 +279,59 @@ def _agree_on_any(count: int, *, raters: bool) -> dict[str, float]:
     if raters:
         ratings = {name: replace(one, values=any_number(one.values)) for name, one in ratings.items()}
     scores = replace(scores, columns=columns)
-    return {"read_s": read_s, **_computed(lambda: agree(scores, ratings, Asked(draws=DRAWS)))}
+    return {"read_s": read_s, **_computed(lambda: agree(scores, ratings, AgreementOptions(draws=DRAWS)))}
 
 
 def _history(count: int) -> dict[str, float]:
-    from beholder.statistics.comparison.history import history
+    from beholder.statistics.history import analyze_history
 
     read_s, before = _timed(lambda: _read(count, BEFORE))
     runs = [before, *(_read(count, name) for name in (AFTER, LATEST))]
-    return {"read_s": read_s, **_computed(lambda: history(runs, ("score", *CRITERIA), draws=DRAWS))}
+    return {"read_s": read_s, **_computed(lambda: analyze_history(runs, ("score", *CRITERIA), draws=DRAWS))}
 
 
 def _calibrate(count: int) -> dict[str, float]:
     import numpy as np
 
-    from beholder.statistics.calibration import Terms, calibrate, task_of
+    from beholder.statistics.calibration import calibrate
+    from beholder.statistics.calibration_task import TaskOptions, build_task
 
     read_s, scores = _timed(lambda: _read(count, BEFORE))
     name = CRITERIA[0]
     rated = scores.at(np.arange(min(RATED, count)))
 
     def learned() -> None:
-        task = task_of(rated, _ratings(scores)[name], rated.columns[name], Terms(scale=(1, 7)))
+        task = build_task(rated, _ratings(scores)[name], rated.columns[name], TaskOptions(scale=(1, 7)))
         calibrate(task, draws=DRAWS)
 
     return {"read_s": read_s, **_computed(learned)}
 
 
 def _compare(count: int) -> dict[str, float]:
-    from beholder.statistics.comparison.comparing import Asked, compare
+    from beholder.statistics.comparison import ComparisonOptions, compare
 
     read_s, before = _timed(lambda: _read(count, BEFORE))
     after = _read(count, AFTER)
-    return {"read_s": read_s, **_computed(lambda: compare(before, after, Asked(draws=DRAWS)))}
+    return {"read_s": read_s, **_computed(lambda: compare(before, after, ComparisonOptions(draws=DRAWS)))}
 
 
 def _estimate(count: int) -> dict[str, float]:
     import numpy as np
 
-    from beholder.statistics.estimation.estimating import estimated_mean
-    from beholder.statistics.reading import group_of
+    from beholder.statistics.data import select_group
+    from beholder.statistics.estimation import estimate_human_mean
 
     read_s, scores = _timed(lambda: _read(count, BEFORE))
     rated = np.random.default_rng(2).choice(len(scores), RATED, replace=False)
     ratings = _ratings(scores)
 
     def estimate() -> None:
-        groups = group_of(scores, None)
+        groups = select_group(scores, None)
         for name in CRITERIA:
             human = np.full(len(scores), np.nan)
             human[rated] = ratings[name].mean()[rated]
             values = scores.columns[name].values
-            estimated_mean(human, values, groups, moved=values, width=0.1)
+            estimate_human_mean(human, values, groups, moved=values, width=0.1)
 
     return {"read_s": read_s, **_computed(estimate)}
 
@@ -338,7 +340,7 @@ def _file(count: int) -> dict[str, float]:
     """Reading ratings of a tenth of the cases from a CSV file."""
     from tempfile import TemporaryDirectory
 
-    from beholder.statistics.reading import read_ratings
+    from beholder.statistics.data import read_ratings
 
     rows = 0
     with TemporaryDirectory() as folder:

@@ -28,7 +28,7 @@ from material import FOLDER
 if TYPE_CHECKING:
     import httpx
 
-    from beholder.ledger import Entry, RunRecord
+    from beholder.ledger.types import Entry, RunRecord
 
 VERDICTS, QUICK = 100_000, 10_000
 VISITS = 7
@@ -75,11 +75,11 @@ def measured(place: Path, count: int) -> Iterator[Visit]:
     import httpx
 
     from beholder.web.app import create_app
-    from beholder.web.serving import served
+    from beholder.web.server import serve_in_thread
 
     cases = f"/runs/{RUN}/cases"
     app = create_app(place)
-    with served(app) as site, httpx.Client(base_url=site, trust_env=False, timeout=120) as client:
+    with serve_in_thread(app) as site, httpx.Client(base_url=site, trust_env=False, timeout=120) as client:
 
         def visit(name: str, path: str, visits: int = VISITS) -> Visit:
             times, cpu = [], []
@@ -139,8 +139,8 @@ def _wait(client: httpx.Client, path: str) -> None:
 
 def build(place: Path, count: int) -> None:
     """Two runs of as many verdicts, which differ a little; the newer one was reviewed."""
-    from beholder.ledger import Ledger
-    from beholder.runs.reviewing import find_or_start
+    from beholder.ledger.ledger import Ledger
+    from beholder.reviews.review import find_or_start_review
 
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = place.with_suffix(".part")
@@ -153,7 +153,7 @@ def build(place: Path, count: int) -> None:
                 ledger.write(run, [_entry(number, shift) for number in range(start, min(count, start + BATCH))])
             ledger.update(run, state="finished")
         for rater in range(RATERS):
-            review = find_or_start(ledger, RUN, f"rater {rater + 1}")
+            review = find_or_start_review(ledger, RUN, f"rater {rater + 1}")
             ledger.write(review.id, [_rating(number, rater, review.judge) for number in range(min(RATED, count))])
     draft.rename(place)
 
@@ -161,18 +161,18 @@ def build(place: Path, count: int) -> None:
 def _record(run: str, count: int) -> RunRecord:
     import msgspec
 
-    from beholder.ledger import RunRecord
-    from beholder.rubrics.library import load
+    from beholder.ledger.types import RunRecord
+    from beholder.rubrics.load import load_rubric
 
     now = datetime(2026, 3, 14, tzinfo=UTC)
-    rubrics = (msgspec.to_builtins(load("restyle")),)
+    rubrics = (msgspec.to_builtins(load_rubric("restyle")),)
     return RunRecord(run, run, f"bench {run}", "running", now, now, count, {"judges": ["bench"]}, rubrics)
 
 
 def _entry(number: int, shift: int) -> Entry:
-    from beholder.cases import Case
-    from beholder.ledger import Entry
-    from beholder.verdicts.model import (
+    from beholder.cases.case import Case
+    from beholder.ledger.types import Entry
+    from beholder.verdicts.verdict import (
         AssertionResult,
         Correction,
         CriterionResult,
@@ -231,7 +231,7 @@ def _entry(number: int, shift: int) -> Entry:
 
 def _rating(number: int, rater: int, judge: str) -> Entry:
     """What a person says of a case: about what the judge says, a little higher or lower."""
-    from beholder.verdicts.model import Outcome
+    from beholder.verdicts.verdict import Outcome
 
     one = _entry(number, 1)
     criteria = {

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from beholder.judges.recorded import Rescorer, read_recorded
-from beholder.reports.card import card
-from beholder.rubrics.library import load
+from beholder.reports.cards import render_verdict
+from beholder.rubrics.load import load_rubric
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,9 +34,9 @@ SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http:/
 
 def main() -> None:
     recorded = next(read_recorded(ROOT / "examples" / "demo" / "restyle.jsonl"))
-    verdict, _ = Rescorer(load("restyle")).verdict(recorded)
+    verdict, _ = Rescorer(load_rubric("restyle")).verdict(recorded)
     console = Console(record=True, width=96, file=io.StringIO(), force_terminal=True)
-    console.print(card(verdict))
+    console.print(render_verdict(verdict))
     (ROOT / "docs" / "verdict.svg").write_text(
         console.export_svg(title="beholder", code_format=SVG, unique_id="verdict"), "utf-8"
     )

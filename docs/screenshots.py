@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from beholder import Ledger
 from beholder.web.app import create_app
-from beholder.web.serving import served
+from beholder.web.server import serve_in_thread
 
 DOCS = Path(__file__).parent
 WIDTH, HEIGHT = 1280, 800
@@ -35,7 +35,7 @@ def main() -> None:
         with Ledger.open(ledger, read_only=True) as book:
             run = book.run(RUN).id
         app = create_app(ledger)
-        with sync_playwright() as playwright, served(app) as address:
+        with sync_playwright() as playwright, serve_in_thread(app) as address:
             browser = playwright.chromium.launch(executable_path=place, args=["--no-sandbox"])
             _taken(browser, page.as_uri(), "light", DOCS / "report.webp")
             _taken(browser, f"{address}/runs/{run}/case?id={CASE}", "dark", DOCS / "view.webp")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from beholder.instruments.model import Kind
-from beholder.instruments.registry import instruments
+from beholder.instruments.instrument import InstrumentKind
+from beholder.instruments.registry import list_instruments
 
 PAGE = Path(__file__).parent / "instruments.md"
-TITLES: dict[Kind, str] = {"pair": "Of two images", "image": "Of one image", "text": "Of a text"}
+TITLES: dict[InstrumentKind, str] = {"pair": "Of two images", "image": "Of one image", "text": "Of a text"}
 PLACE = re.compile(r"(?<=<!-- instruments: python docs/tables.py -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
@@ -17,7 +17,7 @@ def tables() -> str:
     """For each kind of instrument a table: its name, and what it measures."""
     parts = []
     for kind, title in TITLES.items():
-        if known := instruments(kind):
+        if known := list_instruments(kind):
             rows = [f"| `{one.name}` | {one.about} |\n" for one in known]
             parts.append(f"\n{title}:\n\n| instrument | what it measures |\n|---|---|\n{''.join(rows)}")
     return "".join(parts) + "\n"

@@ -34,7 +34,7 @@ from edits import DEFAULT, SUCCESS
 from imagenhub import Bools, Edits, Floats, load, measured
 
 from beholder.instruments import registry
-from beholder.instruments.pair import AUDIT_SIDE, Pair
+from beholder.instruments.pair import AUDIT_SIDE, ImagePair
 from beholder.judges.audit import RULES
 
 SHARE = 0.25  # of the edits that a threshold flags where it is chosen
@@ -169,7 +169,7 @@ def fixed_flags(edits: Edits, columns: dict[str, Floats] | None) -> list[dict[st
 
 def _directed() -> list[tuple[str, bool]]:
     """Measurements of the audit, and whether they are bad when low; both ways where neither is better."""
-    grey = Pair(np.full((64, 64, 3), 128, np.uint8), np.full((64, 64, 3), 90, np.uint8))
+    grey = ImagePair(np.full((64, 64, 3), 128, np.uint8), np.full((64, 64, 3), 90, np.uint8))
     found = registry.measure_pair(grey, cheap_only=True)
     ways = {"higher": (True,), "lower": (False,), "": (True, False)}
     return [(name, under) for name, one in found.items() for under in ways[one.better]]

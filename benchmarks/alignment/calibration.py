@@ -40,17 +40,22 @@ import numpy as np
 from claims import Claim, Table
 from imagenhub import Edits
 
-from beholder.judges.recorded import Recorded, Rescorer
-from beholder.rubrics.library import load
-from beholder.statistics.calibration import RECIPES, Besides, Task, Terms, measured_pixels, task_of
-from beholder.statistics.calibration.folding import folds_of
-from beholder.statistics.calibration.lesson import Recipe
-from beholder.statistics.calibration.scoring import absolute_error, one_rater, rank_correlation
-from beholder.statistics.calibration.task import fitted, out_of_fold
-from beholder.statistics.data import Floats, Scores
-from beholder.statistics.intervals import Draws, Estimate, Statistic
-from beholder.statistics.mapping import answering
-from beholder.statistics.reading import read_ratings, scores_of_verdicts
+from beholder.judges.recorded import RecordedAnswer, Rescorer
+from beholder.rubrics.load import load_rubric
+from beholder.statistics.aspects import find_column
+from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, Statistic
+from beholder.statistics.calibration import absolute_error_statistic, one_rater_statistics, rank_correlation_statistic
+from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe, assign_folds
+from beholder.statistics.calibration_task import (
+    CalibrationTask,
+    ExtraFeatures,
+    TaskOptions,
+    build_task,
+    fit_map,
+    measure_pixels,
+    predict_out_of_fold,
+)
+from beholder.statistics.data import Floats, Scores, read_ratings, tabulate_verdicts
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "foreign-judge"
 ANSWERED_BY = {"SC": "min(edit_success, over_editing)", "PQ": "min(naturalness, artefacts)"}
@@ -83,56 +88,62 @@ def converter() -> ModuleType:
 def recorded_scores(folder: Path, edits: Edits) -> Scores:
     """What GPT-4o said of these edits, by way of the example's converter and rubric."""
     groups = {row.id: {"source": row.source, "model": row.model} for row in edits.rows}
-    rescorer = Rescorer(load(str(EXAMPLE)))
+    rescorer = Rescorer(load_rubric(str(EXAMPLE)))
     answers = converter().answers(folder / imagenhub.SET / "judge_scores.jsonl", imagenhub.JUDGE)
-    recorded = (Recorded(one["case"], json.dumps(one["answer"]), {}, one["judge"]) for one in answers)
+    recorded = (RecordedAnswer(one["case"], json.dumps(one["answer"]), {}, one["judge"]) for one in answers)
     verdicts = (rescorer.verdict(one)[0] for one in recorded if one.case in groups)
-    return scores_of_verdicts("GPT-4o", ((one, groups[one.case]) for one in verdicts))
+    return tabulate_verdicts("GPT-4o", ((one, groups[one.case]) for one in verdicts))
 
 
-def tasks_of(folder: Path) -> dict[str, Task] | None:
+def tasks_of(folder: Path) -> dict[str, CalibrationTask] | None:
     """What there is to learn in a folder, by aspect; None where the data is not there."""
     everything = imagenhub.load(folder)
     if everything is None:
         return None
     edits = everything.chosen(np.array([row.task == "text" for row in everything.rows]))
-    pixels, failed = measured_pixels({row.id: (row.before, row.after) for row in edits.rows})
+    pixels, failed = measure_pixels({row.id: (row.before, row.after) for row in edits.rows})
     if failed:
         case, why = next(iter(failed.items()))
         raise SystemExit(f"{len(failed)} edits of {folder} could not be measured, the first {case}: {why}")
     scores = recorded_scores(folder, edits)
     ratings = read_ratings(folder / imagenhub.SET / "ratings.csv")
     return {
-        aspect: task_of(scores, ratings[aspect], answering(by, scores), Terms(scale=(0, 1)), Besides(pixels))
+        aspect: build_task(
+            scores, ratings[aspect], find_column(by, scores), TaskOptions(scale=(0, 1)), ExtraFeatures(pixels)
+        )
         for aspect, by in ANSWERED_BY.items()
     }
 
 
-def predicted(known: Task, tested: Task, recipe: Recipe, same: bool) -> dict[str, Floats]:
+def predicted(
+    known: CalibrationTask, tested: CalibrationTask, recipe: CalibrationRecipe, same: bool
+) -> dict[str, Floats]:
     """What maps say of cases whose photograph they have not seen, whose maker, and of which neither."""
     makers = np.array(tested.makers)
     if same:
-        by_maker, photographs = tested.maker_folds(), folds_of(tested.numbers, FOLDS, tested.seed)
+        by_maker, photographs = tested.maker_folds(), assign_folds(tested.numbers, FOLDS, tested.seed)
         return {
-            SEEN: out_of_fold(tested, recipe, tested.numbers),
-            UNSEEN: out_of_fold(tested, recipe, by_maker),
-            NEITHER: out_of_fold(tested, recipe, by_maker, photographs),
+            SEEN: predict_out_of_fold(tested, recipe, tested.numbers),
+            UNSEEN: predict_out_of_fold(tested, recipe, by_maker),
+            NEITHER: predict_out_of_fold(tested, recipe, by_maker, photographs),
         }
     fresh = claims.fresh(known.groups, tested.groups)
-    said = {SEEN: fitted(known, recipe, fresh).predict(tested.features)}
+    said = {SEEN: fit_map(known, recipe, fresh).predict(tested.features)}
     for name, allowed in ((UNSEEN, np.ones(len(known.cases), np.bool_)), (NEITHER, fresh)):
         said[name] = np.empty(len(tested.cases))
         for maker in np.unique(makers):
             here, others = makers == maker, allowed & (np.array(known.makers) != maker)
-            said[name][here] = fitted(known, recipe, others).predict(tested.features.at(here))
+            said[name][here] = fit_map(known, recipe, others).predict(tested.features.at(here))
     return {name: tested.clipped(one) for name, one in said.items()}
 
 
-def measured(tested: Task, said: Mapping[str, Floats], draws: Draws) -> dict[str, dict[str, Estimate]]:
+def measured(
+    tested: CalibrationTask, said: Mapping[str, Floats], draws: ClusterBootstrap
+) -> dict[str, dict[str, Estimate]]:
     """ρ and error of each, and paired differences, all over the same draws."""
-    rater_rho, rater_error = one_rater(tested.ratings.values)
-    rho = {name: rank_correlation(one, tested.mean) for name, one in said.items() if name != CONSTANT}
-    error = {name: absolute_error(one, tested.mean) for name, one in said.items()}
+    rater_rho, rater_error = one_rater_statistics(tested.ratings.values)
+    rho = {name: rank_correlation_statistic(one, tested.mean) for name, one in said.items() if name != CONSTANT}
+    error = {name: absolute_error_statistic(one, tested.mean) for name, one in said.items()}
     rows: dict[str, dict[str, Statistic]] = {name: {ERROR: one} for name, one in error.items()}
     for name, one in rho.items():
         rows[name] = {RHO: one, **rows[name]}
@@ -153,10 +164,12 @@ def _less(one: Statistic, other: Statistic) -> Statistic:
     return lambda weights: one(weights) - other(weights)
 
 
-def table_of(known: Task, tested: Task, recipe: Recipe, same: bool, everyone: int) -> Table:
+def table_of(
+    known: CalibrationTask, tested: CalibrationTask, recipe: CalibrationRecipe, same: bool, everyone: int
+) -> Table:
     said = predicted(known, tested, recipe, same) | {JUDGE: tested.judge}
     said[CONSTANT] = predicted(known, tested, RECIPES["constant"], same)[SEEN]
-    draws = Draws(tested.groups, len(tested.cases))
+    draws = ClusterBootstrap(tested.groups, len(tested.cases))
     rows = measured(tested, said, draws)
     aspect = tested.aspect
     counts = {
@@ -187,7 +200,7 @@ def table_of(known: Task, tested: Task, recipe: Recipe, same: bool, everyone: in
     )
 
 
-def tables(fit: Path, data: Path, recipe: Recipe = RECIPE) -> list[Table] | None:
+def tables(fit: Path, data: Path, recipe: CalibrationRecipe = RECIPE) -> list[Table] | None:
     same = fit.resolve() == data.resolve()
     tested = tasks_of(data)
     known = tested if same else tasks_of(fit)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from beholder.reports.numbers import numbers_table, show_table, with_interval
+from beholder.reports.formatting import format_interval, numbers_table, print_table
+from beholder.statistics.bootstrap import Estimate
 from beholder.statistics.data import Bools
-from beholder.statistics.intervals import Estimate
 
 DEFAULT = Path(__file__).parents[2] / ".." / "shared" / "data"
 
@@ -33,7 +33,7 @@ class Claim:
 
     def __str__(self) -> str:
         aim = f"surely more than {self.aim:g}" if self.surely else f"{self.aim:g} or more"
-        return f"{'reached' if self.reached else 'NOT reached'}: {self.what} {with_interval(self.found)}; aim: {aim}"
+        return f"{'reached' if self.reached else 'NOT reached'}: {self.what} {format_interval(self.found)}; aim: {aim}"
 
     def to_dict(self) -> dict[str, object]:
         found = {"what": self.what, "found": self.found.to_dict(), "aim": self.aim, "surely": self.surely}
@@ -58,10 +58,10 @@ class Table:
         for note in self.notes:
             print(f"  {note}")
         cells = [
-            [f"  {name}", *(with_interval(row[one]) if one in row else "" for one in self.headings)]
+            [f"  {name}", *(format_interval(row[one]) if one in row else "" for one in self.headings)]
             for name, row in self.rows.items()
         ]
-        show_table(numbers_table(["", *self.headings], cells))
+        print_table(numbers_table(["", *self.headings], cells))
         for claim in self.claims:
             print(f"  {claim}")
         if self.told:

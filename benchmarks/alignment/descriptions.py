@@ -29,10 +29,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from beholder.instruments.description import describe
-from beholder.instruments.rating import FEATURES, Feature, HumanMap
-from beholder.instruments.texts import Comparison, Rarity, Texts
-from beholder.instruments.textual import MEASURES
+from beholder.instruments.text.comparison import TextComparison, TextInput, WordRarity
+from beholder.instruments.text.description import assess_description
+from beholder.instruments.text.measurements import HUMAN_FEATURES, TEXT_MEASURES, TextRatingFeature, TextRatingMap
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = ROOT / ".." / "shared" / "data"
@@ -59,7 +58,7 @@ Ints = npt.NDArray[np.int64]
 class Rated:
     """Descriptions with what the experts gave: `ratings` has a row a case and a column an expert."""
 
-    texts: tuple[Texts, ...]
+    texts: tuple[TextInput, ...]
     images: tuple[str, ...]
     ratings: Ints
 
@@ -87,7 +86,7 @@ def load(folder: Path) -> Rated | None:
     cases = [json.loads(line) for line in (place / "cases.jsonl").read_text("utf-8").splitlines()]
     raters = min(len(scores[case["id"]]) for case in cases)
     return Rated(
-        tuple(Texts(case["output"], tuple(case["references"])) for case in cases),
+        tuple(TextInput(case["output"], tuple(case["references"])) for case in cases),
         tuple(case["image"] for case in cases),
         np.array([scores[case["id"]][:raters] for case in cases]),
     )
@@ -109,17 +108,17 @@ def tau_c(predictions: Floats, ratings: Ints) -> float:
     return 100 * 2 * shorter * surplus / (ratings.size**2 * (shorter - 1))
 
 
-def features(texts: Sequence[Texts], rarity: Rarity) -> Floats:
+def features(texts: Sequence[TextInput], rarity: WordRarity) -> Floats:
     """A row a text; nan where an instrument has no value."""
     rows = []
     for text in texts:
-        seen = Comparison(text, rarity)
-        values = [MEASURES[name](seen).value for name in FEATURES]
+        seen = TextComparison(text, rarity)
+        values = [TEXT_MEASURES[name](seen).value for name in HUMAN_FEATURES]
         rows.append([math.nan if value is None else value for value in values])
     return np.array(rows)
 
 
-def fit(matrix: Floats, ratings: Floats) -> HumanMap:
+def fit(matrix: Floats, ratings: Floats) -> TextRatingMap:
     """A logistic ridge on (rating − 1) ÷ 3, in Newton's steps."""
     mean, deviation = np.nanmean(matrix, 0), np.nanstd(matrix, 0)
     standard = np.nan_to_num((matrix - mean) / deviation)
@@ -132,13 +131,15 @@ def fit(matrix: Floats, ratings: Floats) -> HumanMap:
         likely = 1 / (1 + np.exp(-design @ weights))
         curvature = design.T @ (design * (likely * (1 - likely))[:, None]) + penalty
         weights = weights + np.linalg.solve(curvature, design.T @ (target - likely) - penalty @ weights)
-    columns = zip(FEATURES, weights[1:].tolist(), mean.tolist(), deviation.tolist(), strict=True)
-    return HumanMap(float(weights[0]), tuple(Feature(*column) for column in columns))
+    columns = zip(HUMAN_FEATURES, weights[1:].tolist(), mean.tolist(), deviation.tolist(), strict=True)
+    return TextRatingMap(float(weights[0]), tuple(TextRatingFeature(*column) for column in columns))
 
 
-def apply(weights: HumanMap, matrix: Floats) -> Floats:
+def apply(weights: TextRatingMap, matrix: Floats) -> Floats:
     """Through the very function that the judge uses."""
-    rows = [dict(zip(FEATURES, (None if math.isnan(x) else x for x in row), strict=True)) for row in matrix.tolist()]
+    rows = [
+        dict(zip(HUMAN_FEATURES, (None if math.isnan(x) else x for x in row), strict=True)) for row in matrix.tolist()
+    ]
     return np.array([weights.rating(row) for row in rows])
 
 
@@ -156,19 +157,19 @@ def cross_validated(learned: Rated, data: Rated, seed: int = 0) -> Floats:
     found = np.zeros(len(part))
     for fold in range(FOLDS):
         inside, outside = part != fold, part == fold
-        rarity = Rarity.of(learned.photos(inside))
+        rarity = WordRarity.of(learned.photos(inside))
         weights = fit(features(_chosen(learned.texts, inside), rarity), learned.mean[inside])
         found[outside] = apply(weights, features(_chosen(data.texts, outside), rarity))
     return found
 
 
 def transferred(learned: Rated, data: Rated) -> Floats:
-    rarity = Rarity.of(learned.photos(np.ones(len(learned.images), bool)))
+    rarity = WordRarity.of(learned.photos(np.ones(len(learned.images), bool)))
     weights = fit(features(learned.texts, rarity), learned.mean)
     return apply(weights, features(data.texts, rarity))
 
 
-def _chosen(texts: Sequence[Texts], mask: npt.NDArray[np.bool_]) -> list[Texts]:
+def _chosen(texts: Sequence[TextInput], mask: npt.NDArray[np.bool_]) -> list[TextInput]:
     return [text for text, one in zip(texts, mask, strict=True) if one]
 
 
@@ -234,7 +235,7 @@ def rubric_score(data: Rated) -> Floats:
     """The score that the rubric `description` comes to, with the committed table of words; not fitted to ratings."""
     scores = []
     for text in data.texts:
-        found = describe(text).dimensions
+        found = assess_description(text).dimensions
         known = {key: share for key, share in SHARES.items() if found[key].score is not None}
         total = sum(share * (found[key].score or 0.0) for key, share in known.items())
         scores.append(total / sum(known.values()) if known else 0.0)
@@ -244,7 +245,7 @@ def rubric_score(data: Rated) -> Floats:
 def with_one_reference(data: Rated) -> Rated:
     """The same cases, each with one of its references, drawn."""
     rng = np.random.default_rng(0)
-    drawn = (Texts(text.output, (text.references[rng.integers(len(text.references))],)) for text in data.texts)
+    drawn = (TextInput(text.output, (text.references[rng.integers(len(text.references))],)) for text in data.texts)
     return Rated(tuple(drawn), data.images, data.ratings)
 
 
@@ -273,7 +274,7 @@ def report(learned: Rated, data: Rated, same: bool) -> dict[str, Any]:
 
 def write(learned: Rated, scores: dict[str, Any]) -> None:
     """The numbers that the judge uses, fitted on all cases, and the table of words."""
-    rarity = Rarity.of(learned.photos(np.ones(len(learned.images), bool)))
+    rarity = WordRarity.of(learned.photos(np.ones(len(learned.images), bool)))
     often = [(word, count) for word, count in rarity.mentions.items() if count >= LEAST_MENTIONS]
     kept = dict(sorted(sorted(often, key=lambda pair: (-pair[1], pair[0]))[:MOST_WORDS]))
     words = {
@@ -282,7 +283,7 @@ def write(learned: Rated, scores: dict[str, Any]) -> None:
         "photos": rarity.photos,
         "mentions": kept,
     }
-    weights = fit(features(learned.texts, Rarity(rarity.photos, kept)), learned.mean)
+    weights = fit(features(learned.texts, WordRarity(rarity.photos, kept)), learned.mean)
     shares = [
         {key: value if isinstance(value, str) else round(value, 4) for key, value in asdict(feature).items()}
         for feature in weights.features

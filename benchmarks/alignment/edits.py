@@ -29,8 +29,8 @@ from agreement import ceiling, draws, interval, ranks, spearman
 from fitting import HOLDS, Recipe, apply, errors, fit, without_both, without_model, without_source
 from imagenhub import Bools, Edits, Floats, load, matrix, measured
 
-from beholder.instruments import registry
-from beholder.instruments.aligning import MAPS, SIDE, Map
+from beholder.instruments import pair, registry
+from beholder.instruments.human_ratings import RATING_MAPS, RATING_SIDE, RatingMap
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = ROOT / ".." / "shared" / "data"
@@ -181,13 +181,13 @@ def _within(predictions: Floats, ratings: Floats, models: Any) -> Callable[[Any]
     return statistic
 
 
-def write(recipe: Recipe, fitted: Map, scores: dict[str, Any], edits: Edits) -> None:
+def write(recipe: Recipe, fitted: RatingMap, scores: dict[str, Any], edits: Edits) -> None:
     """`weights/NAME.json`, one line a feature."""
     about = {
         "name": recipe.name,
-        "about": f"{MAPS[recipe.name]} {_FORM}",
+        "about": f"{RATING_MAPS[recipe.name]} {_FORM}",
         "rows": _ROWS[recipe.name],
-        "side": SIDE,
+        "side": RATING_SIDE,
         "fitted": {
             "on": f"ImagenHub, mean of three raters ({recipe.aspect}), 0-1",
             "cases": len(edits),
@@ -219,7 +219,7 @@ def write(recipe: Recipe, fitted: Map, scores: dict[str, Any], edits: Edits) -> 
 
 
 def show(recipe: Recipe, scores: dict[str, Any]) -> None:
-    print(f"\n{recipe.name}: {MAPS[recipe.name]}")
+    print(f"\n{recipe.name}: {RATING_MAPS[recipe.name]}")
     print(f"  {_ROWS[recipe.name]}: {scores['cases']} edits of {scores['photographs']} photographs by")
     print(f"  {scores['models']} models; {scores['how']}; {len(recipe.features)} measurements.")
     print(f"  {'':44} {'ρ':>6}   95 %")
@@ -276,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _units() -> dict[str, str]:
     """Of each measurement; they do not depend on the images."""
-    blank = registry.Pair(np.full((64, 64, 3), 128, np.uint8), np.full((64, 64, 3), 90, np.uint8))
+    blank = pair.ImagePair(np.full((64, 64, 3), 128, np.uint8), np.full((64, 64, 3), 90, np.uint8))
     return {name: found.unit for name, found in registry.measure_pair(blank, NAMES).items()}
 
 

@@ -27,16 +27,14 @@ import numpy as np
 from claims import Claim, Table
 
 from beholder.judges.recorded import Rescorer, read_recorded
-from beholder.rubrics.library import load_all
-from beholder.statistics.calibration import RECIPES, Task, Terms, task_of
-from beholder.statistics.calibration.lesson import Lesson, Recipe
-from beholder.statistics.calibration.scoring import absolute_error, averaged, one_rater
-from beholder.statistics.calibration.task import fitted, out_of_fold
-from beholder.statistics.data import Floats
-from beholder.statistics.intervals import Draws, Estimate, Statistic
-from beholder.statistics.mapping import matched
-from beholder.statistics.reading import read_ratings, scores_of_verdicts
-from beholder.verdicts.maps import Constant
+from beholder.rubrics.load import load_rubrics
+from beholder.statistics.aspects import match_aspects
+from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, Statistic
+from beholder.statistics.calibration import absolute_error_statistic, average_statistics, one_rater_statistics
+from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe, TrainingData
+from beholder.statistics.calibration_task import CalibrationTask, TaskOptions, build_task, fit_map, predict_out_of_fold
+from beholder.statistics.data import Floats, read_ratings, tabulate_verdicts
+from beholder.verdicts.calibration_maps import ConstantMap
 
 SET = "edit-factors"
 JUDGE = "category_wise"
@@ -48,11 +46,11 @@ RECIPE = RECIPES["steady"]
 MAP, RAW, CONSTANT, RATER, GAIN = "the map", "the raw judge", "a constant", "one rater", "nearer than the constant"
 
 
-def mean(lesson: Lesson) -> Constant:
-    return Constant(float(lesson.ratings.mean()))
+def mean(lesson: TrainingData) -> ConstantMap:
+    return ConstantMap(float(lesson.ratings.mean()))
 
 
-def tasks_of(folder: Path, judge: str) -> dict[str, Task] | None:
+def tasks_of(folder: Path, judge: str) -> dict[str, CalibrationTask] | None:
     """By factor what there is to learn of it, where people rated it; None where the judge's answers or the ratings are
     not there."""
     place = folder / SET
@@ -60,57 +58,65 @@ def tasks_of(folder: Path, judge: str) -> dict[str, Task] | None:
     if not answers.is_file() or not ratings.is_file():
         return None
     people = read_ratings(ratings)
-    rescorers = [Rescorer(rubric, setting=SETTING, family=True) for rubric in load_all("edit")]
+    rescorers = [Rescorer(rubric, setting=SETTING, family=True) for rubric in load_rubrics("edit")]
     verdicts = (one.verdict(recorded)[0] for recorded in read_recorded(answers) for one in rescorers)
-    scores = scores_of_verdicts(judge, ((verdict, {}) for verdict in verdicts))
-    columns = matched(people, scores)
-    return {aspect: task_of(scores, people[aspect], column, Terms(scale=SCALE)) for aspect, column in columns.items()}
+    scores = tabulate_verdicts(judge, ((verdict, {}) for verdict in verdicts))
+    columns = match_aspects(people, scores)
+    return {
+        aspect: build_task(scores, people[aspect], column, TaskOptions(scale=SCALE))
+        for aspect, column in columns.items()
+    }
 
 
-def predicted(known: Task, tested: Task, recipe: Recipe, same: bool) -> Floats:
+def predicted(known: CalibrationTask, tested: CalibrationTask, recipe: CalibrationRecipe, same: bool) -> Floats:
     """Each case by a map that has not seen it."""
     if same:
-        return out_of_fold(tested, recipe, tested.numbers)
+        return predict_out_of_fold(tested, recipe, tested.numbers)
     fresh = claims.fresh(known.cases, tested.cases)
-    return tested.clipped(fitted(known, recipe, fresh).predict(tested.features))
+    return tested.clipped(fit_map(known, recipe, fresh).predict(tested.features))
 
 
 class Errors:
     """Errors of all factors as statistics of the same cases; those that only one of the two has are left out."""
 
-    def __init__(self, known: Mapping[str, Task], tested: Mapping[str, Task], same: bool) -> None:
+    def __init__(self, known: Mapping[str, CalibrationTask], tested: Mapping[str, CalibrationTask], same: bool) -> None:
         tested = {aspect: task for aspect, task in tested.items() if aspect in known}
         if not tested:
             raise SystemExit("No factor of --data was rated in --fit too: there is nothing to test.")
         self.cases = tuple(dict.fromkeys(case for task in tested.values() for case in task.cases))
         constants = {
             which: {aspect: predicted(known[aspect], task, recipe, same) for aspect, task in tested.items()}
-            for which, recipe in {"median": RECIPES["constant"], "mean": Recipe(mean)}.items()
+            for which, recipe in {"median": RECIPES["constant"], "mean": CalibrationRecipe(mean)}.items()
         }
         self.constant = min(constants, key=lambda which: self._total(tested, constants[which]))
         self.factors = {
             aspect: {
-                MAP: self._over(task, absolute_error(predicted(known[aspect], task, RECIPE, same), task.mean)),
-                RAW: self._over(task, absolute_error(task.judge, task.mean)),
-                CONSTANT: self._over(task, absolute_error(constants[self.constant][aspect], task.mean)),
-                RATER: self._over(task, one_rater(task.ratings.values)[1]),
+                MAP: self._over(
+                    task, absolute_error_statistic(predicted(known[aspect], task, RECIPE, same), task.mean)
+                ),
+                RAW: self._over(task, absolute_error_statistic(task.judge, task.mean)),
+                CONSTANT: self._over(task, absolute_error_statistic(constants[self.constant][aspect], task.mean)),
+                RATER: self._over(task, one_rater_statistics(task.ratings.values)[1]),
             }
             for aspect, task in tested.items()
         }
 
     @staticmethod
-    def _total(tested: Mapping[str, Task], said: Mapping[str, Floats]) -> float:
+    def _total(tested: Mapping[str, CalibrationTask], said: Mapping[str, Floats]) -> float:
         return sum(float(np.abs(said[aspect] - task.mean).mean()) for aspect, task in tested.items())
 
-    def _over(self, task: Task, statistic: Statistic) -> Statistic:
+    def _over(self, task: CalibrationTask, statistic: Statistic) -> Statistic:
         place = {case: at for at, case in enumerate(self.cases)}
         rows = [place[case] for case in task.cases]
         return lambda weights: statistic(weights[:, rows])
 
     def together(self) -> dict[str, Statistic]:
-        return {name: averaged([one[name] for one in self.factors.values()]) for name in (MAP, RAW, CONSTANT, RATER)}
+        return {
+            name: average_statistics([one[name] for one in self.factors.values()])
+            for name in (MAP, RAW, CONSTANT, RATER)
+        }
 
-    def estimated(self, draws: Draws, one: Mapping[str, Statistic]) -> dict[str, Estimate]:
+    def estimated(self, draws: ClusterBootstrap, one: Mapping[str, Statistic]) -> dict[str, Estimate]:
         def statistics(weights: Floats) -> dict[str, Floats]:
             found = {name: statistic(weights) for name, statistic in one.items()}
             return found | {GAIN: found[CONSTANT] - found[MAP]}
@@ -131,7 +137,7 @@ def tables(fit: Path, data: Path) -> list[Table] | None:
                 return None
             continue
         errors = Errors(known, tested, same)
-        draws = Draws(None, len(errors.cases))
+        draws = ClusterBootstrap(None, len(errors.cases))
         whole = errors.estimated(draws, errors.together())
         others[judge] = whole
         if judge == JUDGE:

@@ -8,7 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from beholder.instruments.aligning import Feature, Map
+from beholder.instruments.human_ratings import RatingFeature, RatingMap
 
 # Where the knots of a measurement lie among the cases: closer at the ends, where the scores move fastest.
 SHARES = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99)
@@ -29,7 +29,7 @@ class Recipe:
     curved: bool
 
 
-def fit(recipe: Recipe, values: Floats, ratings: Floats, units: dict[str, str] | None = None) -> Map:
+def fit(recipe: Recipe, values: Floats, ratings: Floats, units: dict[str, str] | None = None) -> RatingMap:
     """The map of all these cases; its interval is empty until `with_interval`."""
     knots = [_knots(column) for column in values.T]
     scores = np.column_stack([_scores(column, at) for column, at in zip(values.T, knots, strict=True)])
@@ -42,13 +42,13 @@ def fit(recipe: Recipe, values: Floats, ratings: Floats, units: dict[str, str] |
     count = len(recipe.features)
     curved = weights[count:] if recipe.curved else np.zeros(count)
     features = tuple(
-        Feature(name, (units or {}).get(name, ""), tuple(map(tuple, at.tolist())), float(straight), float(bend))
+        RatingFeature(name, (units or {}).get(name, ""), tuple(map(tuple, at.tolist())), float(straight), float(bend))
         for name, at, straight, bend in zip(recipe.features, knots, weights[:count], curved, strict=True)
     )
-    return Map(recipe.name, intercept, features, 0.0, 0.0)
+    return RatingMap(recipe.name, intercept, features, 0.0, 0.0)
 
 
-def apply(fitted: Map, values: Floats) -> Floats:
+def apply(fitted: RatingMap, values: Floats) -> Floats:
     """The ratings that the map predicts, unclipped: `Map.rating` for many cases at once."""
     total = np.full(len(values), fitted.intercept)
     for feature, column in zip(fitted.features, values.T, strict=True):

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from beholder.instruments import registry
-from beholder.instruments.aligning import SIDE
-from beholder.instruments.pair import Pair
+from beholder.instruments.human_ratings import RATING_SIDE
+from beholder.instruments.pair import ImagePair
 
 SET = "imagenhub"
 JUDGE = "gpt4o_0shot"
@@ -104,13 +104,13 @@ def load(folder: Path) -> Edits | None:
     return Edits(tuple(rows))
 
 
-def measured(edits: Edits, names: Collection[str], side: int = SIDE) -> dict[str, Floats]:
+def measured(edits: Edits, names: Collection[str], side: int = RATING_SIDE) -> dict[str, Floats]:
     """The measurements as columns, nan where one has no meaning. No mask is given: most users have none."""
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     columns: dict[str, list[float]] = {name: [] for name in names}
     for count, row in enumerate(edits.rows, 1):
-        pair = Pair.load(row.before.read_bytes(), row.after.read_bytes(), side=side)
+        pair = ImagePair.load(row.before.read_bytes(), row.after.read_bytes(), side=side)
         found = registry.measure_pair(pair, names)
         for name, values in columns.items():
             value = found[name].value

@@ -32,10 +32,10 @@ def visit(ledger: Path, run: str) -> Page:
     import httpx
 
     from beholder.web.app import create_app
-    from beholder.web.serving import served
+    from beholder.web.server import serve_in_thread
 
     app = create_app(ledger)
-    with served(app) as site, httpx.Client(base_url=site, trust_env=False, timeout=120) as client:
+    with serve_in_thread(app) as site, httpx.Client(base_url=site, trust_env=False, timeout=120) as client:
 
         def asked(path: str) -> tuple[float, str]:
             start = time.perf_counter()

@@ -15,7 +15,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from beholder.cases import Case
+    from beholder.api.judge import judge, judge_all, judge_all_async, judge_async
+    from beholder.cases.case import Case
     from beholder.errors import (
         AnswerError,
         BeholderError,
@@ -28,19 +29,20 @@ if TYPE_CHECKING:
         Unreachable,
         UsageError,
     )
+    from beholder.judges.base import Judge
     from beholder.judges.model import judge_from
-    from beholder.judges.protocol import Answer, Finish, Judge, Turn, Usage
     from beholder.judges.scripted import ScriptedJudge
     from beholder.ledger.ledger import Ledger
     from beholder.rubrics.brief import Brief
-    from beholder.rubrics.model import Rubric
-    from beholder.runs.once import judge, judge_all, judge_all_async, judge_async
-    from beholder.verdicts.model import Correction, Flag, Outcome, Verdict
+    from beholder.rubrics.rubric import Rubric
+    from beholder.verdicts.answer import Answer, Finish, Turn, Usage
+    from beholder.verdicts.verdict import Correction, Flag, Outcome, Verdict
+
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Case": "cases",
+    "Case": "cases.case",
     "AnswerError": "errors",
     "BeholderError": "errors",
     "CaseError": "errors",
@@ -52,23 +54,23 @@ _HOMES = {
     "Unreachable": "errors",
     "UsageError": "errors",
     "judge_from": "judges.model",
-    "Answer": "judges.protocol",
-    "Finish": "judges.protocol",
-    "Judge": "judges.protocol",
-    "Turn": "judges.protocol",
-    "Usage": "judges.protocol",
+    "Answer": "verdicts.answer",
+    "Finish": "verdicts.answer",
+    "Judge": "judges.base",
+    "Turn": "verdicts.answer",
+    "Usage": "verdicts.answer",
     "ScriptedJudge": "judges.scripted",
     "Ledger": "ledger.ledger",
     "Brief": "rubrics.brief",
-    "Rubric": "rubrics.model",
-    "judge": "runs.once",
-    "judge_all": "runs.once",
-    "judge_all_async": "runs.once",
-    "judge_async": "runs.once",
-    "Correction": "verdicts.model",
-    "Flag": "verdicts.model",
-    "Outcome": "verdicts.model",
-    "Verdict": "verdicts.model",
+    "Rubric": "rubrics.rubric",
+    "judge": "api.judge",
+    "judge_all": "api.judge",
+    "judge_all_async": "api.judge",
+    "judge_async": "api.judge",
+    "Correction": "verdicts.verdict",
+    "Flag": "verdicts.verdict",
+    "Outcome": "verdicts.verdict",
+    "Verdict": "verdicts.verdict",
 }
 
 __all__ = [

@@ -1,5 +1,7 @@
 """`python -m beholder`."""
 
+from __future__ import annotations
+
 from beholder.cli import main
 
 main()

@@ -6,10 +6,10 @@ import io
 
 from PIL import Image
 
-from beholder.cases.reading import Shape
+from beholder.cases.case import CaseSchema
 
-RESTYLE = Shape((("original", "restyled"),), ("style",), ("style_description",))
-EDIT = Shape((("input", "edited"), ("target", "edited")), ("instruction",))
+RESTYLE = CaseSchema((("original", "restyled"),), ("style",), ("style_description",))
+EDIT = CaseSchema((("input", "edited"), ("target", "edited")), ("instruction",))
 
 
 def picture(file_format: str = "PNG", size: tuple[int, int] = (24, 16)) -> bytes:

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 from case_files import RESTYLE, picture
 
-from beholder.cases.reading import Row, Shape, read_rows
+from beholder.cases.case import CaseRow, CaseSchema
+from beholder.cases.files import read_rows
 
-Read = Callable[..., list[Row]]
+Read = Callable[..., list[CaseRow]]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
     """`read("cases.jsonl", text or bytes)`: the rows of a file with this content."""
 
-    def read(name: str, content: str | bytes, shape: Shape = RESTYLE) -> list[Row]:
+    def read(name: str, content: str | bytes, shape: CaseSchema = RESTYLE) -> list[CaseRow]:
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return list(read_rows(path, shape))

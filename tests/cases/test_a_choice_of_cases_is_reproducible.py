@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from beholder.cases import Case
-from beholder.cases.choosing import chosen
-from beholder.cases.reading import Row
+from beholder.cases.case import Case, CaseRow
+from beholder.cases.validation import select_rows
 
-ROWS = [Row(f"line {n}", Case(f"p{n}/{style}"), (), f"p{n}/{style}") for n in range(20) for style in ("anime", "pop")]
-BROKEN = Row("line 99", None, ("is not JSON",))
+ROWS = [
+    CaseRow(f"line {n}", Case(f"p{n}/{style}"), (), f"p{n}/{style}") for n in range(20) for style in ("anime", "pop")
+]
+BROKEN = CaseRow("line 99", None, ("is not JSON",))
 
 
 def ids(rows: object) -> list[str]:
@@ -17,37 +18,37 @@ def ids(rows: object) -> list[str]:
 
 
 def test_nothing_said_is_everything() -> None:
-    assert list(chosen(ROWS)) == ROWS
+    assert list(select_rows(ROWS)) == ROWS
 
 
 def test_only_is_a_pattern_on_ids() -> None:
-    assert ids(chosen(ROWS, only="p1/*")) == ["p1/anime", "p1/pop"]
-    assert len(ids(chosen(ROWS, only="*/pop"))) == 20
+    assert ids(select_rows(ROWS, only="p1/*")) == ["p1/anime", "p1/pop"]
+    assert len(ids(select_rows(ROWS, only="*/pop"))) == 20
 
 
 def test_a_row_without_an_id_is_always_told() -> None:
-    assert list(chosen([BROKEN, *ROWS], only="p3/pop")) == [BROKEN, ROWS[7]]
+    assert list(select_rows([BROKEN, *ROWS], only="p3/pop")) == [BROKEN, ROWS[7]]
 
 
 def test_limit_counts_good_rows_and_reads_no_further() -> None:
     rows = iter([BROKEN, *ROWS])
-    assert list(chosen(rows, limit=2)) == [BROKEN, *ROWS[:2]]
+    assert list(select_rows(rows, limit=2)) == [BROKEN, *ROWS[:2]]
     assert next(rows) == ROWS[2]
 
 
 def test_a_shuffle_depends_on_seed_and_ids_alone() -> None:
-    first = ids(chosen(ROWS, shuffle=1))
+    first = ids(select_rows(ROWS, shuffle=1))
     assert first != ids(ROWS)
     assert sorted(first) == sorted(ids(ROWS))
-    assert first == ids(chosen(reversed(ROWS), shuffle=1))
-    assert first != ids(chosen(ROWS, shuffle=2))
+    assert first == ids(select_rows(reversed(ROWS), shuffle=1))
+    assert first != ids(select_rows(ROWS, shuffle=2))
 
 
 def test_a_limited_shuffle_is_the_start_of_the_whole() -> None:
-    assert ids(chosen(ROWS, limit=5, shuffle=1)) == ids(chosen(ROWS, shuffle=1))[:5]
+    assert ids(select_rows(ROWS, limit=5, shuffle=1)) == ids(select_rows(ROWS, shuffle=1))[:5]
 
 
 def test_a_shuffle_that_outgrows_memory_waits_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = list(chosen(ROWS, shuffle=1))
-    monkeypatch.setattr("beholder.cases.choosing.KEPT_BYTES", 100)
-    assert list(chosen(ROWS, shuffle=1)) == held
+    held = list(select_rows(ROWS, shuffle=1))
+    monkeypatch.setattr("beholder.cases.validation.KEPT_BYTES", 100)
+    assert list(select_rows(ROWS, shuffle=1)) == held

@@ -11,9 +11,9 @@ from case_files import RESTYLE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beholder.cases.checking import check
-from beholder.cases.choosing import chosen
-from beholder.cases.reading import Row, read_rows
+from beholder.cases.case import CaseRow
+from beholder.cases.files import read_rows
+from beholder.cases.validation import check_cases, select_rows
 from beholder.errors import CaseError
 
 GOOD = b'{"id": "p1", "original": "a.jpg", "restyled": "b.png", "style": "Anime", "model": "v3"}\n'
@@ -43,13 +43,13 @@ def damaged(draw: st.DrawFn, good: bytes) -> bytes:
     return bytes(content[: draw(st.integers(0, len(content)))])
 
 
-def rows_of(folder: Path, name: str, content: bytes) -> list[Row]:
+def rows_of(folder: Path, name: str, content: bytes) -> list[CaseRow]:
     path = folder / name
     path.write_bytes(content)
     return list(read_rows(path, RESTYLE))
 
 
-def assert_sound(rows: list[Row]) -> None:
+def assert_sound(rows: list[CaseRow]) -> None:
     for row in rows:
         assert (row.case is None) == bool(row.problems)
         assert all(problem.strip() for problem in row.problems)
@@ -59,7 +59,7 @@ def assert_sound(rows: list[Row]) -> None:
             assert "style" in row.case.fields
             texts = [row.id, *row.case.groups.values(), *row.case.images.values()]
             assert all(isinstance(text, str) and text.encode() for text in texts)
-    checked = check(rows)
+    checked = check_cases(rows)
     assert checked.count + len(checked.bad) == len(rows)
 
 
@@ -110,7 +110,7 @@ def test_fifty_thousand_lines_take_no_more_memory_than_five_hundred(tmp_path: Pa
             file.write(b"" if name == "c.jsonl" else HEADER)
             for number in range(count):
                 file.write((GOOD if name == "c.jsonl" else CELLS).replace(b"p1", b"p%d" % number))
-        return peak(chosen(read_rows(path, RESTYLE), only="p*"))
+        return peak(select_rows(read_rows(path, RESTYLE), only="p*"))
 
     few = most(500)
     assert most(50_000) < few + 64 * 1024

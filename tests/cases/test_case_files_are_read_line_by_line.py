@@ -9,19 +9,20 @@ from pathlib import Path
 import pytest
 from case_files import EDIT, RESTYLE
 
-from beholder.cases.reading import MAX_LINE, Row, Shape, read_rows
+from beholder.cases.case import CaseRow, CaseSchema
+from beholder.cases.files import MAX_LINE, read_rows
 from beholder.errors import CaseError
 
-Read = Callable[..., list[Row]]
+Read = Callable[..., list[CaseRow]]
 
 GOOD = '{"id": "p1", "original": "a.jpg", "restyled": "b.png", "style": "Anime"}'
 
 
-def lines(rows: list[Row]) -> list[tuple[int, bool]]:
+def lines(rows: list[CaseRow]) -> list[tuple[int, bool]]:
     return [(int(row.place.rpartition(" ")[2]), not row.problems) for row in rows]
 
 
-def one(rows: list[Row]) -> str:
+def one(rows: list[CaseRow]) -> str:
     (row,) = rows
     assert row.case is None
     assert len(row.problems) == 1, row.problems
@@ -67,7 +68,7 @@ def test_the_first_setting_whose_images_are_all_there_is_taken(read: Read, tmp_p
 
 
 def test_an_image_of_another_setting_is_no_group(read: Read) -> None:
-    shape = Shape((("input", "edited"),), ("instruction",), left_out=("target",))
+    shape = CaseSchema((("input", "edited"),), ("instruction",), left_out=("target",))
     record = {"id": "e", "input": "i.png", "target": "t.png", "edited": "e.png", "instruction": "x"}
     (row,) = read("c.jsonl", json.dumps(record), shape)
     assert row.case is not None
@@ -76,7 +77,7 @@ def test_an_image_of_another_setting_is_no_group(read: Read) -> None:
 
 
 def test_a_list_of_texts_is_several_texts(read: Read) -> None:
-    shape = Shape((("image",),), ("output",), ("expected_output",))
+    shape = CaseSchema((("image",),), ("output",), ("expected_output",))
     (row,) = read("c.jsonl", '{"id": 1, "image": "a", "output": "", "expected_output": ["x", "y"]}', shape)
     assert row.case is not None
     assert row.case.fields == {"output": "", "expected_output": ("x", "y")}  # nothing said is something to judge
@@ -224,7 +225,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
 
 def test_parquet_is_read_with_its_types(tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
-    shape = Shape((("image",),), ("output",), ("expected_output",))
+    shape = CaseSchema((("image",),), ("output",), ("expected_output",))
     path = tmp_path / "cases[1].parquet"
     polars.DataFrame(
         {
@@ -251,7 +252,7 @@ def test_nested_parquet_columns_are_problems(tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     path = tmp_path / "c.parquet"
     polars.DataFrame({"id": ["p"], "image": [{"bytes": b"x", "path": "a"}], "boxes": [[[1, 2]]]}).write_parquet(path)
-    (row,) = read_rows(path, Shape((("image",),)))
+    (row,) = read_rows(path, CaseSchema((("image",),)))
     assert [problem.partition(" should")[0].partition(" holds")[0] for problem in row.problems] == [
         "the column 'image'",
         "the column 'boxes'",
@@ -260,10 +261,10 @@ def test_nested_parquet_columns_are_problems(tmp_path: Path) -> None:
 
 def test_parquet_in_slices_is_the_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     polars = pytest.importorskip("polars")
-    monkeypatch.setattr("beholder.cases.reading.SLICE", 7)
+    monkeypatch.setattr("beholder.cases.files.SLICE", 7)
     path = tmp_path / "c.parquet"
     polars.DataFrame({"id": range(20), "image": ["a"] * 20}).write_parquet(path)
-    assert [row.id for row in read_rows(path, Shape((("image",),)))] == [str(n) for n in range(20)]
+    assert [row.id for row in read_rows(path, CaseSchema((("image",),)))] == [str(n) for n in range(20)]
 
 
 def test_what_is_no_parquet_is_one_sentence(tmp_path: Path) -> None:

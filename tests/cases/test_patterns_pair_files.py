@@ -8,22 +8,21 @@ from pathlib import Path
 import pytest
 from case_files import EDIT, RESTYLE, picture
 
-from beholder.cases import Case
+from beholder.cases.case import Case, CaseRow, CaseSchema
 from beholder.cases.patterns import pair_rows
-from beholder.cases.reading import Row, Shape
 from beholder.errors import CaseError
 
 Tree = Callable[..., Path]
 
 STYLES = {"original": "photos/{name}.jpg", "restyled": "out/{style}/{name}.png"}
-FREE = Shape((("original", "restyled"),))
+FREE = CaseSchema((("original", "restyled"),))
 
 
-def cases(rows: list[Row]) -> dict[str, Case]:
+def cases(rows: list[CaseRow]) -> dict[str, Case]:
     return {row.id: row.case for row in rows if row.case is not None}
 
 
-def problems(rows: list[Row], base: Path) -> dict[str, str]:
+def problems(rows: list[CaseRow], base: Path) -> dict[str, str]:
     return {str(Path(row.place).relative_to(base)): "; ".join(row.problems) for row in rows if row.problems}
 
 
@@ -67,7 +66,7 @@ def test_two_files_of_one_name_in_a_folder_are_told(tree: Tree) -> None:
 
 
 def test_one_folder_is_enough_where_one_image_is_judged(tree: Tree) -> None:
-    rows = list(pair_rows({"image": "a"}, Shape((("image",),)), tree("a/x.jpg", "a/y.png")))
+    rows = list(pair_rows({"image": "a"}, CaseSchema((("image",),)), tree("a/x.jpg", "a/y.png")))
     assert list(cases(rows)) == ["x", "y"]
 
 
@@ -93,8 +92,10 @@ def test_a_name_twice_in_a_pattern_must_agree(tree: Tree) -> None:
 
 def test_a_name_never_crosses_a_folder_and_hidden_files_are_skipped(tree: Tree) -> None:
     base = tree("a/p1.jpg", "a/deep/p2.jpg", "a/.p3.jpg", "a/.trash/p4.jpg")
-    assert list(cases(list(pair_rows({"image": "a/{name}.jpg"}, Shape((("image",),)), base)))) == ["p1"]
-    assert list(cases(list(pair_rows({"image": "a/{folder}/{name}.jpg"}, Shape((("image",),)), base)))) == ["deep/p2"]
+    assert list(cases(list(pair_rows({"image": "a/{name}.jpg"}, CaseSchema((("image",),)), base)))) == ["p1"]
+    assert list(cases(list(pair_rows({"image": "a/{folder}/{name}.jpg"}, CaseSchema((("image",),)), base)))) == [
+        "deep/p2"
+    ]
 
 
 def test_partners_decide_how_a_name_is_read(tree: Tree) -> None:
@@ -112,7 +113,7 @@ def test_a_name_that_stays_ambiguous_is_told(tree: Tree) -> None:
 
 def test_very_many_readings_end_soon(tree: Tree) -> None:
     base = tree("b/" + "_" * 200 + ".png")
-    (row,) = pair_rows({"image": "b/{a}_{b}_{c}_{d}_{e}.png"}, Shape((("image",),)), base)
+    (row,) = pair_rows({"image": "b/{a}_{b}_{c}_{d}_{e}.png"}, CaseSchema((("image",),)), base)
     assert "more than one way" in row.problems[0]
 
 
@@ -127,7 +128,7 @@ def test_a_name_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with open(bytes(tmp_path / "a") + b"/p\xff.jpg", "wb") as file:
         file.write(picture("JPEG"))
-    (row,) = pair_rows({"image": "a"}, Shape((("image",),)), tmp_path)
+    (row,) = pair_rows({"image": "a"}, CaseSchema((("image",),)), tmp_path)
     assert "cannot be printed" in row.problems[0]
 
 
@@ -153,7 +154,7 @@ def test_a_name_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
     ],
 )
 def test_patterns_that_cannot_work_are_one_sentence(
-    tree: Tree, patterns: dict[str, str], shape: Shape, said: str
+    tree: Tree, patterns: dict[str, str], shape: CaseSchema, said: str
 ) -> None:
     base = tree("a/p1.jpg", "b/p1.png")
     with pytest.raises(CaseError, match=said):

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from beholder.testing import JudgeServer
+from beholder.testing.server import JudgeServer
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from beholder.cli import UNSCORED
+from beholder.cli import EXIT_UNSCORED
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "foreign-judge"
 SHORT = "meadow/beta"
@@ -58,7 +58,7 @@ def test_the_commands_of_the_readme_run(desk: Path, run: Run) -> None:
         else:
             shown = run(*words[1:])
             told = shown.out
-            assert shown.code == (UNSCORED if words[1] == "score" else 0), shown.err
+            assert shown.code == (EXIT_UNSCORED if words[1] == "score" else 0), shown.err
         printed[words[1]] = told
         if target:
             (desk / target).write_text(told, "utf-8")
@@ -74,7 +74,7 @@ def test_the_commands_of_the_readme_run(desk: Path, run: Run) -> None:
 def test_a_broken_row_is_invalid(scores: object, desk: Path, run: Run) -> None:
     converted(desk, row("SC", scores), row("PQ", [5, 6]))
     shown = run(SCORE)
-    assert shown.code == UNSCORED
+    assert shown.code == EXIT_UNSCORED
     verdict = json.loads(shown.out)
     assert verdict["outcome"] == "invalid"
     assert verdict["score"] is None

@@ -14,10 +14,10 @@ from ledger_making import KEYS
 from postgres_server import PASSWORD, Server
 from web_helpers import worked_out
 
-from beholder.ledger import Ledger
-from beholder.testing import JudgeServer
+from beholder.ledger.ledger import Ledger
+from beholder.testing.server import JudgeServer
 from beholder.web.app import create_app
-from beholder.web.serving import served
+from beholder.web.server import serve_in_thread
 
 COUNT = 8
 
@@ -101,7 +101,7 @@ def test_every_command_reads_it(run: Any, judged: str, folder: Path, monkeypatch
 @pytest.fixture
 def client(judged: str) -> Iterator[httpx.Client]:
     app = create_app(judged)
-    with served(app) as address, httpx.Client(base_url=address, trust_env=False) as client:
+    with serve_in_thread(app) as address, httpx.Client(base_url=address, trust_env=False) as client:
         yield client
     app.state.workshop.close()
     app.state.ledger.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ledger_making import KEYS, case, entry, run_record, verdict
 
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 JUDGE = [2, 3, 5, 6, 7, 4, 3, 6, 5, 2, 7, 4]
 SHIFTS = [(-1, 0, 0), (0, 1, 0), (0, 0, -1), (0, 0, 1)]

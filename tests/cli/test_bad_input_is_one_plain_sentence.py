@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from beholder.testing import Fault, JudgeServer
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
 
 EDIT = "judge edit-preservation before.png after.png --set instruction=x "
 

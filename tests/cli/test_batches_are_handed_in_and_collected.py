@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from beholder.ledger import Ledger
-from beholder.testing import Course, Fault, JudgeServer
+from beholder.ledger.ledger import Ledger
+from beholder.testing.base import Course, Fault
+from beholder.testing.server import JudgeServer
 
 MODELS = {"openai": "openai:gpt-5-mini", "anthropic": "anthropic:claude-haiku-4-5", "google": "google:gemini-2.5-flash"}
 COUNT = 4

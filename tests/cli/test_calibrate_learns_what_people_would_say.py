@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from ledger_making import case, entry, run_record, unscored, verdict
 
-from beholder.ledger import Ledger
-from beholder.testing import JudgeServer
-from beholder.verdicts.model import AssertionResult, CriterionResult
+from beholder.ledger.ledger import Ledger
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.verdict import AssertionResult, CriterionResult
 
 CASES = 60
 KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")

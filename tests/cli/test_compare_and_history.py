@@ -20,11 +20,11 @@ from ledger_making import KEYS, WORDS, case, entry, run_record, unscored, verdic
 from msgspec import structs
 
 from beholder.cli import main
-from beholder.ledger import Ledger
-from beholder.rubrics.library import load
-from beholder.testing import Fault, JudgeServer
-from beholder.testing.replies import Received
-from beholder.verdicts.model import AssertionResult, CriterionResult, Outcome, Verdict
+from beholder.ledger.ledger import Ledger
+from beholder.rubrics.load import load_rubric
+from beholder.testing.base import Fault, Received
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.verdict import AssertionResult, CriterionResult, Outcome, Verdict
 
 COUNT = 16
 IMAGES = {"input": "before.png", "edited": "after.png"}
@@ -157,7 +157,7 @@ def test_criteria_have_the_titles_of_the_rubric_and_json_their_keys(run: Any, bu
 
 
 def test_criteria_that_are_called_the_same_are_told_apart(run: Any, builds: Path) -> None:
-    rubric = load("edit-preservation")
+    rubric = load_rubric("edit-preservation")
     same = structs.replace(rubric, criteria=tuple(structs.replace(one, title="Kept") for one in rubric.criteria))
     with Ledger.open(builds / "beholder.db") as ledger:
         for name in ("before", "after"):
@@ -326,7 +326,7 @@ def _id(run: Any, name: str) -> str:
 def restyles(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two runs of a rubric with grades and assertions, judged by two judges."""
     monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
-    rubric = msgspec.to_builtins(load("restyle"))
+    rubric = msgspec.to_builtins(load_rubric("restyle"))
     with Ledger.open(folder / "beholder.db") as ledger:
         for name, fails, judge in (("one", 2, "openai:a"), ("two", 9, "openai:b")):
             suite = {"rubric": "restyle", "judges": [judge]}

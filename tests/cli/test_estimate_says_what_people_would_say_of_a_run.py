@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from ledger_making import entry, run_record, unscored, verdict
 
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 CASES, REFUSED = 140, 7
 HEAD = "case,rater,aspect,score\n"

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from beholder.runs.suite import suite_from
+from beholder.runs.suite import load_suite
 from beholder.runs.suite_file import SuiteFile
 
 Run = Any
@@ -24,7 +24,7 @@ def test_the_start_is_a_sound_suite(run: Run, folder: Path) -> None:
     (folder / "out" / "anime").mkdir(parents=True)
     shutil.copy("photo.jpg", "photos/p1.jpg")
     shutil.copy("after.png", "out/anime/p1.png")
-    suite = suite_from("suite.yaml")
+    suite = load_suite("suite.yaml")
     assert [(row.id, row.problems) for row in suite.rows()] == [("p1/anime", ())]
     assert suite.judges[0].judge == "openai:gpt-5-mini"
 

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from beholder.instruments.registry import instruments
+from beholder.instruments.registry import list_instruments
 
 MEASURE = "measure before.png after.png "
 
@@ -30,7 +30,7 @@ def test_a_table_with_every_instrument_under_its_family(run: Any, folder: Path) 
     assert done.code == 0
     assert done.err == ""
     lines = [line.strip() for line in done.out.splitlines()]
-    for one in instruments("pair"):
+    for one in list_instruments("pair"):
         family, _, name = one.name.partition(".")
         assert family.capitalize() in lines
         assert any(line.split(" ")[0] == name for line in lines), one.name
@@ -45,7 +45,7 @@ def test_json_has_every_measurement_and_no_map(run: Any, folder: Path) -> None:
     assert found["before"] == {"source": "before.png", "width": 120, "height": 90}
     assert found["mask"] is None
     assert "maps" not in found
-    measured = {one.name for one in (*instruments("pair"), *instruments("image"))}
+    measured = {one.name for one in (*list_instruments("pair"), *list_instruments("image"))}
     assert set(found["measurements"]) == {*measured, "people.realism", "people.kept"}
     for one in found["measurements"].values():
         assert list(one) == ["value", "unit", "better", "sentence"]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from beholder.testing import Fault, JudgeServer
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
 
 Answer = Callable[..., dict[str, object]]
 JUDGE = (

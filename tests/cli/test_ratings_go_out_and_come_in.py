@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from ledger_making import KEYS
 from review_making import EDIT, RUN, alike, answers, edits, restyles, styled
 
-from beholder.ledger import Ledger
-from beholder.ledger.spreadsheets import bare, harmless
-from beholder.runs.review_queue import next_case
-from beholder.runs.reviewing import find_or_start, rate, reviews_of
-from beholder.verdicts.model import Verdict
+from beholder.ledger.export import escape_formula, unescape_formula
+from beholder.ledger.ledger import Ledger
+from beholder.reviews.queue import find_next_case
+from beholder.reviews.review import find_or_start_review, list_reviews
+from beholder.reviews.sheet import record_rating
+from beholder.verdicts.verdict import Verdict
 
 FIRST = "photo-00000/model-a"
 
@@ -26,11 +27,11 @@ def ledger(folder: Path) -> Path:
     """`beholder.db` with a run that Ana and Bo have rated, but for one case each."""
     with edits(folder / "beholder.db") as book:
         for at, name in enumerate(("Ana", "Bo")):
-            review = find_or_start(book, RUN, name)
+            review = find_or_start_review(book, RUN, name)
             for turn in range(11):
-                case = next_case(book, review)
+                case = find_next_case(book, review)
                 assert case is not None
-                rate(book, review, case, answers(1 + (turn + at + len(case)) % 7))
+                record_rating(book, review, case, answers(1 + (turn + at + len(case)) % 7))
     return folder / "beholder.db"
 
 
@@ -52,7 +53,7 @@ def test_assertions_come_in_again_too(run: Any, folder: Path) -> None:
         with restyles(folder / name, "Anime", "Pop Art") as book:
             if rated:
                 given = answers(3, styled("Anime")) | {"restyle:accuracy:A1": "no"}
-                rate(book, find_or_start(book, RUN, "Ana"), FIRST, given)
+                record_rating(book, find_or_start_review(book, RUN, "Ana"), FIRST, given)
     run("ratings export r1 -o ratings.csv")
     text = (folder / "ratings.csv").read_text("utf-8")
     assert f"{FIRST},Ana,Anime/A1,0\n" in text
@@ -62,7 +63,7 @@ def test_assertions_come_in_again_too(run: Any, folder: Path) -> None:
 
 def test_one_rater_or_one_review_is_exported_alone(run: Any, ledger: Path) -> None:
     with Ledger.open(ledger) as book:
-        [_, bo] = reviews_of(book, RUN)
+        [_, bo] = list_reviews(book, RUN)
     by_name = run("ratings export r1 --rater bo").out
     assert len(by_name.splitlines()) == 1 + 11 * 4
     assert run(f"ratings export {bo.id}").out == by_name
@@ -74,7 +75,7 @@ def test_what_covers_some_criteria_leaves_the_others_open(run: Any, folder: Path
     (folder / "some.csv").write_text(f"case,rater,aspect,score\n{FIRST},Cy,Unchanged Regions,4\n", "utf-8")
     assert run("ratings import some.csv --run r1").code == 0
     with Ledger.open(folder / "beholder.db") as book:
-        [review] = reviews_of(book, RUN)
+        [review] = list_reviews(book, RUN)
         [verdict] = book.verdicts(review.id)
     assert [one.score for one in verdict.criteria.values()] == [4, None, None]
     assert verdict.coverage is not None
@@ -87,14 +88,14 @@ def import_rows(run: Any, folder: Path, *rows: str) -> Any:
 
 def only(folder: Path) -> Verdict:
     with Ledger.open(folder / "beholder.db") as book:
-        [review] = reviews_of(book, RUN)
+        [review] = list_reviews(book, RUN)
         [verdict] = book.verdicts(review.id)
     return verdict
 
 
 def test_what_a_file_does_not_speak_of_stays(run: Any, folder: Path) -> None:
     with edits(folder / "beholder.db") as book:
-        rate(book, find_or_start(book, RUN, "Ana"), FIRST, answers(3) | {"comment": "The sky is odd."})
+        record_rating(book, find_or_start_review(book, RUN, "Ana"), FIRST, answers(3) | {"comment": "The sky is odd."})
     done = import_rows(run, folder, f"{FIRST},ana,unchanged_regions,6")
     assert (done.code, done.out) == (0, "Ana: 1 case rated.\n")
     verdict = only(folder)
@@ -105,7 +106,7 @@ def test_what_a_file_does_not_speak_of_stays(run: Any, folder: Path) -> None:
 def test_what_is_rated_so_already_is_left_alone(run: Any, folder: Path) -> None:
     with restyles(folder / "beholder.db", "Anime") as book:
         given = answers(5, styled("Anime")) | {"restyle:accuracy:A1": "no", "comment": "fine"}
-        [before] = rate(book, find_or_start(book, RUN, "Ana"), FIRST, given)
+        [before] = record_rating(book, find_or_start_review(book, RUN, "Ana"), FIRST, given)
     assert (before.criteria["accuracy"].reported, before.criteria["accuracy"].score) == (5, 4)
     run("ratings export r1 -o ratings.csv")
     done = run("ratings import ratings.csv --run r1")
@@ -125,7 +126,7 @@ def test_a_rater_is_one_in_any_case_of_letters_and_rates_once(run: Any, folder: 
     assert done.code == 2
     assert "a second time" in done.err
     with Ledger.open(folder / "beholder.db") as book:
-        assert reviews_of(book, RUN) == []
+        assert list_reviews(book, RUN) == []
     done = import_rows(run, folder, f"{FIRST},Ana,unchanged_regions,6", f"{FIRST},ana,global_consistency,2")
     assert done.out == "Ana: 1 case rated.\n"
     assert [one.score for one in only(folder).criteria.values()] == [6, 2, None]
@@ -137,18 +138,18 @@ NAMES = ["'t Hooft", "'=x", "=x", "''=x", "-5", "+1 to all", "@home", "'"]
 def test_an_apostrophe_that_belongs_to_a_name_stays(run: Any, folder: Path) -> None:
     with edits(folder / "beholder.db") as book:
         for name in NAMES:
-            rate(book, find_or_start(book, RUN, name), FIRST, answers(3))
+            record_rating(book, find_or_start_review(book, RUN, name), FIRST, answers(3))
     run("ratings export r1 -o ratings.csv")
     edits(folder / "other.db").close()
     assert run("ratings import ratings.csv --run r1 --ledger other.db").code == 0
     with Ledger.open(folder / "other.db") as book:
-        assert sorted(review.rater for review in reviews_of(book, RUN)) == sorted(NAMES)
+        assert sorted(review.rater for review in list_reviews(book, RUN)) == sorted(NAMES)
 
 
 @given(st.text())
 def test_what_is_made_harmless_is_what_it_was(text: str) -> None:
-    assert bare(harmless(text)) == text
-    assert not harmless(text).startswith(("=", "@", "\t", "\r"))
+    assert unescape_formula(escape_formula(text)) == text
+    assert not escape_formula(text).startswith(("=", "@", "\t", "\r"))
 
 
 def test_criteria_of_several_rubrics_come_in_again_as_they_were(run: Any, folder: Path) -> None:
@@ -156,7 +157,7 @@ def test_criteria_of_several_rubrics_come_in_again_as_they_were(run: Any, folder
         with alike(folder / name) as book:
             if rated:
                 said = {f"{EDIT}:unchanged_regions": "3", "second-look:unchanged_regions": "6"}
-                rate(book, find_or_start(book, RUN, "Ana"), FIRST, said)
+                record_rating(book, find_or_start_review(book, RUN, "Ana"), FIRST, said)
     run("ratings export r1 -o ratings.csv")
     text = (folder / "ratings.csv").read_text("utf-8")
     assert f"{FIRST},Ana,second-look.unchanged_regions,6\n" in text
@@ -184,7 +185,7 @@ def test_what_cannot_be_taken_is_refused_whole(run: Any, folder: Path, why: str)
     assert done.code == 2
     assert sentence in done.err
     with Ledger.open(folder / "beholder.db") as book:
-        assert reviews_of(book, RUN) == []
+        assert list_reviews(book, RUN) == []
 
 
 def test_every_reason_is_told_at_once_with_its_lines(run: Any, folder: Path) -> None:
@@ -266,7 +267,7 @@ def test_calibrate_takes_the_reviews_of_the_run(run: Any, ledger: Path) -> None:
 
 def test_a_review_is_read_like_any_run(run: Any, ledger: Path) -> None:
     with Ledger.open(ledger) as book:
-        [ana, _] = reviews_of(book, RUN)
+        [ana, _] = list_reviews(book, RUN)
     shown = run(f"show {ana.id}").out
     assert "person:Ana" in shown
     assert "review" in shown

@@ -12,8 +12,9 @@ import pytest
 from review_making import RUN, answers, edits
 
 from beholder.cli import main
-from beholder.ledger import Ledger
-from beholder.runs import reviewing
+from beholder.ledger.ledger import Ledger
+from beholder.reviews import sheet
+from beholder.reviews.review import find_or_start_review
 
 Listed = Callable[..., str]
 
@@ -21,10 +22,10 @@ Listed = Callable[..., str]
 @pytest.fixture
 def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Listed:
     with edits(tmp_path / "beholder.db") as ledger:
-        review = reviewing.find_or_start(ledger, RUN, "Ada")
+        review = find_or_start_review(ledger, RUN, "Ada")
         first, second, *_ = ledger.case_ids(RUN)
-        reviewing.rate(ledger, review, first, answers())
-        reviewing.keep_draft(ledger, review, second, answers())
+        sheet.record_rating(ledger, review, first, answers())
+        sheet.record_draft(ledger, review, second, answers())
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BEHOLDER_LEDGER", raising=False)
     monkeypatch.setenv("COLUMNS", "200")

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from ledger_making import case, entry, run_record, unscored, verdict
 
-from beholder.images import digest
-from beholder.ledger import Ledger
-from beholder.testing import JudgeServer
-from beholder.verdicts.model import CriterionResult, Outcome
+from beholder.images.prepare import digest
+from beholder.ledger.ledger import Ledger
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.verdict import CriterionResult, Outcome
 
 
 @pytest.fixture

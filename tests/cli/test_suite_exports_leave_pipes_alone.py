@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ledger_making import entry, run_record
 
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from beholder.cli.suite_flags import FLAGS, _suite
+from beholder.cli.options import FLAGS, _load_suite
 from beholder.runs.suite import Suite
 
 
@@ -25,7 +25,7 @@ def suite(folder: Path) -> Callable[..., Suite]:
     )
 
     def make(**given: object) -> Suite:
-        return _suite(Path("suite.yaml"), {name: given.get(name) for name, *_ in FLAGS})
+        return _load_suite(Path("suite.yaml"), {name: given.get(name) for name, *_ in FLAGS})
 
     return make
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from beholder.demo import building
-from beholder.demo.model import Chapter
-from beholder.demo.photos import photos
+from beholder.demo import suite
+from beholder.demo.cases import DemoSuite
+from beholder.demo.photos import load_photos
 
 
 @dataclass(frozen=True)
@@ -24,21 +24,21 @@ Run = Callable[..., Done]
 
 
 @pytest.fixture(scope="session")
-def made() -> tuple[Chapter, ...]:
+def made() -> tuple[DemoSuite, ...]:
     """All samples."""
-    return building.made_of(photos())
+    return suite.make_suites(load_photos())
 
 
 @pytest.fixture
-def quick(made: tuple[Chapter, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(made: tuple[DemoSuite, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are not painted anew, which takes seconds."""
-    monkeypatch.setattr(building, "made_of", lambda _: made)
+    monkeypatch.setattr(suite, "make_suites", lambda _: made)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, quick: None) -> Path:
     """A folder with the demo in it."""
-    building.build(tmp_path / "demo")
+    suite.build_demo(tmp_path / "demo")
     return tmp_path / "demo"
 
 

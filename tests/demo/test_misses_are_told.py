@@ -11,11 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.demo.model import Chapter
-from beholder.demo.telling import CAUGHT, FALSE_ALARM, FINE, MISSED, NO_OPINION, Told, count, told
-from beholder.ledger.reading import Judged
-from beholder.testing import JudgeServer
-from beholder.verdicts.model import AssertionResult, CriterionResult, Outcome, Verdict
+from beholder.demo.cases import DemoSuite
+from beholder.demo.suite import (
+    CAUGHT,
+    FALSE_ALARM,
+    FINE,
+    MISSED,
+    NO_OPINION,
+    DemoResult,
+    count_results,
+    summarize_verdict,
+)
+from beholder.ledger.types import StoredVerdict
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.verdict import AssertionResult, CriterionResult, Outcome, Verdict
 
 Run = Any
 
@@ -23,8 +32,8 @@ FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
 WORDS = "the wall behind the car shows the same mortar lines and the same shading as it did before"
 
 
-def judged(verdict: Verdict, expected: str) -> Judged:
-    return Judged(1, verdict, {"expected": expected, "flaw": "blurred" if expected == "bad" else "none"}, False)
+def judged(verdict: Verdict, expected: str) -> StoredVerdict:
+    return StoredVerdict(1, verdict, {"expected": expected, "flaw": "blurred" if expected == "bad" else "none"}, False)
 
 
 def edit(*scores: int | None) -> Verdict:
@@ -97,9 +106,9 @@ UNSCORED = Verdict("c", "restyle", "2.0", "j", Outcome.UNREACHABLE, detail="no a
     ],
 )
 def test_a_verdict_is_told_as_what_it_is(verdict: Verdict, bad: str, good: str, why: str) -> None:
-    one = told(judged(verdict, "bad"))
+    one = summarize_verdict(judged(verdict, "bad"))
     assert (one.mark, one.flaw, one.why) == (bad, "blurred", why)
-    other = told(judged(verdict, "good"))
+    other = summarize_verdict(judged(verdict, "good"))
     assert (other.mark, other.flaw) == (good, "")
 
 
@@ -111,7 +120,7 @@ marks = st.one_of(
 
 @given(st.lists(marks, max_size=60))
 def test_every_case_is_counted_once(rows: list[tuple[str, str]]) -> None:
-    bad, good = count([Told("c", flaw, mark, "", "") for flaw, mark in rows]).split("; ")
+    bad, good = count_results([DemoResult("c", flaw, mark, "", "") for flaw, mark in rows]).split("; ")
     for sentence, flawed in ((bad, True), (good, False)):
         right, total, *rest = map(int, re.findall(r"\d+", sentence))
         assert right + sum(rest) == total == sum(bool(flaw) == flawed for flaw, _ in rows)
@@ -136,7 +145,7 @@ def blind() -> Any:
 
 
 def test_a_judge_that_likes_everything_misses_everything(
-    run: Run, tmp_path: Path, blind: JudgeServer, made: tuple[Chapter, ...]
+    run: Run, tmp_path: Path, blind: JudgeServer, made: tuple[DemoSuite, ...]
 ) -> None:
     done = run("demo", tmp_path / "demo", "--judge", "openai:blind", "--base-url", blind.openai_url)
     assert done.code == 0, done.err

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from beholder.demo.building import RECORD, build
+from beholder.demo.suite import RECORD_NAME, build_demo
 from beholder.errors import UsageError
 
 Run = Any
@@ -24,7 +24,7 @@ def test_a_users_files_beside_it_stay(quick: None, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "me.jpg").write_bytes(b"mine too")
-    build(tmp_path)
+    build_demo(tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert (tmp_path / "photos" / "me.jpg").read_bytes() == b"mine too"
     assert (tmp_path / "suite-edits.yaml").is_file()
@@ -54,21 +54,21 @@ def test_a_suite_that_a_user_changed_is_theirs(run: Run, folder: Path) -> None:
 
 def test_what_an_older_demo_wrote_is_written_anew(folder: Path) -> None:
     new = contents(folder)
-    record = json.loads((folder / RECORD).read_text())
+    record = json.loads((folder / RECORD_NAME).read_text())
     (folder / "README.txt").write_text("as an older version had it")
     record["README.txt"] = hashlib.sha256(b"as an older version had it").hexdigest()
-    (folder / RECORD).write_text(json.dumps(record))
+    (folder / RECORD_NAME).write_text(json.dumps(record))
     (folder / "photos" / "china.jpg").unlink()
-    build(folder)
+    build_demo(folder)
     assert contents(folder) == new
 
 
 @pytest.mark.parametrize("record", [b"", b"[]", b"{", b"\xff\xfe", b'{"README.txt": 7}'])
 def test_a_record_that_cannot_be_read_allows_nothing(folder: Path, record: bytes) -> None:
-    (folder / RECORD).write_bytes(record)
+    (folder / RECORD_NAME).write_bytes(record)
     (folder / "README.txt").write_text("whose?")
     with pytest.raises(UsageError, match=r"README\.txt"):
-        build(folder)
+        build_demo(folder)
     assert (folder / "README.txt").read_text() == "whose?"
 
 

@@ -36,7 +36,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from beholder.testing import Course, Fault, JudgeServer
+from beholder.testing.base import Course, Fault
+from beholder.testing.server import JudgeServer
 
 __all__ = ["Course", "Fault"]
 

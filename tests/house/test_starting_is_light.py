@@ -42,7 +42,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_a_run_into_a_file_loads_nothing_of_databases_and_clusters() -> None:
     script = (
-        "import sys\nimport beholder.cli.run, beholder.ledger.ledger, beholder.runs.running\n"
+        "import sys\nimport beholder.cli.run, beholder.ledger.ledger, beholder.runs.execution\n"
         "print(*(name for name in sys.modules if 'postgresql' in name or name in ('psycopg', 'ray', 'pyarrow')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from beholder.cli import main
-from beholder.testing import JudgeServer
+from beholder.testing.server import JudgeServer
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -49,9 +49,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def factors() -> list[str]:
-    from beholder.rubrics.library import load_all
+    from beholder.rubrics.load import load_rubrics
 
-    return [criterion.key for rubric in load_all("edit") for criterion in rubric.criteria]
+    return [criterion.key for rubric in load_rubrics("edit") for criterion in rubric.criteria]
 
 
 @pytest.mark.parametrize("text", examples("python"))
@@ -93,7 +93,7 @@ def test_commands(text: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 @pytest.mark.parametrize("text", examples("yaml"))
 def test_styles(text: str, tmp_path: Path) -> None:
-    from beholder.rubrics.library import find_style
+    from beholder.rubrics.load import find_style
 
     (tmp_path / "mine.yaml").write_text(text, "utf-8")
     assert find_style("church-window", [tmp_path]).style == "Stained Glass"

@@ -17,13 +17,14 @@ from picture_files import jpeg_segment, photo, png_chunk, saved
 from PIL import Image
 
 from beholder.errors import ImageError
-from beholder.images import Caps, Sizing, prepare, read
-from beholder.images.model import STANDARD_CAPS
+from beholder.images.image import DEFAULT_IMAGE_LIMITS, ImageLimits, Sizing
+from beholder.images.prepare import prepare_image
+from beholder.images.source import read_image
 
 
-def _complaint(file: Path | bytes | str, name: str = "cat.jpg", caps: Caps = STANDARD_CAPS) -> str:
+def _complaint(file: Path | bytes | str, name: str = "cat.jpg", caps: ImageLimits = DEFAULT_IMAGE_LIMITS) -> str:
     with pytest.raises(ImageError) as caught:
-        prepare(read(file, caps=caps), caps=caps, name=name)
+        prepare_image(read_image(file, caps=caps), caps=caps, name=name)
     sentence = str(caught.value)
     assert "\n" not in sentence
     assert len(sentence) < 400
@@ -54,7 +55,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
     file.touch()
     assert _complaint(file).endswith("cat.jpg is empty (0 bytes)")
     with pytest.raises(ImageError, match=r"^cat\.jpg is empty"):
-        prepare(b"", name="cat.jpg")
+        prepare_image(b"", name="cat.jpg")
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF"])
@@ -76,7 +77,7 @@ def test_a_truncated_file_is_noticed_wherever_it_ends(kind: str) -> None:
 def test_damage_inside_a_jpeg_is_noticed_when_it_must_be_decoded() -> None:
     file = saved(photo(200, 150), "JPEG")
     with pytest.raises(ImageError, match="damaged"):
-        prepare(file[: len(file) // 2] + b"\xff\xd9", Sizing(max_side=100))
+        prepare_image(file[: len(file) // 2] + b"\xff\xd9", Sizing(max_side=100))
 
 
 def test_damage_inside_a_png_is_noticed_by_its_checksum() -> None:
@@ -135,7 +136,7 @@ def test_a_bomb_of_12_000_by_12_000_is_refused_by_its_header(file: Callable[[int
 
 
 def test_a_large_tiff_avif_or_heic_is_refused_by_its_header() -> None:
-    caps = Caps(max_side=90)
+    caps = ImageLimits(max_side=90)
     for kind in ("TIFF", "AVIF", "HEIF"):
         assert "cat.jpg is 96×64 pixels; at most 90" in _complaint(saved(photo(), kind), caps=caps)
 
@@ -178,7 +179,7 @@ def test_a_colour_profile_that_is_a_bomb_takes_no_memory() -> None:
     file = png[:33] + png_chunk(b"iCCP", bomb) + png[33:]
     tracemalloc.start()
     try:
-        assert "colour_profile_ignored" in prepare(file).notes
+        assert "colour_profile_ignored" in prepare_image(file).notes
         assert tracemalloc.get_traced_memory()[1] < 40_000_000
     finally:
         tracemalloc.stop()
@@ -203,7 +204,7 @@ def test_a_file_over_the_cap_is_refused_before_it_is_read(tmp_path: Path) -> Non
         out.truncate(1 << 40)
     assert _complaint(file).endswith("huge.jpg has 1048576.0 MB; at most 64.0 MB are opened")
     with pytest.raises(ImageError, match=r"^cat\.jpg has 101 bytes; at most 100 bytes"):
-        prepare(b"x" * 101, caps=Caps(max_bytes=100), name="cat.jpg")
+        prepare_image(b"x" * 101, caps=ImageLimits(max_bytes=100), name="cat.jpg")
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
@@ -248,7 +249,7 @@ def test_a_file_without_permission(tmp_path: Path) -> None:
     if child == 0:  # root reads everything, so somebody else must try
         os.seteuid(65534)
         try:
-            read(file)
+            read_image(file)
         except ImageError as error:
             os._exit(0 if "permission denied" in str(error) else 2)
         os._exit(1)
@@ -260,7 +261,7 @@ def test_a_hostile_name_is_shown_escaped(tmp_path: Path) -> None:
     assert sentence.isprintable()
     assert "a\\nb\\x1b[31m\\u202egpj.exe\\r\\udcff does not exist" in sentence
     with pytest.raises(ImageError) as caught:
-        prepare(b"text", name="x\n\x1b]0;owned\x07" * 100)
+        prepare_image(b"text", name="x\n\x1b]0;owned\x07" * 100)
     assert str(caught.value).isprintable()
 
 
@@ -282,7 +283,7 @@ def test_a_hostile_name_is_shown_escaped(tmp_path: Path) -> None:
 )
 def test_sources_that_are_not_read(source: str, words: str) -> None:
     with pytest.raises(ImageError, match=words) as caught:
-        read(source)
+        read_image(source)
     assert "secret" not in str(caught.value)
 
 

@@ -8,8 +8,8 @@ import pytest
 from picture_files import gps_exif, jpeg_segment, photo, saved, with_jpeg_segment
 
 from beholder.errors import ImageError
-from beholder.images.looking import look
-from beholder.images.model import Caps
+from beholder.images.image import ImageLimits
+from beholder.images.source import inspect_image
 
 
 def files() -> dict[str, bytes]:
@@ -38,11 +38,11 @@ def test_format_and_size(tmp_path: Path, name: str) -> None:
     data = files()[name]
     path = tmp_path / "picture"
     path.write_bytes(data)
-    seen = look(path)
+    seen = inspect_image(path)
     assert (seen.format, seen.width, seen.height) == (name.split()[0], 96, 64)
     assert (seen.bytes, seen.mtime_ns) == (len(data), path.stat().st_mtime_ns)
-    assert look(data).width == 96
-    assert look(data).mtime_ns is None
+    assert inspect_image(data).width == 96
+    assert inspect_image(data).mtime_ns is None
 
 
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp lossy", "webp lossless"])
@@ -52,28 +52,28 @@ def test_a_file_that_is_cut_off_is_told(tmp_path: Path, name: str, share: float)
     path = tmp_path / "picture"
     path.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(ImageError, match=r"picture is (cut off|damaged)"):
-        look(path)
+        inspect_image(path)
 
 
 def test_what_is_no_picture_is_named(tmp_path: Path) -> None:
     path = tmp_path / "notes.jpg"
     path.write_text("hello")
     with pytest.raises(ImageError, match=r"notes\.jpg is a text file"):
-        look(path)
+        inspect_image(path)
     with pytest.raises(ImageError, match="does not exist"):
-        look(str(tmp_path / "none.png"))
+        inspect_image(str(tmp_path / "none.png"))
     with pytest.raises(ImageError, match="is a directory"):
-        look(tmp_path)
+        inspect_image(tmp_path)
     with pytest.raises(ImageError, match="remote image"):
-        look("https://pictures.invalid/a.png")
+        inspect_image("https://pictures.invalid/a.png")
     with pytest.raises(ImageError, match="not a name"):
-        look("a\0b.png")
+        inspect_image("a\0b.png")
 
 
 @pytest.mark.parametrize("name", files())
 def test_caps_hold(tmp_path: Path, name: str) -> None:
     path = tmp_path / "picture"
     path.write_bytes(files()[name])
-    for caps in (Caps(max_side=95), Caps(max_pixels=6000), Caps(max_bytes=100)):
+    for caps in (ImageLimits(max_side=95), ImageLimits(max_pixels=6000), ImageLimits(max_bytes=100)):
         with pytest.raises(ImageError, match=r"picture (is|has) .+ are opened"):
-            look(path, caps)
+            inspect_image(path, caps)

@@ -10,7 +10,7 @@ import pytest
 from picture_files import photo, saved
 
 from beholder.errors import ImageError
-from beholder.images import obtain, read
+from beholder.images.source import load_image, read_image
 
 FILE = saved(photo(), "PNG")
 
@@ -18,12 +18,12 @@ FILE = saved(photo(), "PNG")
 def test_paths_are_relative_to_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "cät photo.png").write_bytes(FILE)
-    assert read(tmp_path / "sub" / "cät photo.png") == FILE
+    assert read_image(tmp_path / "sub" / "cät photo.png") == FILE
     monkeypatch.chdir(tmp_path)
-    assert read("sub/cät photo.png") == FILE
-    assert read(Path("sub", "cät photo.png")) == FILE
+    assert read_image("sub/cät photo.png") == FILE
+    assert read_image(Path("sub", "cät photo.png")) == FILE
     (tmp_path / "link.png").symlink_to(tmp_path / "sub" / "cät photo.png")
-    assert read("link.png") == FILE
+    assert read_image("link.png") == FILE
 
 
 def test_data_uris() -> None:
@@ -36,22 +36,22 @@ def test_data_uris() -> None:
         "data:image/png;base64,\n" + "\n".join(text[i : i + 76] for i in range(0, len(text), 76)),
         f"data:image/png,{quote(FILE)}",
     ):
-        assert read(uri) == FILE
+        assert read_image(uri) == FILE
 
 
 def test_bytes_are_themselves() -> None:
-    assert read(FILE) == FILE
+    assert read_image(FILE) == FILE
 
 
 async def test_obtain_reads_what_is_local(tmp_path: Path) -> None:
     (tmp_path / "cat.png").write_bytes(FILE)
     for allow_remote in (False, True):
-        assert await obtain(tmp_path / "cat.png", allow_remote=allow_remote) == FILE
-        assert await obtain(FILE, allow_remote=allow_remote) == FILE
+        assert await load_image(tmp_path / "cat.png", allow_remote=allow_remote) == FILE
+        assert await load_image(FILE, allow_remote=allow_remote) == FILE
 
 
 async def test_obtain_fetches_nothing_unless_allowed() -> None:
     with pytest.raises(ImageError, match="--allow-remote"):
-        await obtain("http://127.0.0.1:9/cat.png", allow_remote=False)
+        await load_image("http://127.0.0.1:9/cat.png", allow_remote=False)
     with pytest.raises(ImageError, match="private, local or reserved"):
-        await obtain("http://127.0.0.1:9/cat.png", allow_remote=True)
+        await load_image("http://127.0.0.1:9/cat.png", allow_remote=True)

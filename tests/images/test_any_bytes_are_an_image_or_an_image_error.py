@@ -11,8 +11,9 @@ from picture_files import gps_exif, photo, profile, saved
 from PIL import Image
 
 from beholder.errors import ImageError
-from beholder.images import PreparedImage, Sizing, prepare
-from beholder.images.icc import is_srgb
+from beholder.images.headers import is_srgb
+from beholder.images.image import PreparedImage, Sizing
+from beholder.images.prepare import prepare_image
 
 KINDS = [
     "JPEG",
@@ -54,7 +55,7 @@ def _file(kind: str) -> bytes:
 
 def _holds(data: bytes, sizing: Sizing) -> None:
     try:
-        sent = prepare(data, sizing, name="any")
+        sent = prepare_image(data, sizing, name="any")
     except ImageError as error:
         sentence = str(error)
     else:

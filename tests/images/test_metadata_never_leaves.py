@@ -19,7 +19,8 @@ from picture_files import (
 )
 from PIL import Image, PngImagePlugin
 
-from beholder.images import Sizing, prepare
+from beholder.images.image import Sizing
+from beholder.images.prepare import prepare_image
 
 XMP = b"<x:xmpmeta>" + TEXT_MARK + b"</x:xmpmeta>"
 
@@ -75,7 +76,7 @@ def test_no_gps_byte_and_no_word_is_sent(kind: str, sizing: Sizing) -> None:
     file = FILES[kind]()
     assert GPS_MARK in file, "the test file itself must hold what may not leave"
 
-    sent = prepare(file, sizing).data
+    sent = prepare_image(file, sizing).data
 
     assert GPS_MARK not in sent
     assert TEXT_MARK not in sent
@@ -91,7 +92,7 @@ def test_no_gps_byte_and_no_word_is_sent(kind: str, sizing: Sizing) -> None:
 def test_no_gps_byte_is_sent_when_the_picture_is_turned(kind: str, orientation: int) -> None:
     file = saved(photo(), kind, exif=gps_exif(orientation))
     assert GPS_MARK in file
-    assert GPS_MARK not in prepare(file).data
+    assert GPS_MARK not in prepare_image(file).data
 
 
 def test_a_thumbnail_in_the_jfif_segment_is_not_sent() -> None:
@@ -100,7 +101,7 @@ def test_a_thumbnail_in_the_jfif_segment_is_not_sent() -> None:
     size = struct.unpack(">H", jpeg[4:6])[0]
     thumbnail = GPS_MARK * 3
     jfif = b"JFIF\0\x01\x01\0\0\x01\0\x01" + bytes([len(GPS_MARK), 1]) + thumbnail
-    sent = prepare(jpeg[:2] + jpeg_segment(0xE0, jfif) + jpeg[4 + size :]).data
+    sent = prepare_image(jpeg[:2] + jpeg_segment(0xE0, jfif) + jpeg[4 + size :]).data
     assert GPS_MARK not in sent
     assert sent == jpeg
 
@@ -110,7 +111,7 @@ def test_bytes_hidden_in_an_adobe_segment_are_not_sent() -> None:
     adobe = jpeg.index(b"Adobe")
     size = struct.unpack(">H", jpeg[adobe - 2 : adobe])[0]
     longer = jpeg_segment(0xEE, jpeg[adobe : adobe - 2 + size] + GPS_MARK)
-    sent = prepare(jpeg[: adobe - 4] + longer + jpeg[adobe - 2 + size :]).data
+    sent = prepare_image(jpeg[: adobe - 4] + longer + jpeg[adobe - 2 + size :]).data
     assert GPS_MARK not in sent
     assert sent == jpeg
 
@@ -120,7 +121,7 @@ def test_the_name_of_a_colour_profile_is_not_sent() -> None:
 
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     for kind in ("JPEG", "PNG", "WEBP"):
-        sent = prepare(saved(photo(), kind, icc_profile=profile)).data
+        sent = prepare_image(saved(photo(), kind, icc_profile=profile)).data
         assert b"ICC" not in sent
         assert b"iCCP" not in sent
 
@@ -128,7 +129,7 @@ def test_the_name_of_a_colour_profile_is_not_sent() -> None:
 def test_frames_of_an_animated_png_behind_the_first_are_not_sent() -> None:
     png = saved(photo(), "PNG", save_all=True, append_images=[photo().rotate(180)])
     hidden = png_chunk(b"fdAT", b"\0\0\0\x09" + GPS_MARK)
-    sent = prepare(png[:-12] + hidden + png[-12:])
+    sent = prepare_image(png[:-12] + hidden + png[-12:])
     assert GPS_MARK not in sent.data
     assert b"fdAT" not in sent.data
     assert sent.notes == ("first_frame_of_png",)

@@ -11,8 +11,10 @@ import pytest
 from picture_files import P3_COLUMNS, gps_exif, jpeg_segment, photo, pixels, profile, saved, with_jpeg_segment
 from PIL import Image, ImageCms
 
-from beholder.images import Sizing, digest, prepare, preparing
-from beholder.images.icc import is_srgb
+from beholder.images import prepare
+from beholder.images.headers import is_srgb
+from beholder.images.image import Sizing
+from beholder.images.prepare import digest, prepare_image
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
@@ -36,7 +38,7 @@ FILES = {
 @pytest.mark.parametrize("kind", FILES)
 def test_a_file_without_metadata_is_sent_byte_for_byte(kind: str) -> None:
     file = FILES[kind]()
-    sent = prepare(file)
+    sent = prepare_image(file)
     assert sent.data == file
     assert sent.digest == sent.source_digest == digest(file)
     assert sent.media_type == f"image/{kind.split()[0]}"
@@ -48,7 +50,7 @@ def test_a_file_without_metadata_is_sent_byte_for_byte(kind: str) -> None:
 @pytest.mark.parametrize("kind", FILES)
 def test_cutting_metadata_leaves_every_pixel_as_it_was(kind: str) -> None:
     file = FILES[kind](exif=gps_exif(), icc_profile=None if "grey" in kind or "1 bit" in kind else SRGB)
-    sent = prepare(file)
+    sent = prepare_image(file)
     assert len(sent.data) < len(file)
     assert np.array_equal(pixels(sent.data), pixels(file))
     assert sent.notes == ()
@@ -56,7 +58,7 @@ def test_cutting_metadata_leaves_every_pixel_as_it_was(kind: str) -> None:
 
 def test_the_first_frame_of_an_animated_png_is_cut_out_losslessly() -> None:
     file = saved(photo(), "PNG", save_all=True, append_images=[photo().rotate(180)])
-    sent = prepare(file)
+    sent = prepare_image(file)
     assert np.array_equal(pixels(sent.data), pixels(saved(photo(), "PNG")))
     assert sent.notes == ("first_frame_of_png",)
 
@@ -73,9 +75,9 @@ def test_a_file_without_metadata_is_neither_copied_nor_digested_twice(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digested: list[bytes] = []
-    monkeypatch.setattr(preparing, "digest", lambda data: digested.append(data) or digest(data))
+    monkeypatch.setattr(prepare, "digest", lambda data: digested.append(data) or digest(data))
     file = saved(photo(), kind)
-    sent = prepare(file)
+    sent = prepare_image(file)
     assert sent.data is file
     assert sent.digest == sent.source_digest == digest(file)
     assert digested == [file]
@@ -85,24 +87,24 @@ def test_a_file_of_the_same_length_with_other_bytes_is_not_taken_for_the_origina
     jpeg = saved(photo(), "JPEG")
     place = jpeg.index(b"JFIF\0") + 12
     thumbnail = jpeg[:place] + b"\1\1" + jpeg[place + 2 :]  # a thumbnail's size, which is written anew as none
-    sent = prepare(thumbnail)
+    sent = prepare_image(thumbnail)
     assert sent.data == jpeg
     assert (sent.digest, sent.source_digest) == (digest(jpeg), digest(thumbnail))
 
 
 def test_fill_bytes_before_a_marker_do_no_harm() -> None:
     jpeg = saved(photo(), "JPEG")
-    sent = prepare(jpeg[:2] + b"\xff\xff\xff" + jpeg[2:])
+    sent = prepare_image(jpeg[:2] + b"\xff\xff\xff" + jpeg[2:])
     assert sent.data == jpeg
 
 
 def test_stray_bytes_between_the_segments_of_a_jpeg_are_left_out() -> None:
     jpeg = saved(photo(), "JPEG")
-    assert prepare(jpeg[:2] + jpeg_segment(0xFE, b"x") + b"\0stray" + jpeg[2:]).data == jpeg
+    assert prepare_image(jpeg[:2] + jpeg_segment(0xFE, b"x") + b"\0stray" + jpeg[2:]).data == jpeg
 
 
 def test_a_picture_in_a_format_that_the_judge_does_not_take_is_encoded_anew() -> None:
-    sent = prepare(saved(photo(), "WEBP", lossless=True), Sizing(formats=frozenset({"jpeg", "png"})))
+    sent = prepare_image(saved(photo(), "WEBP", lossless=True), Sizing(formats=frozenset({"jpeg", "png"})))
     assert sent.media_type == "image/png"
     assert np.array_equal(pixels(sent.data), np.asarray(photo()))
 
@@ -110,8 +112,8 @@ def test_a_picture_in_a_format_that_the_judge_does_not_take_is_encoded_anew() ->
 def test_a_file_over_the_limit_of_bytes_does_not_pass_but_metadata_does_not_count() -> None:
     jpeg = saved(photo(), "JPEG", quality=95)
     bulky = with_jpeg_segment(jpeg, 0xE5, b"x" * 60_000)
-    assert prepare(bulky, Sizing(max_bytes=len(jpeg))).data == jpeg
-    assert prepare(jpeg, Sizing(max_bytes=len(jpeg) - 1)).data != jpeg
+    assert prepare_image(bulky, Sizing(max_bytes=len(jpeg))).data == jpeg
+    assert prepare_image(jpeg, Sizing(max_bytes=len(jpeg) - 1)).data != jpeg
 
 
 def test_passing_through_loads_no_codec_and_importing_no_network(tmp_path: Path) -> None:
@@ -129,4 +131,4 @@ def test_passing_through_loads_no_codec_and_importing_no_network(tmp_path: Path)
 def test_the_same_file_gives_the_same_bytes() -> None:
     for file in (saved(photo(), "JPEG"), saved(photo(), "PNG"), saved(Image.new("RGBA", (40, 30)), "PNG")):
         for sizing in (Sizing(), Sizing(max_side=20)):
-            assert prepare(file, sizing) == prepare(file, sizing)
+            assert prepare_image(file, sizing) == prepare_image(file, sizing)

@@ -15,8 +15,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from picture_files import photo, saved
 
 from beholder.errors import ImageError
-from beholder.images import Caps, fetch
-from beholder.images.addresses import Address, is_public
+from beholder.images.image import ImageLimits
+from beholder.images.remote import IPAddress, download_image, is_public
 
 IMAGE = saved(photo(), "JPEG")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -33,7 +33,7 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def allowed(self, address: Address) -> bool:
+    def allowed(self, address: IPAddress) -> bool:
         return str(address) == "127.0.0.1"
 
 
@@ -146,7 +146,7 @@ def test_addresses_that_are_public(address: str) -> None:
 
 async def test_an_image_is_fetched_with_nothing_of_ours_but_the_request() -> None:
     async with serving(cat=cat) as server:
-        assert await fetch(f"{server.url}/cat?size=1", allowed=server.allowed) == IMAGE
+        assert await download_image(f"{server.url}/cat?size=1", allowed=server.allowed) == IMAGE
     (request,) = server.requests
     assert set(request.headers) == {"Host", "User-Agent", "Accept", "Accept-Encoding"}
     assert request.headers["User-Agent"] == "beholder"
@@ -169,7 +169,7 @@ async def test_an_image_is_fetched_with_nothing_of_ours_but_the_request() -> Non
 async def test_this_machine_is_refused_however_it_is_spelled(host: str) -> None:
     async with serving(cat=cat) as server:
         with pytest.raises(ImageError, match="not fetched"):
-            await fetch(f"http://{host}:{server.port}/cat")
+            await download_image(f"http://{host}:{server.port}/cat")
         assert server.requests == []
 
 
@@ -186,14 +186,14 @@ async def test_this_machine_is_refused_however_it_is_spelled(host: str) -> None:
 async def test_a_redirect_to_a_private_address_is_refused(location: str) -> None:
     async with serving(start=to(location)) as server:
         with pytest.raises(ImageError, match="private, local or reserved"):
-            await fetch(f"{server.url}/start", allowed=server.allowed)
+            await download_image(f"{server.url}/start", allowed=server.allowed)
 
 
 async def test_a_redirect_to_an_address_that_is_not_allowed_never_reaches_it() -> None:
     async with serving(cat=cat) as inner, serving(start=to(f"{inner.url}/cat")) as server:
         answers = iter([True, False])  # the first address is, the one behind the redirect is not
         with pytest.raises(ImageError, match="private, local or reserved"):
-            await fetch(f"{server.url}/start", allowed=lambda _: next(answers))
+            await download_image(f"{server.url}/start", allowed=lambda _: next(answers))
         assert len(server.requests) == 1
         assert inner.requests == []
 
@@ -213,17 +213,17 @@ async def test_a_redirect_to_an_address_that_is_not_allowed_never_reaches_it() -
 async def test_a_redirect_to_something_else_is_refused(location: str, words: str) -> None:
     async with serving(start=to(location)) as server:
         with pytest.raises(ImageError, match=words) as caught:
-            await fetch(f"{server.url}/start", allowed=server.allowed)
+            await download_image(f"{server.url}/start", allowed=server.allowed)
         assert "secret" not in str(caught.value)
 
 
 async def test_five_redirects_are_followed_and_no_more() -> None:
     steps = {f"s{n}": to(f"/s{n + 1}", status) for n, status in enumerate([301, 302, 303, 307, 308])}
     async with serving(**steps, s5=cat) as server:
-        assert await fetch(f"{server.url}/s0", allowed=server.allowed) == IMAGE
+        assert await download_image(f"{server.url}/s0", allowed=server.allowed) == IMAGE
     async with serving(round=to("round")) as server:
         with pytest.raises(ImageError, match="more than 5 redirects"):
-            await fetch(f"{server.url}/round", allowed=server.allowed)
+            await download_image(f"{server.url}/round", allowed=server.allowed)
         assert len(server.requests) == 6
 
 
@@ -231,7 +231,7 @@ async def test_a_name_is_refused_when_any_of_its_addresses_is_private() -> None:
     async with serving(cat=cat) as server:
         for answer in (["10.0.0.1"], ["127.0.0.1", "10.0.0.1"], ["::ffff:10.0.0.1"]):
             with pytest.raises(ImageError, match="private, local or reserved"):
-                await fetch(
+                await download_image(
                     f"http://cat.example:{server.port}/cat", allowed=server.allowed, resolver=ScriptedResolver(answer)
                 )
         assert server.requests == []
@@ -241,12 +241,12 @@ async def test_a_name_that_resolves_anew_between_check_and_connection_gains_noth
     """The address that was checked is the one that is connected to: the name is asked for once a connection."""
     async with serving(cat=cat, start=to("/cat")) as server:
         resolver = ScriptedResolver(["127.0.0.1"], ["10.0.0.1"])
-        found = await fetch(f"http://cat.example:{server.port}/cat", allowed=server.allowed, resolver=resolver)
+        found = await download_image(f"http://cat.example:{server.port}/cat", allowed=server.allowed, resolver=resolver)
         assert found == IMAGE
         assert resolver.answers == [["10.0.0.1"]]
         resolver = ScriptedResolver(["127.0.0.1"], ["10.0.0.1"])
         with pytest.raises(ImageError, match="private, local or reserved"):
-            await fetch(f"http://cat.example:{server.port}/start", allowed=server.allowed, resolver=resolver)
+            await download_image(f"http://cat.example:{server.port}/start", allowed=server.allowed, resolver=resolver)
 
 
 async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,9 +254,9 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
     async with serving(cat=cat) as server, serving(cat=cat) as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"):
             monkeypatch.setenv(name, proxy.url)
-        assert await fetch(f"{server.url}/cat", allowed=server.allowed) == IMAGE
+        assert await download_image(f"{server.url}/cat", allowed=server.allowed) == IMAGE
         with pytest.raises(ImageError, match="private"):
-            await fetch(f"{server.url}/cat")
+            await download_image(f"{server.url}/cat")
         assert proxy.requests == []
 
 
@@ -273,7 +273,7 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
 )
 async def test_addresses_that_are_not_fetched(url: str, words: str) -> None:
     with pytest.raises(ImageError, match=words) as caught:
-        await fetch(url)
+        await download_image(url)
     assert "secret" not in str(caught.value)
 
 
@@ -297,7 +297,7 @@ async def test_size_is_capped_by_what_is_said_and_by_what_comes() -> None:
     async with serving(endless=endless, much=says_much) as server:
         for path in ("endless", "much"):
             with pytest.raises(ImageError, match=r"at most 1\.0 MB are opened"):
-                await fetch(f"{server.url}/{path}", allowed=server.allowed, caps=Caps(max_bytes=2**20))
+                await download_image(f"{server.url}/{path}", allowed=server.allowed, caps=ImageLimits(max_bytes=2**20))
     assert sent < 64 * 2**20
 
 
@@ -318,7 +318,7 @@ async def test_time_is_capped() -> None:
     async with serving(silent=silent, stalls=stalls) as server:
         for path in ("silent", "stalls"):
             with pytest.raises(ImageError, match=r"did not arrive within 0\.1 s"):
-                await fetch(f"{server.url}/{path}", allowed=server.allowed, timeout_s=0.1)
+                await download_image(f"{server.url}/{path}", allowed=server.allowed, timeout_s=0.1)
         over.set()
 
 
@@ -339,7 +339,7 @@ async def test_anything_but_an_image_is_one_plain_sentence(response: Callable[[]
 
     async with serving(cat=answer) as server:
         with pytest.raises(ImageError, match=words) as caught:
-            await fetch(f"{server.url}/cat?signature=secret", allowed=server.allowed)
+            await download_image(f"{server.url}/cat?signature=secret", allowed=server.allowed)
     assert "secret" not in str(caught.value)
     assert str(caught.value).startswith(f"{server.url}/cat ")
 
@@ -355,6 +355,6 @@ async def test_a_connection_that_breaks_is_one_plain_sentence() -> None:
 
     async with serving(cat=breaks) as server:
         with pytest.raises(ImageError, match="before the image was complete"):
-            await fetch(f"{server.url}/cat", allowed=server.allowed)
+            await download_image(f"{server.url}/cat", allowed=server.allowed)
     with pytest.raises(ImageError, match="could not be fetched"):
-        await fetch(f"{server.url}/cat", allowed=server.allowed)  # nobody listens any more
+        await download_image(f"{server.url}/cat", allowed=server.allowed)  # nobody listens any more

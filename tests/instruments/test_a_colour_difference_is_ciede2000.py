@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from skimage import color
 
-from beholder.instruments.ciede import ciede2000, difference, lab
+from beholder.instruments.pixel_metrics import ciede2000, compute_color_difference, to_lab
 
 # Sharma, Wu and Dalal (2005), table 1: two colours in CIELAB and their difference.
 PUBLISHED = """
@@ -67,7 +67,7 @@ def test_it_equals_scikit_image() -> None:
     random = np.random.default_rng(7)
     first, second = random.integers(0, 256, (2, 300, 400, 3), np.uint8)
     theirs = color.deltaE_ciede2000(color.rgb2lab(first), color.rgb2lab(second))
-    off = np.abs(difference(first, second) - theirs)
+    off = np.abs(compute_color_difference(first, second) - theirs)
     # The formula itself jumps where two hues are opposite; a few of 120,000 random pairs lie that near to it.
     assert (off > 1e-2).mean() < 1e-4
     assert np.median(off) < 1e-3
@@ -75,27 +75,30 @@ def test_it_equals_scikit_image() -> None:
 
 def test_lab_equals_scikit_image() -> None:
     every = np.stack(np.meshgrid(*[np.arange(0, 256, 5)] * 3), axis=-1).astype(np.uint8).reshape(52 * 4, -1, 3)
-    assert np.abs(lab(every) - color.rgb2lab(every)).max() < 1e-3
+    assert np.abs(to_lab(every) - color.rgb2lab(every)).max() < 1e-3
 
 
 def test_both_ways_to_it_agree_on_images_of_any_shape() -> None:
     random = np.random.default_rng(1)
     for shape in [(1, 1), (1, 70_000), (70_000, 1), (37, 41)]:
         first, second = random.integers(0, 256, (2, *shape, 3), np.uint8)
-        assert np.array_equal(difference(first, second), ciede2000(lab(first), lab(second)))
+        assert np.array_equal(compute_color_difference(first, second), ciede2000(to_lab(first), to_lab(second)))
 
 
 def test_black_against_white_is_a_hundred() -> None:
-    assert difference(one((0, 0, 0)), one((255, 255, 255))).item() == pytest.approx(100, abs=1e-3)
+    assert compute_color_difference(one((0, 0, 0)), one((255, 255, 255))).item() == pytest.approx(100, abs=1e-3)
 
 
 @given(pixels, pixels)
 def test_it_is_symmetric_finite_and_not_negative(first: tuple[int, int, int], second: tuple[int, int, int]) -> None:
-    there, back = difference(one(first), one(second)).item(), difference(one(second), one(first)).item()
+    there, back = (
+        compute_color_difference(one(first), one(second)).item(),
+        compute_color_difference(one(second), one(first)).item(),
+    )
     assert there == pytest.approx(back, abs=1e-3)
     assert 0 <= there < 130
 
 
 @given(pixels)
 def test_a_colour_does_not_differ_from_itself(colour: tuple[int, int, int]) -> None:
-    assert difference(one(colour), one(colour)).item() == 0
+    assert compute_color_difference(one(colour), one(colour)).item() == 0

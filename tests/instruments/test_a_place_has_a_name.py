@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from beholder.instruments.places import mostly, place
+from beholder.instruments.pixel_metrics import add_mostly, name_place
 
 
 def box(left: float, top: float, right: float, bottom: float, width: int = 640, height: int = 480) -> np.ndarray:
@@ -46,25 +46,25 @@ def box(left: float, top: float, right: float, bottom: float, width: int = 640, 
     ],
 )
 def test_each_place(where: np.ndarray, name: str) -> None:
-    assert place(where) == name
-    assert place(where.astype(np.float32) * 30) == name
+    assert name_place(where) == name
+    assert name_place(where.astype(np.float32) * 30) == name
 
 
 def test_the_heavier_part_decides() -> None:
     weight = box(0.05, 0.05, 0.25, 0.3) * np.float32(50) + box(0.7, 0.7, 0.95, 0.95) * np.float32(1)
-    assert place(weight) == "upper left"
+    assert name_place(weight) == "upper left"
 
 
 def test_small_and_large_images_have_the_same_places() -> None:
     for width, height in [(1, 1), (2, 1), (7, 5), (48, 48), (95, 96), (97, 1), (1, 300), (2000, 1500)]:
-        assert place(np.ones((height, width), np.bool_)) == "everywhere"
-        assert place(np.zeros((height, width), np.bool_)) == "nowhere"
+        assert name_place(np.ones((height, width), np.bool_)) == "everywhere"
+        assert name_place(np.zeros((height, width), np.bool_)) == "nowhere"
     for width, height in [(9, 9), (30, 20), (333, 517), (2100, 1400)]:
-        assert place(box(0, 0, 1 / 3, 1 / 3, width, height)) == "upper left"
+        assert name_place(box(0, 0, 1 / 3, 1 / 3, width, height)) == "upper left"
 
 
 def test_a_place_ends_a_sentence() -> None:
-    assert [mostly(one) for one in ("top", "everywhere", "in several places")] == [
+    assert [add_mostly(one) for one in ("top", "everywhere", "in several places")] == [
         "mostly top",
         "everywhere",
         "in several places",
@@ -73,7 +73,7 @@ def test_a_place_ends_a_sentence() -> None:
 
 @given(arrays(np.float32, st.tuples(st.integers(1, 60), st.integers(1, 60)), elements=st.floats(0, 100, width=32)))
 def test_every_weight_has_a_place(weight: np.ndarray) -> None:
-    name = place(weight)
+    name = name_place(weight)
     assert name
     assert (name == "nowhere") == (float(weight.sum()) <= 0)
 
@@ -81,6 +81,6 @@ def test_every_weight_has_a_place(weight: np.ndarray) -> None:
 @given(st.floats(0, 0.7), st.floats(0, 0.7))
 def test_mirrored_places_have_mirrored_names(left: float, top: float) -> None:
     weight = box(left, top, left + 0.25, top + 0.25, 480, 480)
-    name, mirrored = place(weight), place(weight[:, ::-1])
+    name, mirrored = name_place(weight), name_place(weight[:, ::-1])
     swapped = name.replace("left", "?").replace("right", "left").replace("?", "right")
     assert swapped == mirrored or abs(left + 0.125 - 1 / 3) < 0.01 or abs(left + 0.125 - 2 / 3) < 0.01

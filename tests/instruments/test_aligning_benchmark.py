@@ -16,7 +16,7 @@ from constructed import jpeg, photo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.instruments.aligning import read
+from beholder.instruments.human_ratings import parse_rating_map
 
 HERE = Path(__file__).parents[2] / "benchmarks" / "alignment"
 
@@ -188,7 +188,7 @@ def test_one_folder_is_cross_validated_and_two_are_fitted_and_tested(
     assert same["scores"]["the map"]["rho"] > 0.4
     assert {"leave one model out", "neither model nor photograph seen"} <= set(same["scores"])
     for name in ("realism", "kept"):
-        written = read((tmp_path / f"{name}.json").read_text("utf-8"))
+        written = parse_rating_map((tmp_path / f"{name}.json").read_text("utf-8"))
         assert written.name == name
         assert all(one.knots for one in written.features)
     assert edits.main(["--fit", str(one), "--data", str(two), "--json"]) == 0

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beholder.errors import UsageError
-from beholder.instruments import aligning
-from beholder.instruments.model import Measurement
-from beholder.instruments.pair import Pair
-from beholder.instruments.registry import instruments, measure_pair
+from beholder.instruments import human_ratings
+from beholder.instruments.instrument import Measurement
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.registry import list_instruments, measure_pair
 
 BY_HAND = """{
   "name": "realism", "intercept": 0.5, "interval": {"holds": 0.8, "low": -0.2, "high": 0.1},
@@ -43,13 +43,13 @@ def taken(values: dict[str, float | None]) -> dict[str, Measurement]:
     ],
 )
 def test_a_rating_is_what_one_adds_up_by_hand(one: float, two: float, expected: float) -> None:
-    assert aligning.read(BY_HAND).rating({"a.one": one, "a.two": two}) == pytest.approx(expected)
+    assert human_ratings.parse_rating_map(BY_HAND).rating({"a.one": one, "a.two": two}) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("name", aligning.MAPS)
+@pytest.mark.parametrize("name", human_ratings.RATING_MAPS)
 def test_the_committed_maps_are_of_instruments_that_there_are(name: str) -> None:
-    known = {one.name for one in instruments("pair")}
-    fitted = aligning.load(name)
+    known = {one.name for one in list_instruments("pair")}
+    fitted = human_ratings.load_rating_map(name)
     assert fitted.name == name
     assert {one.name for one in fitted.features} <= known
     assert len(fitted.features) <= 25
@@ -60,11 +60,11 @@ def test_the_committed_maps_are_of_instruments_that_there_are(name: str) -> None
         assert list(scores) == sorted(scores)
 
 
-@pytest.mark.parametrize("name", aligning.MAPS)
+@pytest.mark.parametrize("name", human_ratings.RATING_MAPS)
 def test_the_committed_maps_say_how_good_they_are_and_where_they_come_from(name: str) -> None:
     told = json.loads((files("beholder.instruments") / "weights" / f"{name}.json").read_text("utf-8"))
     assert {"on", "cases", "photographs", "date", "by"} <= set(told["fitted"])
-    assert told["side"] == aligning.SIDE
+    assert told["side"] == human_ratings.RATING_SIDE
     scores = told["score"]["scores"]
     for row in ("the map", "SSIM", "GPT-4o", "one rater against the others", "leave one model out"):
         low, high = scores[row]["interval"]
@@ -72,11 +72,11 @@ def test_the_committed_maps_say_how_good_they_are_and_where_they_come_from(name:
     assert "combinations" in told["tried"]
 
 
-@given(st.dictionaries(st.sampled_from([one.name for one in instruments("pair")]), st.floats(-1e6, 1e6)))
+@given(st.dictionaries(st.sampled_from([one.name for one in list_instruments("pair")]), st.floats(-1e6, 1e6)))
 def test_a_prediction_is_a_rating_with_its_interval_or_none(values: dict[str, float]) -> None:
-    for name in aligning.MAPS:
-        found = aligning.predict(name, taken(dict(values)))
-        needed = {one.name for one in aligning.load(name).features}
+    for name in human_ratings.RATING_MAPS:
+        found = human_ratings.predict_rating(name, taken(dict(values)))
+        needed = {one.name for one in human_ratings.load_rating_map(name).features}
         if needed <= set(values):
             assert found.value is not None
             assert found.low is not None
@@ -88,22 +88,22 @@ def test_a_prediction_is_a_rating_with_its_interval_or_none(values: dict[str, fl
 
 
 def test_a_measurement_without_meaning_is_no_mean_value() -> None:
-    needed = [one.name for one in aligning.load("realism").features]
+    needed = [one.name for one in human_ratings.load_rating_map("realism").features]
     full: dict[str, float | None] = dict.fromkeys(needed, 1.0)
-    assert aligning.predict("realism", taken(full)).value is not None
-    found = aligning.predict("realism", taken(full | {needed[3]: None}))
+    assert human_ratings.predict_rating("realism", taken(full)).value is not None
+    found = human_ratings.predict_rating("realism", taken(full | {needed[3]: None}))
     assert found.value is None
     assert found.sentence == f"Not predicted: {needed[3]} has no value: Not measured: no light."
 
 
 def test_an_unknown_map_is_said_to_be() -> None:
     with pytest.raises(UsageError, match="'beauty'; there are realism, kept"):
-        aligning.predict("beauty", {})
+        human_ratings.predict_rating("beauty", {})
 
 
 def predicted(name: str, before: Image, after: Image) -> float:
-    pair = Pair.load(jpeg(before), jpeg(after), side=aligning.SIDE)
-    value = aligning.predict(name, measure_pair(pair)).value
+    pair = ImagePair.load(jpeg(before), jpeg(after), side=human_ratings.RATING_SIDE)
+    value = human_ratings.predict_rating(name, measure_pair(pair)).value
     assert value is not None
     return value
 
@@ -141,5 +141,5 @@ def test_an_edit_that_costs_the_rest_its_texture_has_kept_less_and_another_photo
 
 def test_where_nothing_was_done_nothing_is_said_about_what_was_kept() -> None:
     image = photo("coffee", 512, 512)
-    pair = Pair(image, image.copy())
-    assert aligning.predict("kept", measure_pair(pair)).value is None
+    pair = ImagePair(image, image.copy())
+    assert human_ratings.predict_rating("kept", measure_pair(pair)).value is None

@@ -8,20 +8,20 @@ from constructed import PHOTOS, Image, flat, noisy, pasted, photo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beholder.instruments.ciede import difference, lab
-from beholder.instruments.model import Measurement
-from beholder.instruments.pair import Pair
+from beholder.instruments.instrument import Measurement
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.pixel_metrics import compute_color_difference, to_lab
 from beholder.instruments.registry import measure_pair
 
 
 def colour(before: Image, after: Image, mask: np.ndarray | None = None) -> dict[str, Measurement]:
-    said = measure_pair(Pair(before, after, mask=mask), ["colour"])
+    said = measure_pair(ImagePair(before, after, mask=mask), ["colour"])
     return {name.partition(".")[2]: one for name, one in said.items()}
 
 
 def test_one_difference_everywhere_is_measured_exactly() -> None:
     first, second = (120, 90, 60), (150, 80, 90)
-    true = difference(np.array([[first]], np.uint8), np.array([[second]], np.uint8)).item()
+    true = compute_color_difference(np.array([[first]], np.uint8), np.array([[second]], np.uint8)).item()
     said = colour(flat(first), flat(second))
     assert said["difference_median"].value == pytest.approx(true, abs=1e-3)
     assert said["difference_high"].value == pytest.approx(true, abs=1e-3)
@@ -45,7 +45,7 @@ def test_quantiles_tell_a_tenth_from_a_half() -> None:
 
 def test_quantiles_of_a_large_image_are_those_of_all_its_pixels() -> None:
     image = photo("coffee", 1200, 900)
-    pair = Pair(image, noisy(photo("coffee", 1200, 900), 25))
+    pair = ImagePair(image, noisy(photo("coffee", 1200, 900), 25))
     assert pair.difference_quantiles[0] == pytest.approx(np.quantile(pair.difference, 0.5), rel=0.02)
     assert pair.difference_quantiles[1] == pytest.approx(np.quantile(pair.difference, 0.95), rel=0.02)
 
@@ -55,7 +55,7 @@ def test_exposure_contrast_and_saturation_are_those_of_cielab(name: str) -> None
     image = photo(name)
     after = np.clip(image * 0.7 + 20, 0, 255).astype(np.uint8)
     said = colour(image, after)
-    first, second = lab(image), lab(after)
+    first, second = to_lab(image), to_lab(after)
     chroma = [float(np.hypot(one[..., 1], one[..., 2]).mean()) for one in (first, second)]
     assert said["exposure"].value == pytest.approx(float(second[..., 0].mean() - first[..., 0].mean()), abs=0.3)
     assert said["contrast"].value == pytest.approx(float(second[..., 0].std() / first[..., 0].std()), abs=0.01)
@@ -74,7 +74,7 @@ def test_a_cast_is_told_by_its_colour(change: tuple[int, int, int], towards: str
     mask = np.zeros(image.shape[:2], np.bool_)
     mask[100:200, 100:200] = True
     said = colour(image, after, mask)["cast"]
-    first, second = (lab(one)[~mask][:, 1:].mean(axis=0) for one in (image, after))
+    first, second = (to_lab(one)[~mask][:, 1:].mean(axis=0) for one in (image, after))
     assert said.value == pytest.approx(float(np.hypot(*(second - first))), abs=0.4)
     assert towards in said.sentence
 
@@ -104,7 +104,7 @@ def test_a_shift_of_all_colours_is_the_palette_distance(change: int, base: int) 
     # A shift of lightness alone: greys only.
     other = int(np.clip(base + change, 0, 255))
     first, second = flat((base, base, base)), flat((other, other, other))
-    true = abs(float(lab(second)[0, 0, 0] - lab(first)[0, 0, 0]))
+    true = abs(float(to_lab(second)[0, 0, 0] - to_lab(first)[0, 0, 0]))
     assert colour(first, second)["palette"].value == pytest.approx(true, rel=0.06, abs=0.02)
 
 

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from beholder.instruments.description import describe
-from beholder.instruments.rating import FEATURES, fitted
-from beholder.instruments.texts import Rarity, Texts
+from beholder.instruments.text.comparison import TextInput, WordRarity
+from beholder.instruments.text.description import assess_description
+from beholder.instruments.text.measurements import HUMAN_FEATURES, load_text_rating_map
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +61,7 @@ def test_an_image_is_in_one_part_only() -> None:
 
 def test_the_fit_finds_the_direction_and_its_numbers_are_those_that_the_judge_applies() -> None:
     rng = np.random.default_rng(1)
-    matrix = rng.uniform(size=(400, len(FEATURES)))
+    matrix = rng.uniform(size=(400, len(HUMAN_FEATURES)))
     ratings = 1 + 3 / (1 + np.exp(4 - 3 * matrix[:, 0] - 3 * matrix[:, 3]))
     weights = script.fit(matrix, ratings)
     by_name = {feature.name: feature.weight for feature in weights.features}
@@ -70,18 +70,18 @@ def test_the_fit_finds_the_direction_and_its_numbers_are_those_that_the_judge_ap
     assert abs(by_name["scene"]) < 0.1
     applied = script.apply(weights, matrix)
     assert script.tau_c(applied, np.rint(ratings).astype(int)[:, None]) > 40
-    row = dict(zip(FEATURES, matrix[0].tolist(), strict=True))
+    row = dict(zip(HUMAN_FEATURES, matrix[0].tolist(), strict=True))
     assert applied[0] == pytest.approx(weights.rating(row))
 
 
 def test_a_feature_without_a_value_counts_as_its_mean() -> None:
-    weights = fitted()
+    weights = load_text_rating_map()
     means = {feature.name: feature.mean for feature in weights.features}
-    assert weights.rating(dict.fromkeys(FEATURES)) == pytest.approx(weights.rating(means))
+    assert weights.rating(dict.fromkeys(HUMAN_FEATURES)) == pytest.approx(weights.rating(means))
 
 
 def test_words_weigh_by_the_photographs_that_mention_them() -> None:
-    table = Rarity.of([("a dog", "the dog runs"), ("two dogs",), ("a cat",)])
+    table = WordRarity.of([("a dog", "the dog runs"), ("two dogs",), ("a cat",)])
     assert table.photos == 3
     assert table.mentions["dog"] == 2
     assert table.weight("dog") < table.weight("cat") == table.weight("unheard")
@@ -133,12 +133,12 @@ def test_the_committed_map_is_as_good_as_its_file_says() -> None:
             pytest.fail(f"CI runs with the shared data, and {folder} does not have it")
         pytest.skip(f"the shared data is not at {folder}")
     every = slice(0, None, 4)  # a quarter is enough to see that file, table and code belong together
-    found = [describe(text).human for text in data.texts[every]]
+    found = [assess_description(text).human for text in data.texts[every]]
     assert None not in found
     assert script.tau_c(np.array(found), data.ratings[every]) > 50
 
 
 def test_the_features_of_the_file_are_those_of_the_code() -> None:
-    assert tuple(feature.name for feature in fitted().features) == FEATURES
-    assert all(feature.weight > 0 for feature in fitted().features)
-    assert describe(Texts("A dog.", ("A dog.",))).human is not None
+    assert tuple(feature.name for feature in load_text_rating_map().features) == HUMAN_FEATURES
+    assert all(feature.weight > 0 for feature in load_text_rating_map().features)
+    assert assess_description(TextInput("A dog.", ("A dog.",))).human is not None

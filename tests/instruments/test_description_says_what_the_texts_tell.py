@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.instruments.description import INSTRUMENTS, Described, Texts, describe
-from beholder.rubrics.model import Rubric
+from beholder.instruments.text.comparison import TextInput
+from beholder.instruments.text.description import INSTRUMENTS, DescriptionAssessment, assess_description
+from beholder.rubrics.rubric import Rubric
 
 YARD = (
     "A red car is parked on the left of a wooden house. "
@@ -17,11 +18,11 @@ YARD = (
 )  # fmt: skip
 
 
-def described(output: str, *expected: str, question: str = "") -> Described:
-    return describe(Texts(output, expected, question))
+def described(output: str, *expected: str, question: str = "") -> DescriptionAssessment:
+    return assess_description(TextInput(output, expected, question))
 
 
-def scores(found: Described) -> dict[str, float | None]:
+def scores(found: DescriptionAssessment) -> dict[str, float | None]:
     return {key: dimension.score for key, dimension in found.dimensions.items()}
 
 
@@ -38,7 +39,7 @@ def total(output: str, *expected: str, question: str = "") -> float:
     return sum(one.weight * (found[one.key] or 0.0) for one in criteria) / sum(one.weight for one in criteria)
 
 
-def against(found: Described) -> list[str]:
+def against(found: DescriptionAssessment) -> list[str]:
     named = "against the expected description: "
     return [one.removeprefix(named) for one in found.findings["hallucinations"] if one.startswith(named)]
 
@@ -406,4 +407,4 @@ def test_every_instrument_has_a_name_a_convention_and_measures_texts() -> None:
     for one in INSTRUMENTS:
         assert one.kind == "text"
         assert one.about.endswith(".")
-        assert one.measure(Texts(YARD, (YARD,), "How many dogs are there?")).name == one.name
+        assert one.measure(TextInput(YARD, (YARD,), "How many dogs are there?")).name == one.name

@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.instruments.lexicon import NEARNESS, Company, lexicon
-from beholder.instruments.texts import LEAST_WEIGHT, rarity
-from beholder.instruments.words import BREAK, is_english, lemma, number, script, words
+from beholder.instruments.text.comparison import MIN_WORD_WEIGHT, load_word_rarity
+from beholder.instruments.text.words import (
+    CLAUSE_BREAK,
+    WORD_SIMILARITY,
+    WordSet,
+    detect_script,
+    is_english,
+    lemmatize,
+    load_lexicon,
+    parse_number,
+    split_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +31,7 @@ from beholder.instruments.words import BREAK, is_english, lemma, number, script,
     ],
 )  # fmt: skip
 def test_a_base_form_is_found(form: str, base: str) -> None:
-    assert lemma(form) == base
+    assert lemmatize(form) == base
 
 
 @pytest.mark.parametrize(
@@ -39,53 +48,53 @@ def test_a_base_form_is_found(form: str, base: str) -> None:
     ],
 )
 def test_kinds_of_words_are_told_apart(text: str, kinds: dict[str, str]) -> None:
-    found = {word.lemma: word.kind for word in words(text)}
+    found = {word.lemma: word.kind for word in split_words(text)}
     assert {name: found[name] for name in kinds} == kinds
 
 
 def test_contractions_and_compounds_are_taken_apart_and_together() -> None:
-    assert [word.form for word in words("He isn't eating the dog’s hot dogs.")] == [
+    assert [word.form for word in split_words("He isn't eating the dog’s hot dogs.")] == [
         "he", "is", "not", "eating", "the", "dog", "hot_dog", ".",
     ]  # fmt: skip
 
 
 def test_clauses_end_at_punctuation() -> None:
-    assert words("a dog, a cat")[2] is BREAK
+    assert split_words("a dog, a cat")[2] is CLAUSE_BREAK
 
 
 def test_numbers_are_read_in_words_and_digits() -> None:
-    assert [number(word) for word in words("three 12 dogs")] == [3, 12, None]
-    assert [word.lemma for word in words("2 dogs")] == [word.lemma for word in words("two dogs")]
+    assert [parse_number(word) for word in split_words("three 12 dogs")] == [3, 12, None]
+    assert [word.lemma for word in split_words("2 dogs")] == [word.lemma for word in split_words("two dogs")]
 
 
 def test_a_script_without_spaces_is_compared_by_pairs_of_characters() -> None:
-    assert [word.form for word in words("一只狗跑")] == ["一只", "只狗", "狗跑"]
+    assert [word.form for word in split_words("一只狗跑")] == ["一只", "只狗", "狗跑"]
 
 
 def test_the_script_is_that_of_most_letters() -> None:
-    assert script("Красная машина OK 123") == "CYRILLIC"
-    assert script("狗がいる") == "CJK"
-    assert script("12 … !") == ""
+    assert detect_script("Красная машина OK 123") == "CYRILLIC"
+    assert detect_script("狗がいる") == "CJK"
+    assert detect_script("12 … !") == ""
 
 
 def test_english_is_told_from_other_languages_and_short_texts_are_not_judged() -> None:
-    assert is_english(words("A brown dog runs over the wet grass to its owner")) is True
-    assert is_english(words("Ein brauner Hund rennt über das nasse Gras zu seinem Herrn")) is False
-    assert is_english(words("Ein Hund")) is None
-    assert is_english(words("A red car")) is True
-    assert is_english(words("Een hond rent op het strand")) is False
-    assert is_english(words("Il cane corre sulla spiaggia")) is False
-    assert is_english(words("A dog in Los Angeles")) is not False
+    assert is_english(split_words("A brown dog runs over the wet grass to its owner")) is True
+    assert is_english(split_words("Ein brauner Hund rennt über das nasse Gras zu seinem Herrn")) is False
+    assert is_english(split_words("Ein Hund")) is None
+    assert is_english(split_words("A red car")) is True
+    assert is_english(split_words("Een hond rent op het strand")) is False
+    assert is_english(split_words("Il cane corre sulla spiaggia")) is False
+    assert is_english(split_words("A dog in Los Angeles")) is not False
 
 
 def test_a_word_is_borne_out_by_the_same_a_synonym_or_a_kind_of_it_but_not_by_a_sibling() -> None:
-    dog = Company(["dog"])
+    dog = WordSet(["dog"])
     assert dog.nearest("dog") == 1.0
-    assert dog.nearest("puppy") == NEARNESS["synonym"]
-    assert dog.nearest("animal") == NEARNESS["kind_of"]
-    assert dog.nearest("terrier") == NEARNESS["special_of"]
-    assert dog.nearest("cat") == NEARNESS["sibling"]
-    assert dog.nearest("leash") == NEARNESS["topic"]
+    assert dog.nearest("puppy") == WORD_SIMILARITY["synonym"]
+    assert dog.nearest("animal") == WORD_SIMILARITY["kind_of"]
+    assert dog.nearest("terrier") == WORD_SIMILARITY["special_of"]
+    assert dog.nearest("cat") == WORD_SIMILARITY["sibling"]
+    assert dog.nearest("leash") == WORD_SIMILARITY["topic"]
     assert dog.nearest("teapot") == 0.0
     assert [dog.borne_out(word) > 0 for word in ("puppy", "animal", "terrier", "cat", "leash")] == [
         True, True, True, False, False,
@@ -93,21 +102,21 @@ def test_a_word_is_borne_out_by_the_same_a_synonym_or_a_kind_of_it_but_not_by_a_
 
 
 def test_every_word_of_the_lexicon_is_its_own_base_form() -> None:
-    assert [word for word in sorted(lexicon().words) if "_" not in word and lemma(word) != word] == []
+    assert [word for word in sorted(load_lexicon().words) if "_" not in word and lemmatize(word) != word] == []
 
 
 def test_rare_words_weigh_more_and_words_of_presentation_least() -> None:
-    table = rarity()
-    assert table.weight("skijoring") > table.weight("skateboard") > table.weight("man") >= LEAST_WEIGHT
-    assert table.weight("image") == LEAST_WEIGHT
+    table = load_word_rarity()
+    assert table.weight("skijoring") > table.weight("skateboard") > table.weight("man") >= MIN_WORD_WEIGHT
+    assert table.weight("image") == MIN_WORD_WEIGHT
     assert table.weight("not man") == table.weight("man")
 
 
 def test_the_table_of_words_is_modest() -> None:
-    assert 500 < len(rarity().mentions) <= 3000
+    assert 500 < len(load_word_rarity().mentions) <= 3000
 
 
 @given(st.text(max_size=200))
 def test_any_text_has_words(text: str) -> None:
-    for word in words(text):
-        assert word is BREAK or word.form
+    for word in split_words(text):
+        assert word is CLAUSE_BREAK or word.form

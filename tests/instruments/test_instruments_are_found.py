@@ -10,11 +10,11 @@ import pytest
 from constructed import photo
 
 from beholder.errors import UsageError
-from beholder.instruments.pair import Pair
-from beholder.instruments.registry import instruments, measure_pair
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.registry import list_instruments, measure_pair
 
 PLUGIN = """
-from beholder.instruments.model import Instrument, Measurement
+from beholder.instruments.instrument import Instrument, Measurement
 def measure(pair):
     return Measurement("mine.red", float(pair.after[..., 0].mean()), sentence="So red.")
 MINE = (Instrument("mine.red", "How red it is.", measure),)
@@ -23,12 +23,12 @@ TWICE = (Instrument("colour.palette", "How red it is.", measure),)
 SHOW = """
 import numpy as np
 from beholder.errors import SetupError
-from beholder.instruments.pair import Pair
-from beholder.instruments.registry import instruments, measure_pair
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.registry import list_instruments, measure_pair
 try:
-    print(instruments()[0].name, instruments()[-1].name, end=" ")
+    print(list_instruments()[0].name, list_instruments()[-1].name, end=" ")
     image = np.full((8, 8, 3), 7, np.uint8)
-    print(measure_pair(Pair(image, image), ["mine"])["mine.red"].value)
+    print(measure_pair(ImagePair(image, image), ["mine"])["mine.red"].value)
 except SetupError as error:
     print(error)
 """
@@ -55,12 +55,12 @@ def _ran(folder: Path, show: str) -> str:
 
 
 def test_ours_register_the_same_way() -> None:
-    families = {one.name.partition(".")[0] for one in instruments()}
+    families = {one.name.partition(".")[0] for one in list_instruments()}
     assert {"geometry", "colour", "structure", "locality"} <= families
 
 
 def test_names_are_unique_and_in_a_stable_order() -> None:
-    names = [one.name for one in instruments()]
+    names = [one.name for one in list_instruments()]
     assert len(set(names)) == len(names)
     assert names[0] == "geometry.size"
     order = list(dict.fromkeys(name.partition(".")[0] for name in names))
@@ -93,7 +93,7 @@ def test_a_broken_plugin_is_one_sentence(tmp_path: Path, code: str, point: str, 
 
 
 def test_a_choice_by_name_or_family() -> None:
-    pair = Pair(photo(), photo())
+    pair = ImagePair(photo(), photo())
     assert list(measure_pair(pair, ["colour.cast", "colour.palette"])) == ["colour.palette", "colour.cast"]
     assert all(name.startswith("geometry.") for name in measure_pair(pair, ["geometry"]))
     assert measure_pair(pair, []) == {}
@@ -102,7 +102,7 @@ def test_a_choice_by_name_or_family() -> None:
 
 
 def test_cheap_ones_are_some_of_all() -> None:
-    pair = Pair(photo(), photo())
+    pair = ImagePair(photo(), photo())
     cheap, everything = measure_pair(pair, cheap_only=True), measure_pair(pair)
     assert set(cheap) < set(everything)
     assert {"locality.leakage", "colour.noticeable", "structure.ssim", "geometry.confidence"} <= set(cheap)

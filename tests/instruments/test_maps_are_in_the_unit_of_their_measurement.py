@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import skimage.data
 
-from beholder.instruments.pair import Pair, Picture
-from beholder.instruments.registry import instruments
+from beholder.instruments.pair import ImagePair, SingleImage
+from beholder.instruments.registry import list_instruments
 
 
 @pytest.fixture(scope="module")
-def pairs() -> list[Pair]:
+def pairs() -> list[ImagePair]:
     """An edit with and without a mask, a restyle, and a photo of another size and shape."""
     photo = cv2.resize(skimage.data.coffee(), (360, 240), interpolation=cv2.INTER_AREA)
     edited = photo.copy()
@@ -21,19 +21,19 @@ def pairs() -> list[Pair]:
     mask[60:120, 150:200] = True
     other = cv2.resize(skimage.data.astronaut(), (200, 200), interpolation=cv2.INTER_AREA)
     return [
-        Pair(photo, edited),
-        Pair(photo, edited, mask=mask),
-        Pair(photo, cv2.stylization(photo, sigma_s=60, sigma_r=0.45)),
-        Pair(photo, other),
-        Pair(photo, cv2.resize(other, (360, 240))),
+        ImagePair(photo, edited),
+        ImagePair(photo, edited, mask=mask),
+        ImagePair(photo, cv2.stylization(photo, sigma_s=60, sigma_r=0.45)),
+        ImagePair(photo, other),
+        ImagePair(photo, cv2.resize(other, (360, 240))),
     ]
 
 
-@pytest.mark.parametrize("name", [one.name for kind in ("pair", "image") for one in instruments(kind)])
-def test_every_map_is(pairs: list[Pair], name: str) -> None:
-    instrument = next(one for kind in ("pair", "image") for one in instruments(kind) if one.name == name)
+@pytest.mark.parametrize("name", [one.name for kind in ("pair", "image") for one in list_instruments(kind)])
+def test_every_map_is(pairs: list[ImagePair], name: str) -> None:
+    instrument = next(one for kind in ("pair", "image") for one in list_instruments(kind) if one.name == name)
     for pair in pairs:
-        found = instrument.measure(pair if instrument.kind == "pair" else Picture(pair.after))
+        found = instrument.measure(pair if instrument.kind == "pair" else SingleImage(pair.after))
         if found.map is None:
             continue
         frame = pair.before if instrument.kind == "pair" else pair.after

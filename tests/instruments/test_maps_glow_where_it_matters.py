@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beholder.instruments import lettering
-from beholder.instruments.maps import legend_top, number_of, overlay, png, sheet
-from beholder.instruments.model import Better, Measurement
-from beholder.instruments.pair import Pair
+from beholder.instruments import heatmap
+from beholder.instruments.heatmap import find_legend_top, format_value, render_overlay, render_png, render_sheet
+from beholder.instruments.instrument import Better, Measurement
+from beholder.instruments.pair import ImagePair
 
 
 def light(rgb: np.ndarray) -> np.ndarray:
@@ -26,14 +26,14 @@ def measurement(values: np.ndarray, top: float | None = 1.0, better: Better = "l
 
 
 @pytest.fixture
-def pair() -> Pair:
+def pair() -> ImagePair:
     image = np.random.default_rng(1).integers(90, 110, (200, 300, 3), np.uint8)
-    return Pair(image, image)
+    return ImagePair(image, image)
 
 
 def test_lightness_rises_evenly_with_the_value() -> None:
     ramp = np.tile(np.linspace(0, 1, 101, dtype=np.float32), (2, 1))
-    shown = light(overlay(np.full((2, 101, 3), 128, np.uint8), ramp, 1.0))[0]
+    shown = light(render_overlay(np.full((2, 101, 3), 128, np.uint8), ramp, 1.0))[0]
     steps = np.diff(shown[::10])
     assert steps.min() > 2
     assert steps.max() < 3 * steps.min()
@@ -42,7 +42,7 @@ def test_lightness_rises_evenly_with_the_value() -> None:
 def test_where_higher_is_better_the_low_values_glow() -> None:
     values = np.array([[0.0, 1.0]], np.float32)
     image = np.full((1, 2, 3), 128, np.uint8)
-    plain, turned = (light(overlay(image, values, 1.0, turned=turned)) for turned in (False, True))
+    plain, turned = (light(render_overlay(image, values, 1.0, turned=turned)) for turned in (False, True))
     assert plain[0, 0] < plain[0, 1] - 30
     assert turned[0, 0] > turned[0, 1] + 30
 
@@ -50,59 +50,59 @@ def test_where_higher_is_better_the_low_values_glow() -> None:
 def test_the_image_shows_beneath_dimmed() -> None:
     image = np.zeros((10, 20, 3), np.uint8)
     image[:, 10:] = 255
-    shown = light(overlay(image, np.zeros((10, 20), np.float32), 1.0))
+    shown = light(render_overlay(image, np.zeros((10, 20), np.float32), 1.0))
     assert shown[:, 10:].mean() - shown[:, :10].mean() > 15
     assert shown.max() < 50
 
 
 def test_beyond_the_top_is_shown_as_the_top() -> None:
     image = np.full((1, 2, 3), 128, np.uint8)
-    shown = overlay(image, np.array([[5.0, 500.0]], np.float32), 5.0)
+    shown = render_overlay(image, np.array([[5.0, 500.0]], np.float32), 5.0)
     assert (shown[0, 0] == shown[0, 1]).all()
 
 
-def test_the_legend_says_that_values_lie_beyond_its_ends(pair: Pair) -> None:
-    within = sheet(measurement(np.full((200, 300), 0.0)), pair)
+def test_the_legend_says_that_values_lie_beyond_its_ends(pair: ImagePair) -> None:
+    within = render_sheet(measurement(np.full((200, 300), 0.0)), pair)
     over, under = (np.zeros((200, 300)) for _ in range(2))
     over[0, 0], under[0, 0] = 9.0, -9.0
     for values in (over, under):
-        changed = (sheet(measurement(values), pair) != within).any(axis=2)
+        changed = (render_sheet(measurement(values), pair) != within).any(axis=2)
         assert changed[:, -228:].any()  # the column of the legend
 
 
-def test_the_sheet_holds_the_map_in_its_place(pair: Pair) -> None:
+def test_the_sheet_holds_the_map_in_its_place(pair: ImagePair) -> None:
     values = np.zeros((200, 300), np.float32)
     values[100:, 150:] = 1
-    picture = sheet(measurement(values), pair)
-    whole = sheet(measurement(np.zeros((200, 300))), pair)
+    picture = render_sheet(measurement(values), pair)
+    whole = render_sheet(measurement(np.zeros((200, 300))), pair)
     assert picture.shape == whole.shape
     rows, columns = np.nonzero((picture != whole).any(axis=2))
     assert (columns.max() - columns.min()) / (rows.max() - rows.min()) == pytest.approx(150 / 100, abs=0.03)
-    ground = sheet(measurement(np.ones((200, 300))), pair)
+    ground = render_sheet(measurement(np.ones((200, 300))), pair)
     all_rows, all_columns = np.nonzero((ground != whole).any(axis=2))
     assert rows.max() == all_rows.max()
     assert columns.max() == all_columns.max()
     assert rows.min() == pytest.approx(all_rows.mean(), abs=10)  # the border is smoothed
 
 
-def test_title_sentence_unit_and_direction_are_written(pair: Pair) -> None:
+def test_title_sentence_unit_and_direction_are_written(pair: ImagePair) -> None:
     values = np.full((200, 300), 0.3)
-    base = sheet(measurement(values), pair)
+    base = render_sheet(measurement(values), pair)
     others = [
         Measurement("test.other", 0.5, "share", "lower", "Half of it, mostly right.", values.astype(np.float32), 1.0),
         Measurement("test.glow", 0.5, "share", "lower", "Half of it, mostly left.", values.astype(np.float32), 1.0),
         measurement(values, unit="ΔE"),
         measurement(values, better=""),
     ]
-    assert all((sheet(one, pair) != base).any() for one in others)
-    assert sheet(measurement(values), pair, about="What it is.").shape[0] > base.shape[0]
+    assert all((render_sheet(one, pair) != base).any() for one in others)
+    assert render_sheet(measurement(values), pair, about="What it is.").shape[0] > base.shape[0]
 
 
-def test_a_png_that_any_viewer_reads(pair: Pair) -> None:
-    data = np.frombuffer(png(measurement(np.zeros((200, 300))), pair), np.uint8)
+def test_a_png_that_any_viewer_reads(pair: ImagePair) -> None:
+    data = np.frombuffer(render_png(measurement(np.zeros((200, 300))), pair), np.uint8)
     shown = cv2.imdecode(data, cv2.IMREAD_COLOR)
     assert shown is not None
-    assert (shown[:, :, ::-1] == sheet(measurement(np.zeros((200, 300))), pair)).all()
+    assert (shown[:, :, ::-1] == render_sheet(measurement(np.zeros((200, 300))), pair)).all()
 
 
 @given(st.integers(1, 700), st.integers(1, 700), st.sampled_from(["", "a", "word " * 60, "x" * 400]))
@@ -110,7 +110,7 @@ def test_a_png_that_any_viewer_reads(pair: Pair) -> None:
 def test_any_shape_and_any_sentence_have_a_sheet(width: int, height: int, sentence: str) -> None:
     image = np.full((height, width, 3), 60, np.uint8)
     one = Measurement("test.any", 1.0, "", "", sentence, np.ones((height, width), np.float32), None)
-    picture = sheet(one, Pair(image, image))
+    picture = render_sheet(one, ImagePair(image, image))
     assert picture.dtype == np.uint8
     assert max(picture.shape) < 2000
 
@@ -122,12 +122,12 @@ def test_any_shape_and_any_sentence_have_a_sheet(width: int, height: int, senten
 def test_the_legend_ends_at_the_measurements_own_top_or_at_the_highest(
     values: list[list[float]], given: float | None, top: float
 ) -> None:
-    assert legend_top(measurement(np.array(values), given)) == top
+    assert find_legend_top(measurement(np.array(values), given)) == top
 
 
-def test_a_measurement_without_a_map_has_no_sheet(pair: Pair) -> None:
+def test_a_measurement_without_a_map_has_no_sheet(pair: ImagePair) -> None:
     with pytest.raises(ValueError, match="has no map"):
-        sheet(Measurement("test.none", 1.0), pair)
+        render_sheet(Measurement("test.none", 1.0), pair)
 
 
 @pytest.mark.parametrize(
@@ -138,17 +138,17 @@ def test_a_measurement_without_a_map_has_no_sheet(pair: Pair) -> None:
     ],
 )
 def test_numbers_are_written_as_people_write_them(value: float, unit: str, shown: str) -> None:
-    assert number_of(value, unit) == shown
+    assert format_value(value, unit) == shown
 
 
 @pytest.fixture(params=["typeface", "strokes"])
 def letters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """OpenCV 5 has a typeface; OpenCV 4, which we also take, has not."""
-    lettering._face.cache_clear()
+    heatmap._load_font_face.cache_clear()
     if request.param == "strokes":
         monkeypatch.delattr(cv2, "FontFace", raising=False)
-    yield lettering
-    lettering._face.cache_clear()
+    yield heatmap
+    heatmap._load_font_face.cache_clear()
 
 
 def test_lines_are_as_wide_as_they_say(letters: Any) -> None:
@@ -169,4 +169,4 @@ def test_text_is_broken_between_words(letters: Any) -> None:
 
 
 def test_signs_become_ascii_where_there_are_only_strokes() -> None:
-    assert lettering.ascii_of("ΔE ≥ 3 × 2 日") == "dE >= 3 x 2 ?"
+    assert heatmap.to_ascii("ΔE ≥ 3 × 2 日") == "dE >= 3 x 2 ?"

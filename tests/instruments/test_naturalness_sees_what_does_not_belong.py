@@ -8,8 +8,8 @@ import pytest
 from constructed import Image, flat, noisy, pasted, photo
 from skimage import color
 
-from beholder.instruments.model import Measurement
-from beholder.instruments.pair import Pair
+from beholder.instruments.instrument import Measurement
+from beholder.instruments.pair import ImagePair
 from beholder.instruments.registry import measure_pair
 
 NEUTRAL = {
@@ -19,7 +19,7 @@ NEUTRAL = {
 
 
 def measured(before: Image, after: Image) -> dict[str, Measurement]:
-    found = measure_pair(Pair(before, after), ["naturalness"])
+    found = measure_pair(ImagePair(before, after), ["naturalness"])
     return {name.removeprefix("naturalness."): one for name, one in found.items()}
 
 

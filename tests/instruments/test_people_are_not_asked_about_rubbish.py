@@ -9,34 +9,34 @@ import numpy as np
 import pytest
 from constructed import flat, pasted, photo
 
-from beholder.instruments.pair import Pair
-from beholder.instruments.people import predictions
+from beholder.instruments.human_ratings import predict_pair_ratings
+from beholder.instruments.pair import ImagePair
 
 PHOTO = photo("coffee", 512, 384)
 CLEAR = np.zeros((384, 512, 4), np.uint8)
 NOISE = np.random.default_rng(0).integers(0, 256, PHOTO.shape).astype(np.uint8)
 EDIT = pasted(PHOTO, 0.1, 0.1, 0.3, 0.3, (200, 30, 30))
 
-RUBBISH: dict[str, tuple[Callable[[], Pair], str]] = {
-    "black": (lambda: Pair(PHOTO, flat((0, 0, 0), 512, 384)), "the image after has no detail"),
-    "transparent": (lambda: Pair(PHOTO, CLEAR), "the image after has no detail"),
-    "from black": (lambda: Pair(flat((0, 0, 0), 512, 384), PHOTO), "the image before has no detail"),
-    "black to black": (lambda: Pair(*[flat((0, 0, 0), 512, 384)] * 2), "the image before has no detail"),
-    "one pixel": (lambda: Pair(PHOTO, flat((255, 0, 0), 1, 1)), "the image after is too small (1×1 px)"),
-    "a thumbnail": (lambda: Pair(PHOTO, cv2.resize(PHOTO, (64, 48))), "the image after is too small (64×48 px)"),
-    "noise": (lambda: Pair(PHOTO, NOISE), "the images could not be registered"),
-    "upside down": (lambda: Pair(PHOTO, np.ascontiguousarray(PHOTO[::-1, ::-1])), "could not be registered"),
-    "another photo": (lambda: Pair(PHOTO, photo("rocket", 512, 384)), "could not be registered"),
-    "another shape": (lambda: Pair(PHOTO, photo("rocket", 300, 384)), "the images have different shapes"),
-    "identical": (lambda: Pair(PHOTO, PHOTO.copy()), "the images are identical"),
-    "a mask": (lambda: Pair(PHOTO, EDIT, mask=np.ones((384, 512), np.bool_)), "without a mask"),
+RUBBISH: dict[str, tuple[Callable[[], ImagePair], str]] = {
+    "black": (lambda: ImagePair(PHOTO, flat((0, 0, 0), 512, 384)), "the image after has no detail"),
+    "transparent": (lambda: ImagePair(PHOTO, CLEAR), "the image after has no detail"),
+    "from black": (lambda: ImagePair(flat((0, 0, 0), 512, 384), PHOTO), "the image before has no detail"),
+    "black to black": (lambda: ImagePair(*[flat((0, 0, 0), 512, 384)] * 2), "the image before has no detail"),
+    "one pixel": (lambda: ImagePair(PHOTO, flat((255, 0, 0), 1, 1)), "the image after is too small (1×1 px)"),
+    "a thumbnail": (lambda: ImagePair(PHOTO, cv2.resize(PHOTO, (64, 48))), "the image after is too small (64×48 px)"),
+    "noise": (lambda: ImagePair(PHOTO, NOISE), "the images could not be registered"),
+    "upside down": (lambda: ImagePair(PHOTO, np.ascontiguousarray(PHOTO[::-1, ::-1])), "could not be registered"),
+    "another photo": (lambda: ImagePair(PHOTO, photo("rocket", 512, 384)), "could not be registered"),
+    "another shape": (lambda: ImagePair(PHOTO, photo("rocket", 300, 384)), "the images have different shapes"),
+    "identical": (lambda: ImagePair(PHOTO, PHOTO.copy()), "the images are identical"),
+    "a mask": (lambda: ImagePair(PHOTO, EDIT, mask=np.ones((384, 512), np.bool_)), "without a mask"),
 }
 
 
 @pytest.mark.parametrize("what", RUBBISH)
 def test_rubbish_is_not_rated(what: str) -> None:
     make, why = RUBBISH[what]
-    said = predictions(make())
+    said = predict_pair_ratings(make())
     assert set(said) == {"people.realism", "people.kept"}
     for one in said.values():
         assert one.value is None
@@ -45,6 +45,6 @@ def test_rubbish_is_not_rated(what: str) -> None:
 
 
 def test_an_edit_is_rated() -> None:
-    for one in predictions(Pair(PHOTO, EDIT)).values():
+    for one in predict_pair_ratings(ImagePair(PHOTO, EDIT)).values():
         assert one.value is not None
         assert one.sentence.startswith("People would rate it about")

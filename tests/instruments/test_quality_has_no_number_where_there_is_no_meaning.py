@@ -10,10 +10,10 @@ from constructed import Image, flat, noisy, photo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beholder.instruments.model import Measurement
+from beholder.instruments.instrument import Measurement
 from beholder.instruments.naturalness import MIN_SIDE
-from beholder.instruments.pair import Pair, Picture
-from beholder.instruments.registry import instruments, measure_image, measure_pair
+from beholder.instruments.pair import ImagePair, SingleImage
+from beholder.instruments.registry import list_instruments, measure_image, measure_pair
 
 FAMILIES = ("quality", "naturalness")
 SHARES = ("clipping", "halos", "small_shapes", "busied", "wiped")
@@ -54,20 +54,20 @@ def check(found: Measurement) -> None:
 
 @given(sides, sides, fillings)
 def test_any_image(width: int, height: int, filling: str) -> None:
-    for found in measure_image(Picture(image(width, height, filling)), ["quality"]).values():
+    for found in measure_image(SingleImage(image(width, height, filling)), ["quality"]).values():
         check(found)
 
 
 @given(sides, sides, fillings, sides, sides, fillings)
 @settings(max_examples=60)
 def test_any_pair(w1: int, h1: int, first: str, w2: int, h2: int, second: str) -> None:
-    for found in measure_pair(Pair(image(w1, h1, first), image(w2, h2, second)), FAMILIES).values():
+    for found in measure_pair(ImagePair(image(w1, h1, first), image(w2, h2, second)), FAMILIES).values():
         check(found)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 300), (20, 20)])
 def test_a_tiny_image_is_said_to_be(size: tuple[int, int]) -> None:
-    tiny = Picture(noisy(flat((90, 120, 150), *size)))
+    tiny = SingleImage(noisy(flat((90, 120, 150), *size)))
     found = measure_image(tiny, ["quality"])
     without = {"quality.clipping", "quality.print_size", "quality.screen_size"}
     assert all("too small" in one.sentence for name, one in found.items() if name not in without)
@@ -75,34 +75,34 @@ def test_a_tiny_image_is_said_to_be(size: tuple[int, int]) -> None:
 
 
 def test_a_flat_image_has_nothing_to_be_sharp_by() -> None:
-    found = measure_image(Picture(flat((128, 128, 128))), ["quality"])
+    found = measure_image(SingleImage(flat((128, 128, 128))), ["quality"])
     for name in ("sharpness", "blockiness", "banding", "halos"):
         assert found[f"quality.{name}"].value is None
     assert found["quality.clipping"].value == 0
-    assert measure_image(Picture(flat((0, 0, 0))), ["quality"])["quality.noise"].value is None
+    assert measure_image(SingleImage(flat((0, 0, 0))), ["quality"])["quality.noise"].value is None
 
 
 def test_against_the_input_it_is_said_which_image_cannot_be_measured() -> None:
-    pair = Pair(photo("coffee"), flat((9, 9, 9), 480, 360))
+    pair = ImagePair(photo("coffee"), flat((9, 9, 9), 480, 360))
     said = measure_pair(pair, ["quality.sharpness_change"])["quality.sharpness_change"].sentence
     assert said == "Not measured: of the image after, the image is flat, without an edge that could be sharp."
 
 
 def test_quality_needs_no_common_shape_but_naturalness_does() -> None:
-    found = measure_pair(Pair(photo("coffee"), photo("astronaut", 200, 400)), FAMILIES)
+    found = measure_pair(ImagePair(photo("coffee"), photo("astronaut", 200, 400)), FAMILIES)
     assert all(one.value is None for name, one in found.items() if name.startswith("naturalness"))
     assert found["quality.sharpness_change"].value is not None
 
 
 def test_naturalness_needs_room() -> None:
     small = photo("coffee", MIN_SIDE - 1, MIN_SIDE - 1)
-    for found in measure_pair(Pair(small, small), ["naturalness"]).values():
+    for found in measure_pair(ImagePair(small, small), ["naturalness"]).values():
         assert found.value is None
         assert "too small" in found.sentence
 
 
 def test_there_are_both_kinds() -> None:
-    kinds = {kind: {one.name for one in instruments(kind)} for kind in ("image", "pair")}
+    kinds = {kind: {one.name for one in list_instruments(kind)} for kind in ("image", "pair")}
     for name in ("sharpness", "noise", "blockiness", "banding", "clipping", "halos"):
         assert f"quality.{name}" in kinds["image"]
         assert f"quality.{name}_change" in kinds["pair"]

@@ -10,9 +10,16 @@ import pytest
 from constructed import PHOTOS, Image, flat, jpeg, noisy, photo
 from skimage import data, measure
 
-from beholder.instruments import technical
-from beholder.instruments.pair import Pair, Picture
-from beholder.instruments.quality import BANDED, BLOCKY, FRINGED, NOISY, SOFT, pictures
+from beholder.instruments.pair import ImagePair, SingleImage
+from beholder.instruments.quality import (
+    HIGH_BANDING,
+    HIGH_BLOCKINESS,
+    HIGH_HALOS,
+    HIGH_NOISE,
+    SOFT_SHARPNESS,
+    measure_blockiness,
+    split_pair,
+)
 from beholder.instruments.registry import measure_image, measure_pair
 
 
@@ -21,13 +28,13 @@ def grey(image: Image) -> Image:
 
 
 def of_image(image: Image, name: str) -> float:
-    value = measure_image(Picture(image), [f"quality.{name}"])[f"quality.{name}"].value
+    value = measure_image(SingleImage(image), [f"quality.{name}"])[f"quality.{name}"].value
     assert value is not None
     return value
 
 
 def of_pair(before: Image, after: Image, name: str) -> float:
-    value = measure_pair(Pair(before, after), [f"quality.{name}"])[f"quality.{name}"].value
+    value = measure_pair(ImagePair(before, after), [f"quality.{name}"])[f"quality.{name}"].value
     assert value is not None
     return value
 
@@ -102,21 +109,21 @@ def test_noise_is_the_standard_deviation_that_was_added(sigma: float) -> None:
 
 
 def test_texture_is_no_noise() -> None:
-    assert of_image(photo("rocket"), "noise") < 2 < NOISY
+    assert of_image(photo("rocket"), "noise") < 2 < HIGH_NOISE
 
 
 def test_a_grid_is_found_wherever_it_begins() -> None:
     image = coded(photo("coffee"), 20)
-    assert of_image(image, "blockiness") > BLOCKY
+    assert of_image(image, "blockiness") > HIGH_BLOCKINESS
     assert of_image(image[3:, 5:].copy(), "blockiness") == pytest.approx(of_image(image, "blockiness"), rel=0.05)
     assert of_image(photo("coffee"), "blockiness") < 1.1
 
 
 def test_a_grid_that_was_shrunk_away_is_not_looked_for() -> None:
-    half = technical.blockiness(grey(cv2.resize(coded(photo("coffee"), 10), None, fx=0.5, fy=0.5)), 0.5)
+    half = measure_blockiness(grey(cv2.resize(coded(photo("coffee"), 10), None, fx=0.5, fy=0.5)), 0.5)
     assert isinstance(half, float)
     assert half > 1.2
-    small = Picture(photo("coffee"), size=(1600, 1200))
+    small = SingleImage(photo("coffee"), size=(1600, 1200))
     found = measure_image(small, ["quality.blockiness"])["quality.blockiness"]
     assert found.value is None
     assert "shrunk to 30%" in found.sentence
@@ -125,7 +132,7 @@ def test_a_grid_that_was_shrunk_away_is_not_looked_for() -> None:
 @pytest.mark.parametrize("step", [2, 4, 8, 16])
 def test_banding_is_the_height_of_the_steps(step: int) -> None:
     assert of_image(in_tones(SKY, step), "banding") == pytest.approx(step, rel=0.08)  # one step may lie at the border
-    assert (of_image(in_tones(SKY, step), "banding") > BANDED) == (step > 2)
+    assert (of_image(in_tones(SKY, step), "banding") > HIGH_BANDING) == (step > 2)
 
 
 def test_a_smooth_sky_and_a_photo_are_not_banded() -> None:
@@ -146,7 +153,7 @@ def test_halos_are_the_overshoot_in_shares_of_the_edge(overshoot: int) -> None:
 
 def test_a_blurred_edge_has_no_halo_and_a_sharpened_photo_has() -> None:
     assert of_image(blurred(photo("coffee"), 1.5), "halos") < 0.01
-    assert of_image(sharpened(photo("coffee"), 2.0), "halos") > FRINGED
+    assert of_image(sharpened(photo("coffee"), 2.0), "halos") > HIGH_HALOS
 
 
 def test_clipping_is_the_share_of_white_and_black() -> None:
@@ -159,7 +166,7 @@ def test_clipping_is_the_share_of_white_and_black() -> None:
 
 def test_an_unchanged_image_is_as_good_as_it_was() -> None:
     image = photo("astronaut")
-    found = measure_pair(Pair(image, image.copy()), ["quality"])
+    found = measure_pair(ImagePair(image, image.copy()), ["quality"])
     changes = {name: one.value for name, one in found.items()}
     ratios = [value for name, value in changes.items() if found[name].unit == "×"]
     assert ratios == [1.0] * 3
@@ -178,27 +185,31 @@ def test_shrinking_alone_is_no_change_of_sharpness() -> None:
 
 def test_the_words_follow_the_numbers() -> None:
     image = photo("astronaut")
-    said = measure_pair(Pair(image, blurred(image, 4)), ["quality"])
-    assert of_image(blurred(image, 4), "sharpness") < SOFT
+    said = measure_pair(ImagePair(image, blurred(image, 4)), ["quality"])
+    assert of_image(blurred(image, 4), "sharpness") < SOFT_SHARPNESS
     assert said["quality.sharpness_change"].sentence.endswith("softer.")
     assert "(soft)" in said["quality.sharpness_change"].sentence
-    assert measure_pair(Pair(image, coded(image, 10)), ["quality"])["quality.blockiness_change"].sentence.endswith(
+    assert measure_pair(ImagePair(image, coded(image, 10)), ["quality"])["quality.blockiness_change"].sentence.endswith(
         "blockier."
     )
 
 
 def test_resolution_is_that_of_the_file() -> None:
-    found = measure_image(Picture(photo("coffee"), size=(3000, 1500)), ["quality.print_size", "quality.screen_size"])
+    found = measure_image(
+        SingleImage(photo("coffee"), size=(3000, 1500)), ["quality.print_size", "quality.screen_size"]
+    )
     assert found["quality.print_size"].value == pytest.approx(25.4)
     assert "25.4 × 12.7 cm" in found["quality.print_size"].sentence
-    pixel = measure_image(Picture(photo("coffee")[:1, :1]), ["quality.print_size"])["quality.print_size"]
+    pixel = measure_image(SingleImage(photo("coffee")[:1, :1]), ["quality.print_size"])["quality.print_size"]
     assert pixel.sentence == "1×1 px print at 0.1 × 0.1 mm with 300 pixels an inch."
     assert found["quality.screen_size"].value == pytest.approx(3000 / 1920)
-    upright = measure_image(Picture(photo("coffee"), size=(540, 960)), ["quality.screen_size"])["quality.screen_size"]
+    upright = measure_image(SingleImage(photo("coffee"), size=(540, 960)), ["quality.screen_size"])[
+        "quality.screen_size"
+    ]
     assert upright.value == pytest.approx(0.5)
     assert "enlarged 2.00×" in upright.sentence
 
 
 def test_both_images_of_a_pair_keep_the_size_of_their_files() -> None:
-    pair = Pair(photo("coffee"), photo("coffee"), sizes=((4000, 3000), (480, 360)))
-    assert [picture.size for picture in pictures(pair)] == [(4000, 3000), (480, 360)]
+    pair = ImagePair(photo("coffee"), photo("coffee"), sizes=((4000, 3000), (480, 360)))
+    assert [picture.size for picture in split_pair(pair)] == [(4000, 3000), (480, 360)]

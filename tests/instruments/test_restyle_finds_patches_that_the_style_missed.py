@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import skimage.data
 
-from beholder.instruments.model import Measurement
-from beholder.instruments.pair import Pair
-from beholder.instruments.restyle import EVEN, INSTRUMENTS, SPOTTED
+from beholder.instruments.instrument import Measurement
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.restyle import INSTRUMENTS, MIN_EVENNESS, MIN_UNTOUCHED_SEEN
 
 Image = Any
 
@@ -34,16 +34,16 @@ def drawn() -> tuple[Image, Image]:
 
 
 def measured(before: Image, after: Image) -> dict[str, Measurement]:
-    pair = Pair(before, after)
+    pair = ImagePair(before, after)
     return {one.name.removeprefix("restyle."): one.measure(pair) for one in INSTRUMENTS}
 
 
 def test_a_whole_restyle_has_none() -> None:
     found = measured(*drawn())
     assert found["untouched"].value is not None
-    assert found["untouched"].value < SPOTTED
+    assert found["untouched"].value < MIN_UNTOUCHED_SEEN
     assert found["evenness"].value is not None
-    assert found["evenness"].value > EVEN
+    assert found["evenness"].value > MIN_EVENNESS
 
 
 @pytest.mark.parametrize("where", PATCHES)
@@ -94,7 +94,7 @@ def test_flat_areas_are_no_untouched_photo() -> None:
     before[:, :256], after[:, :256] = 255, 255
     found = measured(before, after)["untouched"]
     assert found.value is not None
-    assert found.value < SPOTTED
+    assert found.value < MIN_UNTOUCHED_SEEN
 
 
 def test_a_photo_without_texture_cannot_tell() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.instruments.pair import Pair
+from beholder.instruments.pair import ImagePair
 from beholder.instruments.restyle import INSTRUMENTS, MIN_SIDE
 
 sides = st.integers(1, 90)
@@ -32,7 +32,7 @@ def image(width: int, height: int, filling: str) -> np.ndarray:
 
 @given(sides, sides, fillings, sides, sides, fillings)
 def test_any_pair(w1: int, h1: int, first: str, w2: int, h2: int, second: str) -> None:
-    pair = Pair(image(w1, h1, first), image(w2, h2, second))
+    pair = ImagePair(image(w1, h1, first), image(w2, h2, second))
     for instrument in INSTRUMENTS:
         found = instrument.measure(pair)
         assert found.name == instrument.name
@@ -52,13 +52,13 @@ def test_any_pair(w1: int, h1: int, first: str, w2: int, h2: int, second: str) -
 def test_a_tiny_image_is_said_to_be(size: tuple[int, int]) -> None:
     tiny = image(*size, "noise")
     for instrument in INSTRUMENTS:
-        found = instrument.measure(Pair(tiny, tiny))
+        found = instrument.measure(ImagePair(tiny, tiny))
         assert found.value is None
         assert "too small" in found.sentence
 
 
 def test_images_of_another_shape_that_show_something_else_are_not_compared() -> None:
-    pair = Pair(image(90, 40, "noise"), image(40, 90, "ramp"))
+    pair = ImagePair(image(90, 40, "noise"), image(40, 90, "ramp"))
     for instrument in INSTRUMENTS:
         found = instrument.measure(pair)
         assert found.value is None

@@ -12,9 +12,15 @@ import numpy as np
 import pytest
 import skimage.data
 
-from beholder.instruments.model import Measurement
-from beholder.instruments.pair import Pair
-from beholder.instruments.restyle import COMPOSITION_KEPT, COMPOSITION_LOST, INSTRUMENTS, TOO_LITTLE, TOO_MUCH
+from beholder.instruments.instrument import Measurement
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.restyle import (
+    INSTRUMENTS,
+    MAX_COMPOSITION_LOST,
+    MAX_STRENGTH,
+    MIN_COMPOSITION_KEPT,
+    MIN_STRENGTH,
+)
 
 Image = Any
 PHOTOS = ("astronaut", "chelsea", "coffee", "rocket")
@@ -26,7 +32,7 @@ def photo(name: str) -> Image:
 
 
 def measured(before: Image, after: Image) -> dict[str, Measurement]:
-    pair = Pair(before, after)
+    pair = ImagePair(before, after)
     return {one.name.removeprefix("restyle."): one.measure(pair) for one in INSTRUMENTS}
 
 
@@ -82,9 +88,9 @@ def test_a_true_restyle_keeps_the_composition(name: str, style: Callable[[Image]
     kept, strength = found["structure_kept"], found["strength"]
     assert kept.value is not None
     assert strength.value is not None
-    assert kept.value > COMPOSITION_KEPT, kept.sentence
+    assert kept.value > MIN_COMPOSITION_KEPT, kept.sentence
     assert "composition is kept" in kept.sentence
-    assert strength.value > TOO_LITTLE, strength.sentence
+    assert strength.value > MIN_STRENGTH, strength.sentence
 
 
 @pytest.mark.parametrize(("name", "other"), list(permutations(PHOTOS, 2)))
@@ -94,7 +100,7 @@ def test_another_photo_has_lost_it(name: str, other: str, style: Callable[[Image
     after = cv2.resize(style(photo(other)), before.shape[1::-1], interpolation=cv2.INTER_AREA)
     kept = measured(before, after)["structure_kept"]
     assert kept.value is not None
-    assert kept.value < COMPOSITION_LOST, kept.sentence
+    assert kept.value < MAX_COMPOSITION_LOST, kept.sentence
     assert "composition is lost" in kept.sentence
 
 
@@ -113,7 +119,7 @@ def test_redrawing_with_edges_a_little_aside_still_keeps_it() -> None:
     bent = cv2.remap(before, x + 8 * np.sin(y / 60), y + 8 * np.sin(x / 70), cv2.INTER_LINEAR)
     kept = measured(before, stylised(bent))["structure_kept"]
     assert kept.value is not None
-    assert kept.value > COMPOSITION_KEPT
+    assert kept.value > MIN_COMPOSITION_KEPT
 
 
 def test_where_the_composition_is_lost_is_on_the_map() -> None:
@@ -155,7 +161,7 @@ def grained(image: Image) -> Image:
 def test_what_is_no_restyle_is_called_too_little(name: str, change: Callable[[Image], Image]) -> None:
     found = measured(photo(name), change(photo(name)))
     assert found["strength"].value is not None
-    assert found["strength"].value < TOO_LITTLE
+    assert found["strength"].value < MIN_STRENGTH
     assert "too little" in found["strength"].sentence
     assert found["untouched"].value is not None
     assert found["untouched"].value > 0.9
@@ -169,7 +175,7 @@ def test_nothing_left_of_the_surface_is_called_too_much() -> None:
     blue[:, :, 2] = 255 - before[:, :, 0]
     found = measured(before, blue)["strength"]
     assert found.value is not None
-    assert found.value > TOO_MUCH
+    assert found.value > MAX_STRENGTH
     assert "too much" in found.sentence
 
 

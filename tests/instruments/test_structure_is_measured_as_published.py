@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import ndimage
 from skimage.metrics import structural_similarity
 
-from beholder.instruments.pair import Pair
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.pixel_metrics import compute_ssim
 from beholder.instruments.registry import measure_pair
-from beholder.instruments.ssim import similarity
 
 FAMILY = ["structure.ssim", "structure.ms_ssim", "structure.gradients", "structure.edges", "structure.keypoints"]
 
@@ -23,7 +23,7 @@ def grey(image: Image) -> np.ndarray:
 
 
 def measured(before: Image, after: Image, name: str) -> float:
-    value = measure_pair(Pair(before, after), [f"structure.{name}"])[f"structure.{name}"].value
+    value = measure_pair(ImagePair(before, after), [f"structure.{name}"])[f"structure.{name}"].value
     assert value is not None
     return value
 
@@ -51,7 +51,7 @@ def test_ssim_equals_scikit_image(name: str, size: tuple[int, int]) -> None:
             data_range=1,
             full=True,
         )
-        ours = similarity(grey(image).astype(np.float32), grey(after).astype(np.float32))[0]
+        ours = compute_ssim(grey(image).astype(np.float32), grey(after).astype(np.float32))[0]
         assert np.abs(ours - values).max() < 1e-3, what
         assert measured(image, after, "ssim") == pytest.approx(mean, abs=1e-4), what
 
@@ -88,14 +88,14 @@ def test_the_gradient_deviation_is_that_of_its_paper() -> None:
 
 def test_textures_that_all_went_have_no_small_deviation() -> None:
     texture = np.random.default_rng(3).integers(0, 256, (200, 300, 3), np.uint8)
-    said = measure_pair(Pair(texture, np.zeros_like(texture)), ["structure"])
+    said = measure_pair(ImagePair(texture, np.zeros_like(texture)), ["structure"])
     assert said["structure.gradients"].value is None
     assert said["structure.ssim"].value < 0.05
 
 
 @pytest.mark.parametrize("name", PHOTOS)
 def test_an_identical_image_is_perfect(name: str) -> None:
-    said = measure_pair(Pair(photo(name), photo(name)), FAMILY)
+    said = measure_pair(ImagePair(photo(name), photo(name)), FAMILY)
     assert [round(said[one].value or 0, 5) for one in FAMILY] == [1, 1, 0, 1, 1]
 
 
@@ -113,7 +113,7 @@ def test_more_damage_is_never_closer(name: str) -> None:
 def test_ssim_is_symmetric_and_within_its_range(seed: int) -> None:
     random = np.random.default_rng(seed)
     one, other = random.integers(0, 256, (2, 60, 70, 3), np.uint8)
-    there, back = (similarity(*pair)[0] for pair in (Pair(one, other).grey, Pair(other, one).grey))
+    there, back = (compute_ssim(*pair)[0] for pair in (ImagePair(one, other).grey, ImagePair(other, one).grey))
     assert np.allclose(there, back, atol=1e-5)
     assert there.min() >= -1.0001
     assert there.max() <= 1.0001
@@ -124,7 +124,7 @@ def test_edges_count_what_went_and_what_is_new() -> None:
     cv2.rectangle(before, (40, 40), (140, 140), (0, 0, 0), -1)
     after = before.copy()
     cv2.rectangle(after, (240, 160), (340, 260), (0, 0, 0), -1)
-    said = measure_pair(Pair(before, after), ["structure.edges"])["structure.edges"]
+    said = measure_pair(ImagePair(before, after), ["structure.edges"])["structure.edges"]
     assert said.sentence == "100 % of the edges are still there, and 50 % of those after are new."
     assert said.value == pytest.approx(2 / 3, abs=0.01)
 
@@ -139,7 +139,7 @@ def test_edges_are_the_same_in_other_light() -> None:
 def test_keypoints_stay_where_nothing_was_done(name: str) -> None:
     image = photo(name)
     left = pasted(image, 0, 0, 0.5, 1, (120, 120, 120))
-    said = measure_pair(Pair(image, noisy(left, 1)), ["structure.keypoints"])["structure.keypoints"]
+    said = measure_pair(ImagePair(image, noisy(left, 1)), ["structure.keypoints"])["structure.keypoints"]
     assert 0.2 < (said.value or 0) < 0.8
     assert "left" in said.sentence
     assert measured(image, noisy(image, 4), "keypoints") > 0.9
@@ -148,7 +148,7 @@ def test_keypoints_stay_where_nothing_was_done(name: str) -> None:
 
 def test_the_map_shows_where_structure_went() -> None:
     image = photo("coffee")
-    said = measure_pair(Pair(image, pasted(image, 0.6, 0.6, 0.9, 0.9, (90, 200, 40))), ["structure.ssim"])
+    said = measure_pair(ImagePair(image, pasted(image, 0.6, 0.6, 0.9, 0.9, (90, 200, 40))), ["structure.ssim"])
     values = said["structure.ssim"].map
     assert values is not None
     assert values.shape == image.shape[:2]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from beholder.testing import JudgeServer
+from beholder.testing.server import JudgeServer
 
 
 @pytest.fixture

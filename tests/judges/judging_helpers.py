@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from beholder.images.model import PreparedImage
-from beholder.judges.model import ModelJudge, Settings
-from beholder.judges.wires import Wire
-from beholder.judges.wires.anthropic import wire as anthropic_wire
-from beholder.judges.wires.google import wire as google_wire
-from beholder.judges.wires.openai import wire as openai_wire
-from beholder.rubrics.brief import Brief, Picture, Text
-from beholder.testing import JudgeServer
+from beholder.images.image import PreparedImage
+from beholder.judges.model import ModelJudge
+from beholder.providers.anthropic import PROVIDER as ANTHROPIC_PROVIDER
+from beholder.providers.base import JudgeSettings, Provider
+from beholder.providers.google import PROVIDER as GOOGLE_PROVIDER
+from beholder.providers.openai import PROVIDER as OPENAI_PROVIDER
+from beholder.rubrics.brief import Brief, ImageBlock, TextBlock
+from beholder.testing.server import JudgeServer
 
 KEY = "sk-proj-Zq7PxT4mW9vRb2NcLk8sYd3H"
-WIRES = {"openai": openai_wire, "anthropic": anthropic_wire, "google": google_wire}
+WIRES = {"openai": OPENAI_PROVIDER, "anthropic": ANTHROPIC_PROVIDER, "google": GOOGLE_PROVIDER}
 MODELS = {"openai": "gpt-5-mini", "anthropic": "claude-haiku-4-5", "google": "gemini-2.5-flash"}
 PROTOCOLS = tuple(WIRES)
 
@@ -52,18 +52,22 @@ SCHEMA = _strict(
 )
 
 
-def picture(role: str, data: bytes, media_type: str = "image/jpeg") -> Picture:
+def picture(role: str, data: bytes, media_type: str = "image/jpeg") -> ImageBlock:
     digest = hashlib.sha256(data).hexdigest()
     image = PreparedImage(data, media_type, 8, 8, digest, digest, 8, 8, media_type.removeprefix("image/"))
-    return Picture(role, f"Image `{role}`:", image)
+    return ImageBlock(role, f"Image `{role}`:", image)
 
 
 def brief(
-    *content: Text | Picture,
+    *content: TextBlock | ImageBlock,
     system: str = "You judge pictures — «carefully».",
     schema: dict[str, object] | None = SCHEMA,
 ) -> Brief:
-    parts = content or (picture("original", JPEG), picture("restyled", PNG, "image/png"), Text("Style: anime. Judge."))
+    parts = content or (
+        picture("original", JPEG),
+        picture("restyled", PNG, "image/png"),
+        TextBlock("Style: anime. Judge."),
+    )
     return Brief("restyle", "2.0", None, system, parts, schema, "0" * 64, "case-7", answer_tokens=2048)
 
 
@@ -89,10 +93,10 @@ def judge(
     key: str | None = KEY,
     waits: Waits | None = None,
     random: float = 0.5,
-    wire: Wire | None = None,
+    wire: Provider | None = None,
     **given: object,
 ) -> ModelJudge:
-    settings = Settings(
+    settings = JudgeSettings(
         base_url=base_url(server, protocol),
         sleep=(waits or Waits()).sleep,
         random=lambda: random,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import skimage.data
 
 from beholder import Case, judge
-from beholder.verdicts.model import Verdict
+from beholder.verdicts.verdict import Verdict
 
 Image = npt.NDArray[np.uint8]
 

@@ -5,8 +5,8 @@ from contextlib import aclosing
 import pytest
 from judging_helpers import JPEG, PNG, PROTOCOLS, brief, judge
 
-from beholder.judges.protocol import Turn
-from beholder.testing import JudgeServer
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.answer import Turn
 
 ROLES = {"openai": "messages", "anthropic": "messages", "google": "contents"}
 
@@ -38,8 +38,8 @@ async def test_many_answers_share_one_judge(server: JudgeServer, protocol: str) 
     import asyncio
 
     server.default = lambda heard: heard.texts[-1]
-    from beholder.rubrics.brief import Text
+    from beholder.rubrics.brief import TextBlock
 
     async with aclosing(judge(server, protocol)) as one:
-        answers = await asyncio.gather(*(one.answer(brief(Text(f"case {number}"))) for number in range(40)))
+        answers = await asyncio.gather(*(one.answer(brief(TextBlock(f"case {number}"))) for number in range(40)))
     assert [answer.text for answer in answers] == [f"case {number}" for number in range(40)]

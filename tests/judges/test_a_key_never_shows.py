@@ -8,10 +8,11 @@ import pytest
 from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, Waits, brief, judge
 
 from beholder.errors import BeholderError, SetupError, Unreachable
-from beholder.judges.model import ModelJudge, Settings, judge_from
-from beholder.judges.wires import Question
-from beholder.judges.wires.faults import redact
-from beholder.testing import Fault, JudgeServer
+from beholder.judges.model import ModelJudge, judge_from
+from beholder.providers.base import ChatRequest, JudgeSettings
+from beholder.providers.payload import redact
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
 
 # What a careless provider might say; the key stands in the middle, at the end, in a URL and half masked.
 ECHOES = [
@@ -79,13 +80,15 @@ async def test_it_travels_in_a_header_and_nowhere_else(server: JudgeServer, prot
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_not_in_the_repr_of_a_request(protocol: str) -> None:
-    question = Question(brief(), "m", "http://127.0.0.1:1", KEY)
+    question = ChatRequest(brief(), "m", "http://127.0.0.1:1", KEY)
     request = WIRES[protocol].request(question)
     absent(repr(question), repr(request), request.url)
 
 
 async def test_not_when_the_server_cannot_be_reached() -> None:
-    one = ModelJudge(WIRES["openai"], "m", Settings(base_url="http://nowhere.invalid/v1", sleep=Waits().sleep), key=KEY)
+    one = ModelJudge(
+        WIRES["openai"], "m", JudgeSettings(base_url="http://nowhere.invalid/v1", sleep=Waits().sleep), key=KEY
+    )
     async with aclosing(one):
         with pytest.raises(Unreachable) as error:
             await one.answer(brief())

@@ -7,10 +7,12 @@ from decimal import Decimal
 import pytest
 from judging_helpers import MODELS, PROTOCOLS, WIRES, base_url, brief, judge
 
-from beholder.judges.prices import Price
-from beholder.judges.protocol import Finish, Judge, Usage
-from beholder.judges.wires import Malformed, google, openai
-from beholder.testing import JudgeServer
+from beholder.judges.base import Judge
+from beholder.providers import google, openai
+from beholder.providers.payload import MalformedReplyError
+from beholder.providers.prices import Price
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.answer import Finish, Usage
 
 USAGE = {
     "openai": Usage(1117, 46, 1024),
@@ -81,7 +83,7 @@ async def test_a_price_that_was_given_goes_before_everything(server: JudgeServer
 
 
 def test_content_in_parts_is_joined() -> None:
-    reply = openai.read(
+    reply = openai.parse_reply(
         b'{"model": "m", "choices": [{"finish_reason": "stop", "message": {"content": '
         b'[{"type": "text", "text": "{\\"a\\""}, {"type": "text", "text": ": 1}"}]}}]}'
     )
@@ -89,7 +91,7 @@ def test_content_in_parts_is_joined() -> None:
 
 
 def test_a_prompt_that_google_blocks_is_filtered() -> None:
-    reply = google.read(b'{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "modelVersion": "g"}')
+    reply = google.parse_reply(b'{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "modelVersion": "g"}')
     assert (reply.finish, reply.detail, reply.text, reply.model) == (Finish.FILTERED, "PROHIBITED_CONTENT", "", "g")
 
 
@@ -104,7 +106,7 @@ def test_a_prompt_that_google_blocks_is_filtered() -> None:
     ],
 )
 def test_googles_reasons_to_stop(reason: str, finish: Finish) -> None:
-    reply = google.read(b'{"candidates": [{"finishReason": "%s"}]}' % reason.encode())
+    reply = google.parse_reply(b'{"candidates": [{"finishReason": "%s"}]}' % reason.encode())
     assert (reply.finish, reply.text) == (finish, "")
 
 
@@ -114,7 +116,7 @@ def test_googles_reasons_to_stop(reason: str, finish: Finish) -> None:
     [b"", b"<html>", b"[]", b"null", b"{}", b'{"choices": []}', b'{"error": {"message": "no"}}', b"\xff\xfe", b'{"a"'],
 )
 def test_a_body_of_another_form_is_told_apart(protocol: str, payload: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedReplyError):
         WIRES[protocol].read(payload)
 
 
@@ -127,5 +129,5 @@ def test_a_body_of_another_form_is_told_apart(protocol: str, payload: bytes) -> 
     ],
 )
 def test_odd_values_become_unknown(payload: bytes) -> None:
-    reply = openai.read(payload)
+    reply = openai.parse_reply(payload)
     assert (reply.text, reply.model, reply.usage) == ("", None, Usage())

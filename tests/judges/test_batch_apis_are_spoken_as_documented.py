@@ -11,32 +11,32 @@ import pytest
 from judging_helpers import KEY, PROTOCOLS, brief, judge
 
 from beholder.errors import SetupError
-from beholder.judges.batches import UNSURE, Batches, Forgotten, Lost, Result, State, batches_of
-from beholder.judges.batches.desk import Desk
 from beholder.judges.model import ModelJudge
-from beholder.judges.stages import Stage
-from beholder.judges.wires.faults import Again, Never
-from beholder.judges.wires.transport import Response
-from beholder.testing import Course, Fault, JudgeServer
+from beholder.providers.base import UNCONFIRMED, BatchNotFoundError, BatchResult, BatchState, UnconfirmedBatch
+from beholder.providers.http import BatchApi, BatchClient, HttpResponse, find_batch_api
+from beholder.providers.retry import PermanentError, RetryableError
+from beholder.testing.base import Course, Fault
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.answer import BatchStage
 
 
 @pytest.fixture
 async def counter(
     request: pytest.FixtureRequest, server: JudgeServer
-) -> AsyncIterator[tuple[Batches, Desk, ModelJudge]]:
-    api = batches_of(request.param)
+) -> AsyncIterator[tuple[BatchApi, BatchClient, ModelJudge]]:
+    api = find_batch_api(request.param)
     assert api is not None
     asked = judge(server, request.param)
-    desk = Desk(asked)
+    desk = BatchClient(asked)
     yield api, desk, asked
     await desk.aclose()
 
 
 each = pytest.mark.parametrize("counter", PROTOCOLS, indirect=True)
-Counter = tuple[Batches, Desk, ModelJudge]
+Counter = tuple[BatchApi, BatchClient, ModelJudge]
 
 
-def job_file(folder: Path, api: Batches, asked: ModelJudge, keys: list[str]) -> Path:
+def job_file(folder: Path, api: BatchApi, asked: ModelJudge, keys: list[str]) -> Path:
     path = folder / "job.jsonl"
     body = b"".join(asked.request(brief(), True).body.pieces())
     lines = [b"%b%b%b" % (before, body, after) for before, after in map(api.frame, keys)]
@@ -44,7 +44,7 @@ def job_file(folder: Path, api: Batches, asked: ModelJudge, keys: list[str]) -> 
     return path
 
 
-async def all_of(results: AsyncIterator[Result]) -> dict[str, Result]:
+async def all_of(results: AsyncIterator[BatchResult]) -> dict[str, BatchResult]:
     return {result.key: result async for result in results}
 
 
@@ -55,15 +55,15 @@ async def test_a_job_goes_in_and_its_results_come_out(server: JudgeServer, count
     server.say({"score": 1}, {"score": 2}, Fault.status(500), Fault.refusal("I would rather not."))
     handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a", "b", "c", "d"]), "note-1")
     assert json.loads(json.dumps(dict(handle))) == handle
-    assert (await api.look(desk, handle)).state is State.IN_PROGRESS
+    assert (await api.look(desk, handle)).state is BatchState.IN_PROGRESS
     look = await api.look(desk, handle)
-    assert (look.state, look.answered, look.failed) == (State.ENDED, 3, 1)
+    assert (look.state, look.answered, look.failed) == (BatchState.ENDED, 3, 1)
     results = await all_of(api.results(desk, handle))
     assert {key: result.ending for key, result in results.items()} == {
-        "a": Stage.ANSWERED,
-        "b": Stage.ANSWERED,
-        "c": Stage.ERRORED,
-        "d": Stage.ANSWERED,
+        "a": BatchStage.ANSWERED,
+        "b": BatchStage.ANSWERED,
+        "c": BatchStage.ERRORED,
+        "d": BatchStage.ANSWERED,
     }
     assert [json.loads(asked.read(results[key].body).text)["score"] for key in "ab"] == [1, 2]
     assert results["c"].status == 500
@@ -78,9 +78,9 @@ async def test_what_expired_is_told_from_what_failed(server: JudgeServer, counte
     handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a", "b"]), "note-1")
     look = await api.look(desk, handle)
     results = await all_of(api.results(desk, handle))
-    assert (results["a"].ending, results["a"].status) == (Stage.ERRORED, 429)
-    assert look.rest is Stage.EXPIRED
-    assert results.get("b", Result("b", look.rest)).ending is Stage.EXPIRED
+    assert (results["a"].ending, results["a"].status) == (BatchStage.ERRORED, 429)
+    assert look.rest is BatchStage.EXPIRED
+    assert results.get("b", BatchResult("b", look.rest)).ending is BatchStage.EXPIRED
 
 
 @each
@@ -98,7 +98,7 @@ async def test_results_that_break_off_are_whole_up_to_there(
         async for result in api.results(desk, handle):
             came.append(result.key)  # noqa: PERF401  # what came before it broke off must be there
 
-    with pytest.raises(Again):
+    with pytest.raises(RetryableError):
         await fetch()
     assert came == ["a", "b"]
     assert list(await all_of(api.results(desk, handle))) == list("abcd")
@@ -111,9 +111,9 @@ async def test_a_job_that_nobody_knows_any_more_is_forgotten(
     api, desk, asked = counter
     server.batches.courses.append(Course(forgotten=True))
     handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-1")
-    with pytest.raises(Forgotten):
+    with pytest.raises(BatchNotFoundError):
         await api.look(desk, handle)
-    with pytest.raises(Forgotten):
+    with pytest.raises(BatchNotFoundError):
         await all_of(api.results(desk, handle))
 
 
@@ -125,15 +125,15 @@ async def test_a_job_whose_receipt_was_lost_is_found_among_many(
     since = datetime.now(UTC)
     others = [(await api.submit(desk, job_file(tmp_path, api, asked, ["x"]), "other"))["id"]]
     server.batches.courses.append(Course(unheard=True))
-    with pytest.raises(Again) as told:
+    with pytest.raises(RetryableError) as told:
         await api.submit(desk, job_file(tmp_path, api, asked, ["a", "b"]), "mine")
     assert not told.value.busy
     others += [(await api.submit(desk, job_file(tmp_path, api, asked, ["y"]), "other"))["id"] for _ in range(3)]
-    found = await api.find(desk, Lost("mine", since, 2, others))
+    found = await api.find(desk, UnconfirmedBatch("mine", since, 2, others))
     assert found is not None
     assert found["id"] == server.batches.jobs[1].id
-    assert (UNSURE in found) == (api.name == "anthropic")
-    assert await api.find(desk, Lost("another", since + timedelta(hours=2), 7, others)) is None
+    assert (UNCONFIRMED in found) == (api.name == "anthropic")
+    assert await api.find(desk, UnconfirmedBatch("another", since + timedelta(hours=2), 7, others)) is None
 
 
 @each
@@ -144,8 +144,8 @@ async def test_cancelling_is_the_providers_to_do(server: JudgeServer, counter: C
     await api.cancel(desk, handle)
     look = await api.look(desk, handle)
     results = await all_of(api.results(desk, handle))
-    assert results["a"].ending is Stage.ANSWERED
-    assert results.get("b", Result("b", look.rest)).ending is Stage.CANCELED
+    assert results["a"].ending is BatchStage.ANSWERED
+    assert results.get("b", BatchResult("b", look.rest)).ending is BatchStage.CANCELED
 
 
 @each
@@ -161,34 +161,34 @@ async def test_a_line_that_nobody_can_read_is_an_error_of_the_request_that_it_na
     results = [result async for result in api.results(desk, handle)]
     named = name if name == "x" and api.name != "google" else ""
     assert [result.key for result in results] == ["a", named, "b"]
-    assert (results[1].ending, results[1].status) == (Stage.ERRORED, 400)
+    assert (results[1].ending, results[1].status) == (BatchStage.ERRORED, 400)
 
 
 async def test_of_two_jobs_of_one_size_each_is_found_by_its_time(server: JudgeServer, tmp_path: Path) -> None:
     asked = judge(server, "anthropic")
-    api, desk = batches_of("anthropic"), Desk(asked)
+    api, desk = find_batch_api("anthropic"), BatchClient(asked)
     assert api is not None
     began = []
     for key in "ab":
         began.append(datetime.now(UTC))
         await api.submit(desk, job_file(tmp_path, api, asked, [key]), "")
-    found = [await api.find(desk, Lost("", since, 1)) for since in began]
+    found = [await api.find(desk, UnconfirmedBatch("", since, 1)) for since in began]
     assert [one and one["id"] for one in found] == [job.id for job in server.batches.jobs]
     slow = await api.find(
-        desk, Lost("", datetime.now(UTC) + timedelta(minutes=1), 1)
+        desk, UnconfirmedBatch("", datetime.now(UTC) + timedelta(minutes=1), 1)
     )  # a clock that goes before theirs
     assert slow is not None
     assert slow["id"] == server.batches.jobs[1].id
-    assert await api.find(desk, Lost("", began[0], 1, [job.id for job in server.batches.jobs])) is None
+    assert await api.find(desk, UnconfirmedBatch("", began[0], 1, [job.id for job in server.batches.jobs])) is None
     await desk.aclose()
 
 
 async def test_google_is_asked_which_file_a_job_that_was_found_again_had(server: JudgeServer, tmp_path: Path) -> None:
     asked = judge(server, "google")
-    api, desk = batches_of("google"), Desk(asked)
+    api, desk = find_batch_api("google"), BatchClient(asked)
     assert api is not None
     handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "mine")
-    assert await api.find(desk, Lost("mine", datetime.now(UTC), 1)) == handle
+    assert await api.find(desk, UnconfirmedBatch("mine", datetime.now(UTC), 1)) == handle
     await desk.aclose()
 
 
@@ -196,16 +196,16 @@ async def test_google_is_asked_which_file_a_job_that_was_found_again_had(server:
 async def test_a_refusal_for_good_is_told_from_an_outage(server: JudgeServer, counter: Counter, tmp_path: Path) -> None:
     api, desk, asked = counter
     server.batches.refuse = Fault.status(400, "This organisation may not use batches.")
-    with pytest.raises(Never, match="may not use batches"):
+    with pytest.raises(PermanentError, match="may not use batches"):
         await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-1")
-    with pytest.raises(Never, match="may not use batches"):
+    with pytest.raises(PermanentError, match="may not use batches"):
         await api.look(desk, {"id": "batches/1" if api.name == "google" else "1"})
 
 
 async def test_a_content_filter_may_refuse_a_whole_job(server: JudgeServer) -> None:
-    desk = Desk(judge(server))
+    desk = BatchClient(judge(server))
     body = b'{"error": {"code": "content_policy_violation", "message": "no"}}'
-    assert isinstance(desk._refusal(Response(400, {}, body)), Never)
+    assert isinstance(desk._refusal(HttpResponse(400, {}, body)), PermanentError)
     await desk.aclose()
 
 
@@ -215,7 +215,7 @@ async def test_a_job_that_is_refused_as_a_whole_says_why(server: JudgeServer, co
     server.batches.courses += [Course(fails="The model does not do batches."), Course(fails="Too much.", full=True)]
     handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-1")
     look = await api.look(desk, handle)
-    assert (look.state, look.rest, look.full) == (State.ENDED, Stage.ERRORED, False)
+    assert (look.state, look.rest, look.full) == (BatchState.ENDED, BatchStage.ERRORED, False)
     assert look.why == "The model does not do batches"
     assert await all_of(api.results(desk, handle)) == {}
     handle = await api.submit(desk, job_file(tmp_path, api, asked, ["a"]), "note-2")
@@ -234,7 +234,7 @@ async def test_a_server_without_a_batch_api_is_told_as_such(
 
 async def test_a_wrong_key_is_told_without_showing_it(server: JudgeServer, tmp_path: Path) -> None:
     asked = judge(server, key=KEY)
-    api, desk = batches_of("openai"), Desk(asked)
+    api, desk = find_batch_api("openai"), BatchClient(asked)
     assert api is not None
     server.batches.refuse = Fault.bad_key()
     with pytest.raises(SetupError) as told:
@@ -246,7 +246,7 @@ async def test_a_wrong_key_is_told_without_showing_it(server: JudgeServer, tmp_p
 
 async def test_google_is_sent_no_file_to_another_host(server: JudgeServer, tmp_path: Path) -> None:
     asked = judge(server, "google")
-    api, desk = batches_of("google"), Desk(asked)
+    api, desk = find_batch_api("google"), BatchClient(asked)
     assert api is not None
     server.batches.upload_host = "elsewhere.example"
     with pytest.raises(SetupError, match=r"sends files to elsewhere\.example"):

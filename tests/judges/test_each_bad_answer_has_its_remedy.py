@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from beholder import Answer, Finish, Outcome, Rubric, ScriptedJudge, SetupError, Unreachable, Usage, Verdict
-from beholder.cases import Case
-from beholder.images.model import PreparedImage
-from beholder.judges.asking import Asked, ask
-from beholder.rubrics.brief import Brief
-from beholder.rubrics.composing import Composer
-from beholder.verdicts.judging import Head
+from beholder.cases.case import Case
+from beholder.images.image import PreparedImage
+from beholder.judges.conversation import ask_judge
+from beholder.rubrics.brief import Brief, Composer
+from beholder.verdicts.jury import ConversationResult
+from beholder.verdicts.score import VerdictHeader
 
 KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
 WORDS = " ".join(["evidence"] * 20)
@@ -24,20 +24,22 @@ def good(**scores: object) -> dict[str, Any]:
     return {"criteria": {key: {"justification": WORDS, "score": scores.get(key, 6)} for key in KEYS}}
 
 
-def composed() -> tuple[Brief, Head]:
+def composed() -> tuple[Brief, VerdictHeader]:
     composer = Composer(Rubric.load("edit-preservation"))
     image = PreparedImage(b"\xff\xd8", "image/jpeg", 8, 8, "d1", "d0", 16, 16, "jpeg", ("rotated_upright",))
     case = Case("c1", images={"input": b"", "edited": b""}, fields={"instruction": "make it red"})
-    return composer.compose(case, {"input": image, "edited": image}), Head("c1", composer.rubric_for(case), "scripted")
+    return composer.compose(case, {"input": image, "edited": image}), VerdictHeader(
+        "c1", composer.rubric_for(case), "scripted"
+    )
 
 
-async def asked(*lines: Any) -> tuple[Asked, ScriptedJudge]:
+async def asked(*lines: Any) -> tuple[ConversationResult, ScriptedJudge]:
     judge = ScriptedJudge(*lines)
     brief, head = composed()
-    return await ask(judge, brief, head), judge
+    return await ask_judge(judge, brief, head), judge
 
 
-def flags(result: Asked) -> list[str]:
+def flags(result: ConversationResult) -> list[str]:
     return [flag.flag for flag in result.verdict.flags]
 
 
@@ -83,7 +85,7 @@ async def test_an_answer_in_which_nothing_applies_is_sent_back_once() -> None:
         for one in rubric.criteria
     }
     judge = ScriptedJudge({"criteria": blank, "assessment": "x"})
-    result = await ask(judge, brief, Head("c1", rubric, "scripted"))
+    result = await ask_judge(judge, brief, VerdictHeader("c1", rubric, "scripted"))
     assert result.verdict.outcome is Outcome.INVALID
     assert "nothing in it applies" in result.verdict.detail
     assert "nothing in it applies: every assertion is N/A" in judge.turns[1][0].reply
@@ -109,7 +111,7 @@ async def test_a_cut_off_answer_gets_more_room_each_time() -> None:
 
     judge = Watched(Answer("{", finish=Finish.LENGTH, usage=Usage(10, 5000)))
     brief, head = composed()
-    result = await ask(judge, brief, head)
+    result = await ask_judge(judge, brief, head)
     assert result.verdict.outcome is Outcome.TRUNCATED
     assert rooms == [None, 10_000, 20_000]
 

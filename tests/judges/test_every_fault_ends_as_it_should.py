@@ -7,9 +7,11 @@ import pytest
 from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, Waits, base_url, brief, judge
 
 from beholder.errors import SetupError, Unreachable
-from beholder.judges.model import ModelJudge, Settings
-from beholder.judges.protocol import Answer, Finish
-from beholder.testing import Fault, JudgeServer
+from beholder.judges.model import ModelJudge
+from beholder.providers.base import JudgeSettings
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.answer import Answer, Finish
 
 pytestmark = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -99,7 +101,7 @@ async def test_a_wrong_model_is_a_mistake_of_setup(server: JudgeServer, protocol
 
 async def test_a_wrong_path_is_a_mistake_of_setup(server: JudgeServer, protocol: str) -> None:
     wrong = base_url(server, protocol) + "/v7"
-    async with aclosing(ModelJudge(WIRES[protocol], "m", Settings(base_url=wrong), key=KEY)) as one:
+    async with aclosing(ModelJudge(WIRES[protocol], "m", JudgeSettings(base_url=wrong), key=KEY)) as one:
         with pytest.raises(SetupError) as error:
             await one.answer(brief())
     assert f"at {wrong}; check the model's name and the base URL" in str(error.value)
@@ -147,7 +149,7 @@ async def test_nobody_listening_is_tried_a_few_times_and_names_the_base_url(serv
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         waits = Waits()
         async with aclosing(
-            ModelJudge(WIRES[protocol], "m", Settings(base_url=url, sleep=waits.sleep), key=KEY)
+            ModelJudge(WIRES[protocol], "m", JudgeSettings(base_url=url, sleep=waits.sleep), key=KEY)
         ) as one:
             with pytest.raises(Unreachable) as error:
                 await one.answer(brief())
@@ -158,7 +160,9 @@ async def test_nobody_listening_is_tried_a_few_times_and_names_the_base_url(serv
 
 async def test_an_unknown_host_names_the_base_url(server: JudgeServer, protocol: str) -> None:
     url = "http://no-such-host.invalid/v1"
-    async with aclosing(ModelJudge(WIRES[protocol], "m", Settings(base_url=url, sleep=Waits().sleep), key=KEY)) as one:
+    async with aclosing(
+        ModelJudge(WIRES[protocol], "m", JudgeSettings(base_url=url, sleep=Waits().sleep), key=KEY)
+    ) as one:
         with pytest.raises(Unreachable) as error:
             await one.answer(brief())
     assert f"Cannot connect to {url}" in str(error.value)

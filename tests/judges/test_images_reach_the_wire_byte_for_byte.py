@@ -9,20 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging_helpers import JPEG, PNG, PROTOCOLS, WEBP, brief, judge, picture
 
-from beholder.judges.protocol import Finish
-from beholder.judges.wires import SLICE_BYTES, Splicer
-from beholder.rubrics.brief import Text
-from beholder.testing import Fault, JudgeServer
+from beholder.providers.payload import SLICE_BYTES, ImageSplicer
+from beholder.rubrics.brief import TextBlock
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.answer import Finish
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_every_byte_of_every_format_arrives_after_its_label(server: JudgeServer, protocol: str) -> None:
     asked = brief(
-        Text("First."),
+        TextBlock("First."),
         picture("original", JPEG),
         picture("restyled", PNG, "image/png"),
         picture("target", WEBP, "image/webp"),
-        Text("Style: «Пиксель-арт» \N{ARTIST PALETTE}. Judge."),
+        TextBlock("Style: «Пиксель-арт» \N{ARTIST PALETTE}. Judge."),
     )
     async with aclosing(judge(server, protocol)) as one:
         answer = await one.answer(asked)
@@ -54,7 +55,7 @@ async def test_pictures_around_the_size_of_a_slice_arrive_also_when_sent_again(s
     server.say(Fault.status(500), Fault.drop(), "{}")
     async with aclosing(judge(server)) as one:
         await one.answer(
-            brief(picture("original", data), Text("and"), picture("restyled", data[: SLICE_BYTES + extra]))
+            brief(picture("original", data), TextBlock("and"), picture("restyled", data[: SLICE_BYTES + extra]))
         )
     assert [heard.images for heard in server.received] == [(data, data[: SLICE_BYTES + extra])] * 3
 
@@ -62,7 +63,7 @@ async def test_pictures_around_the_size_of_a_slice_arrive_also_when_sent_again(s
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=40) | st.integers(-3, 3).map(lambda more: b"p" * (SLICE_BYTES + more)), max_size=4))
 def test_a_body_is_as_long_as_it_says_and_no_piece_is_long(pictures: list[bytes]) -> None:
-    splicer = Splicer()
+    splicer = ImageSplicer()
     body = splicer.dump({"before": 1, "pictures": [splicer.stand_in(data) for data in pictures], "after": "ü"})
     pieces = list(body.pieces())
     whole = b"".join(pieces)
@@ -84,5 +85,5 @@ async def test_a_brief_without_system_or_schema_is_sent_as_it_is(server: JudgeSe
 
 async def test_half_a_surrogate_pair_does_not_stop_a_request(server: JudgeServer) -> None:
     async with aclosing(judge(server)) as one:
-        await one.answer(brief(Text("broken \ud83d emoji")))
+        await one.answer(brief(TextBlock("broken \ud83d emoji")))
     assert server.received[0].texts == ("broken ? emoji",)

@@ -9,8 +9,9 @@ import pytest
 from judging_helpers import KEY
 
 from beholder.errors import SetupError
-from beholder.judges.model import Given, ModelJudge, Settings, judge_from
-from beholder.judges.protocol import Judge
+from beholder.judges.base import Judge
+from beholder.judges.model import ModelJudge, judge_from
+from beholder.providers.base import JudgeSettings, JudgeSettingsKwargs
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_our_own_three_are_entries_like_any_other(monkeypatch: pytest.MonkeyPatc
 
 def test_settings_are_given_by_keyword_as_a_value_or_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    kept = Settings(params={"seed": 1}, base_url="http://127.0.0.1:1/v1")
+    kept = JudgeSettings(params={"seed": 1}, base_url="http://127.0.0.1:1/v1")
     alone, both = judge_from("openai:m", kept), judge_from("openai:m", kept, params={"seed": 2})
     keywords = judge_from("openai:m", params={"seed": 1}, base_url="http://127.0.0.1:1/v1")
     assert isinstance(alone, ModelJudge)
@@ -88,7 +89,7 @@ def test_settings_are_given_by_keyword_as_a_value_or_both(monkeypatch: pytest.Mo
 
 
 def test_every_setting_may_be_given_by_keyword() -> None:
-    assert get_type_hints(Given) == get_type_hints(Settings)
+    assert get_type_hints(JudgeSettingsKwargs) == get_type_hints(JudgeSettings)
 
 
 PLUGIN = """

@@ -7,7 +7,8 @@ import pytest
 from judging_helpers import KEY, PROTOCOLS, WIRES, Waits, brief
 
 from beholder.errors import Unreachable
-from beholder.judges.model import ModelJudge, Settings
+from beholder.judges.model import ModelJudge
+from beholder.providers.base import JudgeSettings
 
 HOSTS = {
     "openai": "api.openai.com",
@@ -18,7 +19,7 @@ HOSTS = {
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_judge_reaches_for_the_host_that_was_named_and_no_other(protocol: str, tried_hosts: list[str]) -> None:
-    async with aclosing(ModelJudge(WIRES[protocol], "m", Settings(sleep=Waits().sleep), key=KEY)) as one:
+    async with aclosing(ModelJudge(WIRES[protocol], "m", JudgeSettings(sleep=Waits().sleep), key=KEY)) as one:
         with pytest.raises(Unreachable):
             await one.answer(brief())
     assert set(tried_hosts) == {HOSTS[protocol]}

@@ -9,8 +9,9 @@ from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, brief, judge
 
 from beholder.errors import SetupError
 from beholder.judges.model import parse_param
-from beholder.judges.wires import Question
-from beholder.testing import Fault, JudgeServer
+from beholder.providers.base import ChatRequest
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
 
 
 async def sent(server: JudgeServer, protocol: str, params: Mapping[str, object], **call: object) -> dict[str, object]:
@@ -51,7 +52,7 @@ async def test_common_names_go_where_each_provider_keeps_them(server: JudgeServe
 
 
 def test_a_reasoning_effort_is_a_level_from_gemini_3_on() -> None:
-    question = Question(brief(), "gemini-3-pro", "http://localhost", None, {"reasoning_effort": "low"})
+    question = ChatRequest(brief(), "gemini-3-pro", "http://localhost", None, {"reasoning_effort": "low"})
     body = json.loads(b"".join(WIRES["google"].request(question).body.pieces()))
     assert body["generationConfig"]["thinkingConfig"] == {"thinkingLevel": "low"}
 
@@ -67,7 +68,7 @@ async def test_native_and_dotted_names_pass_straight_through(server: JudgeServer
 
 
 def body_at(protocol: str, base_url: str, model: str | None = None, **changes: object) -> dict[str, object]:
-    question = Question(brief(), model or MODELS[protocol], base_url, KEY, **changes)  # type: ignore[arg-type]
+    question = ChatRequest(brief(), model or MODELS[protocol], base_url, KEY, **changes)  # type: ignore[arg-type]
     body: dict[str, object] = json.loads(b"".join(WIRES[protocol].request(question).body.pieces()))
     return body
 

@@ -11,11 +11,14 @@ import pytest
 from judging_helpers import JPEG, KEY, PNG, SCHEMA, Waits, brief
 
 from beholder.errors import BeholderError, SetupError, Unreachable
-from beholder.judges.model import Settings, judge_from, sizing_of
-from beholder.judges.others import OtherJudge, other_judge
-from beholder.judges.prices import Price
-from beholder.judges.protocol import Finish, Judge, Turn, Usage
-from beholder.testing import Fault, JudgeServer, Received
+from beholder.judges.base import Judge
+from beholder.judges.model import judge_from, judge_sizing
+from beholder.providers.base import JudgeSettings
+from beholder.providers.prices import Price
+from beholder.providers.pydantic_ai import PydanticAIJudge, make_pydantic_ai_judge
+from beholder.testing.base import Fault, Received
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.answer import Finish, Turn, Usage
 
 # Ollama's own provider in pydantic-ai speaks OpenAI's protocol, so our loopback server can answer for it.
 
@@ -30,9 +33,9 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_API_KEY", KEY)
 
 
-def other(server: JudgeServer, waits: Waits, **given: object) -> OtherJudge:
-    settings = Settings(base_url=server.openai_url, sleep=waits.sleep, random=lambda: 0.5, **given)  # type: ignore[arg-type]
-    return other_judge("ollama", "qwen3-vl", settings)
+def other(server: JudgeServer, waits: Waits, **given: object) -> PydanticAIJudge:
+    settings = JudgeSettings(base_url=server.openai_url, sleep=waits.sleep, random=lambda: 0.5, **given)  # type: ignore[arg-type]
+    return make_pydantic_ai_judge("ollama", "qwen3-vl", settings)
 
 
 async def test_the_same_brief_arrives_and_the_same_answer_comes_back(server: JudgeServer, waits: Waits) -> None:
@@ -171,9 +174,9 @@ async def test_a_price_that_was_given_is_used(server: JudgeServer, waits: Waits)
 
 def test_a_plan_takes_the_picture_settings_that_the_judge_takes(server: JudgeServer, waits: Waits) -> None:
     for params in ({"detail": "low"}, {"detail": "original", "max_side": 700}, {}):
-        assert sizing_of("mistral:pixtral-large", params) == other(server, waits, params=params).sizing
+        assert judge_sizing("mistral:pixtral-large", params) == other(server, waits, params=params).sizing
     for ask in (
-        lambda: sizing_of("ollama:x", {"detail": "huge"}),
+        lambda: judge_sizing("ollama:x", {"detail": "huge"}),
         lambda: other(server, waits, params={"detail": "huge"}),
     ):
         with pytest.raises(

@@ -12,9 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beholder import Rubric, Verdict
-from beholder.judges.audit import ALWAYS, DISAGREE, NOT_AUDITED, RULES, Evidence, Reading, audited, measure, order_for
-from beholder.rubrics.composing import Composer
-from beholder.verdicts.judging import Head, judge_answer
+from beholder.judges.audit import (
+    DISAGREE,
+    NOT_AUDITED,
+    PAIR_MEASUREMENTS,
+    RULES,
+    AuditEvidence,
+    AuditReading,
+    apply_audit,
+    measure_evidence,
+    plan_audit,
+)
+from beholder.rubrics.brief import Composer
+from beholder.verdicts.score import VerdictHeader, score_answer
 
 RUBRICS = [Rubric.load(name) for name in ("edit-preservation", "edit-quality")]
 Pixels = npt.NDArray[np.uint8]
@@ -39,11 +49,11 @@ def factors(rubric: Rubric, score: int) -> dict[str, Any]:
 def flags(name: str, before: Pixels, after: Pixels, score: int = 7) -> dict[str, str]:
     """Where words and pixels disagree, and why, when a model gives all criteria the same score."""
     rubric = Rubric.load(name)
-    order = order_for(rubric)
+    order = plan_audit(rubric)
     assert order is not None
-    verdict = judge_answer(Head("case", rubric, "model"), factors(rubric, score))
+    verdict = score_answer(VerdictHeader("case", rubric, "model"), factors(rubric, score))
     assert verdict.scored
-    return disagreements(audited(verdict, measure(order, png(before), png(after))))
+    return disagreements(apply_audit(verdict, measure_evidence(order, png(before), png(after))))
 
 
 def disagreements(verdict: Verdict) -> dict[str, str]:
@@ -124,34 +134,34 @@ def restyle_verdict(answer: str) -> tuple[Verdict, Rubric]:
         }
         for one in rubric.criteria
     }
-    return judge_answer(Head("case", rubric, "model"), {"criteria": blocks, "assessment": "done"}), rubric
+    return score_answer(VerdictHeader("case", rubric, "model"), {"criteria": blocks, "assessment": "done"}), rubric
 
 
 def test_an_untouched_photo_is_no_restyle(photo: Pixels) -> None:
     verdict, rubric = restyle_verdict("Yes")
-    order = order_for(rubric)
+    order = plan_audit(rubric)
     assert order is not None
-    found = disagreements(audited(verdict, measure(order, png(photo), png(photo))))
+    found = disagreements(apply_audit(verdict, measure_evidence(order, png(photo), png(photo))))
     assert "relevance.score" in found
     assert any(at[1:].isdigit() for at in found), found  # an assertion that the style is there
 
 
 def test_assertions_that_were_answered_as_measured_are_not_flagged(photo: Pixels) -> None:
     verdict, rubric = restyle_verdict("No")
-    order = order_for(rubric)
+    order = plan_audit(rubric)
     assert order is not None
-    evidence = measure(order, png(photo), png(photo))
+    evidence = measure_evidence(order, png(photo), png(photo))
     no = {id_ for id_, (holds, _) in evidence.answers.items() if not holds}
     assert no
-    assert no.isdisjoint(disagreements(audited(verdict, evidence)))
+    assert no.isdisjoint(disagreements(apply_audit(verdict, evidence)))
 
 
 def test_a_verdict_carries_what_was_measured_and_keeps_its_scores(photo: Pixels) -> None:
     rubric = Rubric.load("edit-preservation")
-    order = order_for(rubric)
+    order = plan_audit(rubric)
     assert order is not None
-    verdict = judge_answer(Head("case", rubric, "model"), factors(rubric, 7))
-    after = audited(verdict, measure(order, png(photo), png(cast(photo))))
+    verdict = score_answer(VerdictHeader("case", rubric, "model"), factors(rubric, 7))
+    after = apply_audit(verdict, measure_evidence(order, png(photo), png(cast(photo))))
     assert (after.score, after.criteria) == (verdict.score, verdict.criteria)
     leakage = after.measurements["locality.leakage"]
     assert isinstance(leakage, dict)
@@ -163,10 +173,10 @@ def test_a_verdict_carries_what_was_measured_and_keeps_its_scores(photo: Pixels)
 @pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n broken", b"GIF89a"])
 def test_a_picture_that_cannot_be_read_is_said_and_harms_nothing(photo: Pixels, data: bytes) -> None:
     rubric = Rubric.load("edit-preservation")
-    order = order_for(rubric)
+    order = plan_audit(rubric)
     assert order is not None
-    verdict = judge_answer(Head("case", rubric, "model"), factors(rubric, 7))
-    after = audited(verdict, measure(order, png(photo), data))
+    verdict = score_answer(VerdictHeader("case", rubric, "model"), factors(rubric, 7))
+    after = apply_audit(verdict, measure_evidence(order, png(photo), data))
     assert after.score == verdict.score
     assert [flag.flag for flag in after.flags if flag not in verdict.flags] == [NOT_AUDITED]
 
@@ -181,35 +191,35 @@ def test_a_large_picture_is_looked_at_for_coding_marks_too(photo: Pixels) -> Non
 @pytest.mark.parametrize("name", ["edit-fidelity", "edit-preservation"])
 def test_beside_a_persons_own_edit_nothing_is_contradicted(photo: Pixels, name: str) -> None:
     rubric = Rubric.load(name).with_setting("offline")
-    order = order_for(rubric)
+    order = plan_audit(rubric)
     assert order is not None
-    verdict = judge_answer(Head("case", rubric, "model"), factors(rubric, 7))
+    verdict = score_answer(VerdictHeader("case", rubric, "model"), factors(rubric, 7))
     for after in (photo, cast(photo)):
-        told = audited(verdict, measure(order, png(photo), png(after)))
+        told = apply_audit(verdict, measure_evidence(order, png(photo), png(after)))
         assert disagreements(told) == {}
-        assert set(ALWAYS) <= set(told.measurements)
+        assert set(PAIR_MEASUREMENTS) <= set(told.measurements)
 
 
 def test_one_image_is_no_pair() -> None:
-    assert order_for(Rubric.load("description")) is None
+    assert plan_audit(Rubric.load("description")) is None
 
 
 @given(value=st.floats(0, 100), score=st.integers(1, 7), rule=st.sampled_from(RULES))
 def test_a_flag_needs_a_high_score_and_a_high_measurement(value: float, score: int, rule: Any) -> None:
     rubric = next(one for one in RUBRICS if rule.criterion in {each.key for each in one.criteria})
-    verdict = judge_answer(Head("case", rubric, "model"), factors(rubric, score))
-    evidence = Evidence({rule.measurement: Reading(value, "", "Much was found.")}, {})
-    found = disagreements(audited(verdict, evidence))
+    verdict = score_answer(VerdictHeader("case", rubric, "model"), factors(rubric, score))
+    evidence = AuditEvidence({rule.measurement: AuditReading(value, "", "Much was found.")}, {})
+    found = disagreements(apply_audit(verdict, evidence))
     beyond = value < rule.limit if rule.under else value > rule.limit
     assert (f"{rule.criterion}.score" in found) == (score >= 6 and beyond)
 
 
 def test_in_a_jury_the_words_of_those_who_look_are_audited(photo: Pixels) -> None:
     rubric = RUBRICS[0]
-    order = order_for(rubric)
+    order = plan_audit(rubric)
     assert order is not None
-    high, low = (judge_answer(Head("case", rubric, "model"), factors(rubric, score)) for score in (7, 2))
-    evidence = measure(order, png(photo), png(cast(photo)))
-    found = disagreements(audited(low, evidence, [("juror 1: ", high), ("juror 2: ", low)]))
+    high, low = (score_answer(VerdictHeader("case", rubric, "model"), factors(rubric, score)) for score in (7, 2))
+    evidence = measure_evidence(order, png(photo), png(cast(photo)))
+    found = disagreements(apply_audit(low, evidence, [("juror 1: ", high), ("juror 2: ", low)]))
     assert found
     assert all(at.startswith("juror 1: ") for at in found)

@@ -9,9 +9,11 @@ from aiohttp import web
 from judging_helpers import KEY, WIRES, Waits, brief
 
 from beholder.errors import Unreachable
-from beholder.judges.model import ModelJudge, Settings
-from beholder.judges.wires.faults import LOOKED_AT, complaint_in, complaint_of, redact
-from beholder.judges.wires.transport import MAX_REPLY_BYTES
+from beholder.judges.model import ModelJudge
+from beholder.providers.base import JudgeSettings
+from beholder.providers.http import MAX_REPLY_BYTES
+from beholder.providers.payload import MAX_MESSAGE_CHARACTERS, redact
+from beholder.providers.retry import parse_error_body, read_error_body
 
 ANSWER = b'{"model": "m", "choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}]}'
 
@@ -33,7 +35,7 @@ async def saying(body: bytes, encoding: str | None = None, status: int = 200) ->
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
     async with aclosing(
-        ModelJudge(WIRES["openai"], "m", Settings(base_url=url, sleep=Waits().sleep), key=KEY)
+        ModelJudge(WIRES["openai"], "m", JudgeSettings(base_url=url, sleep=Waits().sleep), key=KEY)
     ) as judge:
         yield judge
     await runner.cleanup()
@@ -99,12 +101,12 @@ async def test_brackets_without_end_are_no_answer(status: int) -> None:
             await judge.answer(brief())
 
 
-@pytest.mark.parametrize("before", range(LOOKED_AT - len(KEY) - 1, LOOKED_AT + 1))
+@pytest.mark.parametrize("before", range(MAX_MESSAGE_CHARACTERS - len(KEY) - 1, MAX_MESSAGE_CHARACTERS + 1))
 def test_no_key_is_cut_in_half_before_it_is_found(before: int) -> None:
     said = "y" * before + KEY
     for complaint in (
-        complaint_in(said.encode(), (KEY,)),
-        complaint_of({"error": {"message": said, "code": said, "param": said}}, (KEY,)),
+        parse_error_body(said.encode(), (KEY,)),
+        read_error_body({"error": {"message": said, "code": said, "param": said}}, (KEY,)),
     ):
         assert KEY[:3] not in complaint.message + complaint.code + complaint.parameter
     assert KEY[:3] not in redact(said, (KEY,))
@@ -112,6 +114,6 @@ def test_no_key_is_cut_in_half_before_it_is_found(before: int) -> None:
 
 @pytest.mark.parametrize("body", ECHOES.values(), ids=ECHOES)
 def test_only_the_beginning_is_ever_searched(body: bytes) -> None:
-    complaint = complaint_in(body)
+    complaint = parse_error_body(body)
     for said in (complaint.message, complaint.code, complaint.parameter, redact(body.decode())):
-        assert len(said) <= LOOKED_AT
+        assert len(said) <= MAX_MESSAGE_CHARACTERS

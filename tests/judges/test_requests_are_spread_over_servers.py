@@ -14,11 +14,12 @@ from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, base_url, brief
 from loopback_helpers import tls_front
 
 from beholder.errors import SetupError, Unreachable
-from beholder.judges.model import ModelJudge, Settings, identity_of, is_elsewhere, judge_from
-from beholder.judges.wires.spreading import FIRST_PAUSE_S, LONGEST_PAUSE_S
-from beholder.rubrics.brief import Text
-from beholder.testing import Fault, JudgeServer
-from beholder.testing.replies import Answerable, Received
+from beholder.judges.model import ModelJudge, judge_from, judge_identity, uses_custom_base_url
+from beholder.providers.base import JudgeSettings
+from beholder.providers.load_balancer import FIRST_PAUSE_S, MAX_PAUSE_S
+from beholder.rubrics.brief import TextBlock
+from beholder.testing.base import Fault, Received, ReplyContent
+from beholder.testing.server import JudgeServer
 
 NOBODY = "http://127.0.0.1:9/v1"
 
@@ -49,7 +50,7 @@ async def judging(
     urls: Sequence[str], time: Time | None = None, protocol: str = "openai", **given: object
 ) -> AsyncIterator[ModelJudge]:
     time = time or Time()
-    settings = Settings(base_urls=urls, sleep=time.sleep, clock=time.clock, random=lambda: 0.5, **given)  # type: ignore[arg-type]
+    settings = JudgeSettings(base_urls=urls, sleep=time.sleep, clock=time.clock, random=lambda: 0.5, **given)  # type: ignore[arg-type]
     key = None if protocol == "openai" else KEY
     async with aclosing(ModelJudge(WIRES[protocol], MODELS[protocol], settings, key=key)) as judge:
         yield judge
@@ -75,14 +76,14 @@ async def test_a_slow_server_gets_no_more_than_it_can_do(three: list[JudgeServer
     enough = threading.Event()
     answered = 0
 
-    def quick(_: Received) -> Answerable:
+    def quick(_: Received) -> ReplyContent:
         nonlocal answered
         answered += 1
         if answered == 11:
             enough.set()
         return "{}"
 
-    def slow(_: Received) -> Answerable:
+    def slow(_: Received) -> ReplyContent:
         assert enough.wait(60)
         return "{}"
 
@@ -133,9 +134,9 @@ async def test_pauses_grow_and_end_with_the_first_answer(three: list[JudgeServer
             time.now += 0.5
         pauses = [after - before for before, after in pairwise(asked_at)]
         assert pauses[:7] == [1, 2, 4, 8, 16, 32, 60]
-        assert max(pauses) == LONGEST_PAUSE_S
+        assert max(pauses) == MAX_PAUSE_S
         failing.default = "{}"
-        time.now += LONGEST_PAUSE_S
+        time.now += MAX_PAUSE_S
         for _ in range(6):
             await judge.answer(brief())
         failing.say(Fault.status(500))  # once well again, it begins with a short pause
@@ -168,7 +169,7 @@ async def test_a_server_that_is_gone_is_looked_for_and_costs_no_request() -> Non
             await asyncio.to_thread(life.close)
             assert [(await judge.answer(brief())).attempts for _ in range(4)] == [1, 2, 1, 1]
             for _ in range(5):
-                time.now += LONGEST_PAUSE_S
+                time.now += MAX_PAUSE_S
                 assert (await judge.answer(brief())).attempts == 1
     assert time.slept == []
 
@@ -231,7 +232,7 @@ async def test_an_outage_may_last(three: list[JudgeServer]) -> None:
     async with judging(urls(three[:2]), retries=0) as judge:
         for _ in range(2100):
             with pytest.raises(Unreachable):
-                await judge.answer(brief(Text("?")))
+                await judge.answer(brief(TextBlock("?")))
     assert min(counts(three[:2])) > 1024
 
 
@@ -244,15 +245,15 @@ async def test_who_comes_back_while_all_are_down_is_found(three: list[JudgeServe
 
 
 async def test_a_request_that_no_server_stands_harms_no_other(three: list[JudgeServer]) -> None:
-    def reply(heard: Received) -> Answerable:
+    def reply(heard: Received) -> ReplyContent:
         return Fault.status(500) if "poison" in heard.texts[-1] else "{}"
 
     for server in three:
         server.default = reply
     async with judging(urls(three), retries=2) as judge:
         with pytest.raises(Unreachable):
-            await judge.answer(brief(Text("poison")))
-        assert [(await judge.answer(brief(Text("good")))).attempts for _ in range(6)] == [1] * 6
+            await judge.answer(brief(TextBlock("poison")))
+        assert [(await judge.answer(brief(TextBlock("good")))).attempts for _ in range(6)] == [1] * 6
 
 
 async def test_a_server_that_cannot_be_trusted_is_set_aside(server: JudgeServer) -> None:
@@ -289,11 +290,11 @@ def judge_at(*base_urls: str, **given: object) -> str:
 def test_who_adds_a_server_keeps_all_answers() -> None:
     a, b, c = (f"http://{name}:8000/v1" for name in "abc")
     assert judge_at(a, b) == judge_at(b, a) == judge_at(a, b, c) == judge_at(c)
-    assert judge_at(a, b) == identity_of("openai:qwen3-vl", None, {}, [c])
+    assert judge_at(a, b) == judge_identity("openai:qwen3-vl", None, {}, [c])
     assert judge_at(a, b) != judge_at(a, b, params={"temperature": 0})
     assert judge_at(a, b) != judge_from("openai:qwen3-vl", base_url=a).identity
-    assert judge_from("openai:qwen3-vl", base_url=a).identity == identity_of("openai:qwen3-vl", a, {})
-    assert is_elsewhere("openai:qwen3-vl", None, [a])
+    assert judge_from("openai:qwen3-vl", base_url=a).identity == judge_identity("openai:qwen3-vl", a, {})
+    assert uses_custom_base_url("openai:qwen3-vl", None, [a])
 
 
 @pytest.mark.parametrize(

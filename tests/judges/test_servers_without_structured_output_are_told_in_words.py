@@ -7,7 +7,8 @@ import pytest
 from judging_helpers import PROTOCOLS, SCHEMA, brief, judge
 
 from beholder.errors import SetupError, Unreachable
-from beholder.testing import Fault, JudgeServer, Received
+from beholder.testing.base import Fault, Received
+from beholder.testing.server import JudgeServer
 
 FLAG = "structured_output_unavailable"
 
@@ -86,10 +87,10 @@ async def test_a_server_that_refuses_both_ways_ends(server: JudgeServer) -> None
 
 async def test_a_filter_that_answers_400_is_a_filter(server: JudgeServer) -> None:
     # Azure's filter: https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter
-    from beholder.judges.wires.faults import Blocked, Target, complaint_of, meaning
+    from beholder.providers.retry import CallTarget, FilteredRequestError, classify_error, read_error_body
 
     body = {"error": {"code": "content_filter", "message": "The response was filtered", "status": 400}}
-    target = Target("openai:m", "m", "http://127.0.0.1", "KEY", ("KEY",))
-    found = meaning(400, complaint_of(body), target, structured=True, after=None)
-    assert isinstance(found, Blocked)
+    target = CallTarget("openai:m", "m", "http://127.0.0.1", "KEY", ("KEY",))
+    found = classify_error(400, read_error_body(body), target, structured=True, after=None)
+    assert isinstance(found, FilteredRequestError)
     assert not isinstance(found, SetupError)

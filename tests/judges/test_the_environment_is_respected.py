@@ -9,13 +9,14 @@ from judging_helpers import KEY, WIRES, Waits, brief
 from loopback_helpers import CERTIFICATES, proxy, tls_front
 
 from beholder.errors import SetupError, Unreachable
-from beholder.judges.model import ModelJudge, Settings
-from beholder.judges.protocol import Answer
-from beholder.testing import JudgeServer
+from beholder.judges.model import ModelJudge
+from beholder.providers.base import JudgeSettings
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.answer import Answer
 
 
 async def ask(base_url: str) -> Answer:
-    one = ModelJudge(WIRES["openai"], "gpt-5-mini", Settings(base_url=base_url, sleep=Waits().sleep), key=KEY)
+    one = ModelJudge(WIRES["openai"], "gpt-5-mini", JudgeSettings(base_url=base_url, sleep=Waits().sleep), key=KEY)
     async with aclosing(one):
         return await one.answer(brief())
 
@@ -66,7 +67,7 @@ async def test_https_is_tunnelled_and_the_proxy_sees_only_the_host(
 def test_a_proxy_of_another_kind_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:1080")
     with pytest.raises(SetupError) as error:
-        ModelJudge(WIRES["openai"], "m", Settings(base_url="http://127.0.0.1:9/v1"), key=KEY)
+        ModelJudge(WIRES["openai"], "m", JudgeSettings(base_url="http://127.0.0.1:9/v1"), key=KEY)
     assert str(error.value) == "HTTP_PROXY names a socks5 proxy; Beholder speaks to http:// proxies only."
 
 

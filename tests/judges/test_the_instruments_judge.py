@@ -11,11 +11,11 @@ from measured_helpers import on_edit, photo, png, with_ball
 
 from beholder import Case, Rubric, ScriptedJudge, SetupError, judge, judge_all, judge_from
 from beholder.errors import CaseError
-from beholder.judges.instruments import InstrumentsJudge
-from beholder.judges.model import identity_of, is_elsewhere, sizing_of, split_spec
-from beholder.judges.protocol import Judge, check_able, may_abstain, needs_images
-from beholder.rubrics.library import load_all
-from beholder.verdicts.model import Coverage, Outcome
+from beholder.judges.base import Judge, check_judges, may_abstain, needs_images
+from beholder.judges.model import judge_identity, judge_sizing, split_spec, uses_custom_base_url
+from beholder.judges.offline.judge import InstrumentsJudge
+from beholder.rubrics.load import load_rubrics
+from beholder.verdicts.verdict import Coverage, Outcome
 
 FIELDS = {
     "input": "What is shown?",
@@ -52,16 +52,16 @@ def test_its_identity_covers_its_version_and_its_numbers(monkeypatch: pytest.Mon
     assert len(weights) == 64
     assert weights[:8] in first.model
     assert version in first.model
-    assert identity_of("instruments", None, {"max_side": 512}) == first.identity
-    monkeypatch.setattr("beholder.judges.instruments._weights", lambda: "0" * 64)
+    assert judge_identity("instruments", None, {"max_side": 512}) == first.identity
+    monkeypatch.setattr("beholder.judges.offline.judge._weights_digest", lambda: "0" * 64)
     assert InstrumentsJudge().identity != before
 
 
 def test_it_gets_the_originals_and_asks_nobody() -> None:
-    sizing = sizing_of("instruments", {})
+    sizing = judge_sizing("instruments", {})
     assert sizing.max_side is sizing.max_bytes is None
-    assert sizing_of("instruments", {"max_side": 200, "detail": "low"}).max_side == 200
-    assert not is_elsewhere("instruments", None)
+    assert judge_sizing("instruments", {"max_side": 200, "detail": "low"}).max_side == 200
+    assert not uses_custom_base_url("instruments", None)
     made = on_edit(photo(), with_ball(photo()))
     assert made.cost_usd == Decimal(0)
     assert made.usage == {"input_tokens": 0, "output_tokens": 0, "cached_tokens": 0}
@@ -82,15 +82,15 @@ def test_it_says_that_it_measured_and_did_not_see() -> None:
 
 
 async def test_the_same_brief_has_the_same_answer() -> None:
-    from beholder.rubrics.composing import Composer
-    from beholder.runs.judging import brief_of
-    from beholder.runs.pictures import Pictures
+    from beholder.rubrics.brief import Composer
+    from beholder.runs.case import make_brief
+    from beholder.runs.image_pool import ImagePool
 
     for name, case in (("edit-preservation", edit()), ("description", Case("d", {}, FIELDS))):
         one = InstrumentsJudge()
         rubric = Rubric.load(name)
         sizing = one.sizing if needs_images(one, rubric) else None
-        brief = await brief_of(Composer(rubric), case, sizing, Pictures(workers=0))
+        brief = await make_brief(Composer(rubric), case, sizing, ImagePool(workers=0))
         texts = {(await one.answer(brief, sample=sample)).text for sample in range(3)}
         assert len(texts) == 1
 
@@ -153,7 +153,7 @@ def test_what_it_cannot_answer_it_says_before_any_case_is_begun(name: str) -> No
 
 
 def test_of_a_family_it_answers_its_part_and_leaves_the_others_open() -> None:
-    check_able([InstrumentsJudge()], load_all("edit"))
+    check_judges([InstrumentsJudge()], load_rubrics("edit"))
     made = judge_all("edit", edit())
     assert [one.rubric for one in made] == ["edit-preservation", "edit-quality", "edit-fidelity"]
     assert made[0].score == 1
@@ -166,7 +166,7 @@ def test_models_are_asked_what_they_always_were() -> None:
     scripted = ScriptedJudge("x")
     assert not may_abstain(scripted)
     assert needs_images(scripted, Rubric.load("description"))
-    check_able([scripted], [Rubric.load("edit-quality")])
+    check_judges([scripted], [Rubric.load("edit-quality")])
 
 
 def test_starting_it_loads_neither_numpy_nor_opencv() -> None:
@@ -174,7 +174,7 @@ def test_starting_it_loads_neither_numpy_nor_opencv() -> None:
     import sys
 
     code = (
-        "import sys; from beholder.judges.instruments import InstrumentsJudge; InstrumentsJudge().identity;"
+        "import sys; from beholder.judges.offline.judge import InstrumentsJudge; InstrumentsJudge().identity;"
         "print(sorted({'numpy', 'cv2'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

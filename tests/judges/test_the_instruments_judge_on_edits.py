@@ -28,8 +28,8 @@ from measured_helpers import (
 )
 
 from beholder import Case, judge_async
-from beholder.judges.measured.preservation import curves, points, subject_changes
-from beholder.verdicts.model import Outcome, Verdict
+from beholder.judges.offline.preservation import factor_points, load_curves, subject_changes
+from beholder.verdicts.verdict import Outcome, Verdict
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
 
@@ -222,7 +222,7 @@ def test_a_reason_names_what_the_score_comes_from(damage: Damage, by: float, fac
     made = on_edit(photo(), damage(with_ball(photo()), by))
     assert named in made.criteria[factor].reason
     values = {name: one["value"] for name, one in made.measurements.items()}  # type: ignore[index]
-    assert made.criteria[factor].score == points(factor, values)
+    assert made.criteria[factor].score == factor_points(factor, values)
     reasons_fit(made)
 
 
@@ -236,7 +236,7 @@ def test_nothing_is_known_by_no_details() -> None:
 
 def test_all_that_a_factor_depends_on_is_explained() -> None:
     page = (Path(__file__).parents[2] / "docs" / "judges.md").read_text("utf-8")
-    names = {name for factor in curves().values() for name in factor}
+    names = {name for factor in load_curves().values() for name in factor}
     assert not {name for name in names if f"`{name}`" not in page}
     made = on_edit(photo(), with_ball(photo()))
     assert names <= set(made.measurements)
@@ -284,17 +284,17 @@ def test_the_curves_are_a_stated_proxy() -> None:
     """Readable JSON with a pedigree; every curve goes over its measurement without a gap and ends on the scale."""
     stored = json.loads((files("beholder.instruments") / "weights" / "preservation.json").read_text("utf-8"))
     assert "proxy" in stored["pedigree"]
-    assert tuple(curves()) == FACTORS
-    for curve in (curve for factor in curves().values() for curve in factor.values()):
+    assert tuple(load_curves()) == FACTORS
+    for curve in (curve for factor in load_curves().values() for curve in factor.values()):
         assert [at for at, _ in curve] == sorted({at for at, _ in curve})
         assert all(1 <= height <= 7 for _, height in curve)
 
 
-@given(values=st.dictionaries(st.sampled_from(sorted({name for one in curves().values() for name in one})),
+@given(values=st.dictionaries(st.sampled_from(sorted({name for one in load_curves().values() for name in one})),
                               st.none() | st.floats(-1000, 1000)))  # fmt: skip
 def test_any_measurements_have_points_on_the_scale(values: dict[str, float | None]) -> None:
     for factor in FACTORS:
-        reached = points(factor, values)
+        reached = factor_points(factor, values)
         assert reached is None or 1 <= reached <= 7
 
 

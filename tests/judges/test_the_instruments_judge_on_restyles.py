@@ -11,9 +11,9 @@ import pytest
 from measured_helpers import answers, evidence, on_restyle, photo, posterised, sepia, stylised
 
 from beholder import Case, Rubric, judge
-from beholder.judges.measured.answering import objection
-from beholder.rubrics.library import styles
-from beholder.verdicts.model import Coverage, Outcome
+from beholder.judges.offline.judge import find_objection
+from beholder.rubrics.load import load_styles
+from beholder.verdicts.verdict import Coverage, Outcome
 
 PHOTOS = ("coffee", "astronaut", "chelsea")
 
@@ -123,7 +123,7 @@ def nothing(kind: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["black", "white", "noise", "one pixel"])
-@pytest.mark.parametrize("style", [*sorted(styles()), "Watercolour"])
+@pytest.mark.parametrize("style", [*sorted(load_styles()), "Watercolour"])
 def test_no_picture_at_all_gets_no_yes(style: str, kind: str) -> None:
     made = on_restyle(photo(side=192), nothing(kind), style)
     assert [id_ for id_, answer in answers(made).items() if answer == "yes"] == []
@@ -138,7 +138,7 @@ def test_an_image_that_cannot_be_compared_leaves_the_comparison_open(shape: tupl
     json.dumps(made.to_dict(), allow_nan=False)
 
 
-@pytest.mark.parametrize("style", sorted(styles()))
+@pytest.mark.parametrize("style", sorted(load_styles()))
 def test_every_style_is_answered(style: str) -> None:
     made = on_restyle(photo(side=192), stylised(photo(side=192)), style)
     assert made.outcome is Outcome.SCORED
@@ -183,7 +183,7 @@ def test_a_rubric_of_ones_own_is_answered_by_its_tags(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(OWN, "utf-8")
     rubric = Rubric.load(path)
-    assert objection(rubric) == ""
+    assert find_objection(rubric) == ""
     images = {"photo": photo_bytes(), "drawing": cv2.imencode(".png", sepia(photo())[..., ::-1])[1].tobytes()}
     made = judge(rubric, Case("c", images))
     assert answers(made) == {

@@ -5,8 +5,8 @@ from contextlib import aclosing
 import pytest
 from judging_helpers import PROTOCOLS, SCHEMA, brief, judge
 
-from beholder.judges.wires.schemas import narrow, words
-from beholder.testing import JudgeServer
+from beholder.providers.payload import narrow_schema, word_set
+from beholder.testing.server import JudgeServer
 
 
 async def sent(server: JudgeServer, protocol: str, schema: dict[str, object] = SCHEMA) -> dict[str, object]:
@@ -77,7 +77,7 @@ async def test_google_is_told_numbers_to_choose_from_in_words(server: JudgeServe
 
 def test_a_wide_range_stays_words_and_the_original_is_untouched() -> None:
     original = {"type": "integer", "minimum": 0, "maximum": 100}
-    assert narrow(original, words("type enum description")) == {
+    assert narrow_schema(original, word_set("type enum description")) == {
         "type": "integer",
         "description": "(minimum: 0, maximum: 100)",
     }

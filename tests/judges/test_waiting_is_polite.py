@@ -7,9 +7,16 @@ import pytest
 from judging_helpers import Waits, brief, judge
 
 from beholder.errors import Unreachable
-from beholder.judges.wires.faults import Again, Never, Target, complaint_of, meaning
-from beholder.judges.wires.patience import retry_after
-from beholder.testing import Fault, JudgeServer
+from beholder.providers.retry import (
+    CallTarget,
+    PermanentError,
+    RetryableError,
+    classify_error,
+    parse_retry_after,
+    read_error_body,
+)
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
 
 NOON = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 
@@ -51,10 +58,10 @@ async def test_a_wait_beyond_the_cap_is_not_waited_for(server: JudgeServer) -> N
 
 def test_an_account_without_money_is_not_asked_again() -> None:
     # https://developers.openai.com/api/docs/guides/error-codes#api-errors: the same status as a rate limit
-    target = Target("openai:m", "m", "http://127.0.0.1", "KEY", ("KEY",))
-    for code, kind in (("insufficient_quota", Never), ("rate_limit_exceeded", Again)):
-        complaint = complaint_of({"error": {"message": "You exceeded your current quota.", "code": code}})
-        assert isinstance(meaning(429, complaint, target, structured=True, after=None), kind)
+    target = CallTarget("openai:m", "m", "http://127.0.0.1", "KEY", ("KEY",))
+    for code, kind in (("insufficient_quota", PermanentError), ("rate_limit_exceeded", RetryableError)):
+        complaint = read_error_body({"error": {"message": "You exceeded your current quota.", "code": code}})
+        assert isinstance(classify_error(429, complaint, target, structured=True, after=None), kind)
 
 
 @pytest.mark.parametrize(
@@ -73,14 +80,14 @@ def test_an_account_without_money_is_not_asked_again() -> None:
     ],
 )
 def test_every_way_to_say_how_long(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(headers, now=lambda: NOON) == seconds
+    assert parse_retry_after(headers, now=lambda: NOON) == seconds
 
 
 def test_google_says_how_long_in_the_body() -> None:
     # https://ai.google.dev/gemini-api/docs/rate-limits; google.rpc.RetryInfo
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "36.5s"}
-    assert complaint_of({"error": {"code": 429, "message": "quota", "details": [info]}}).retry_after == 36.5
-    assert complaint_of({"error": {"message": "quota", "details": [{"retryDelay": "soon"}]}}).retry_after is None
+    assert read_error_body({"error": {"code": 429, "message": "quota", "details": [info]}}).retry_after == 36.5
+    assert read_error_body({"error": {"message": "quota", "details": [{"retryDelay": "soon"}]}}).retry_after is None
 
 
 @pytest.mark.parametrize(
@@ -97,4 +104,4 @@ def test_google_says_how_long_in_the_body() -> None:
     ],
 )
 def test_a_complaint_is_found_whoever_wrote_it(body: object, message: str) -> None:
-    assert complaint_of(body).message == message
+    assert read_error_body(body).message == message

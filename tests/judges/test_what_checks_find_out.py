@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from measured_helpers import Image, photo, png, posterised, recompressed, stylised
 
-from beholder.instruments.pair import Pair
-from beholder.judges.measured.checks import CHECKS, Findings
-from beholder.rubrics.model import Check, Measured
+from beholder.instruments.pair import ImagePair
+from beholder.judges.offline.restyle import CHECKS, Findings
+from beholder.rubrics.rubric import CheckRule, InstrumentCheck
 
 
 def plain(level: int, shape: tuple[int, int] = (200, 300)) -> Image:
@@ -76,39 +76,39 @@ def same(pixels: Image) -> Image:
 
 Make = Callable[[Image], Image]
 # By check: what makes a picture of the photo on which it holds, and one on which it does not.
-BOTH: dict[Check, tuple[Make, Make]] = {
-    Check.COMPOSITION_KEPT: (stylised, other),
-    Check.LIGHT_KEPT: (posterised, lambda one: 255 - one),
-    Check.REDRAWN: (stylised, grey),
-    Check.STYLE_EVERYWHERE: (stylised, same),
-    Check.STRONG: (inked, lambda one: recompressed(one, 20)),
-    Check.STRENGTH: (stylised, lambda one: recompressed(one, 20)),
-    Check.SHARP: (stylised, lambda one: cv2.GaussianBlur(one, (0, 0), 4)),
-    Check.CLEAN: (stylised, coded),
-    Check.PRINT_SIZE: (lambda one: enlarged(one, 1800), same),
-    Check.TONAL_RANGE: (inked, faded),
-    Check.DEEP_BLACKS: (lambda one: (one * 0.2).astype(np.uint8), faded),
-    Check.OPEN_SHADOWS: (faded, lambda one: (one * 0.05).astype(np.uint8)),
-    Check.COLOURLESS: (grey, vivid),
-    Check.SATURATED: (vivid, grey),
-    Check.FEW_COLOURS: (inked, rainbow),
-    Check.FLAT_COLOUR: (posterised, lambda one: cv2.GaussianBlur(one, (0, 0), 2)),
-    Check.WHITE_PAPER: (inked, same),
-    Check.PLAIN_GROUND: (framed, same),
-    Check.CALM_AREA: (framed, lambda one: inked(one)),
-    Check.UPRIGHT: (lambda one: np.ascontiguousarray(np.rot90(one)), same),
+BOTH: dict[InstrumentCheck, tuple[Make, Make]] = {
+    InstrumentCheck.COMPOSITION_KEPT: (stylised, other),
+    InstrumentCheck.LIGHT_KEPT: (posterised, lambda one: 255 - one),
+    InstrumentCheck.REDRAWN: (stylised, grey),
+    InstrumentCheck.STYLE_EVERYWHERE: (stylised, same),
+    InstrumentCheck.STRONG: (inked, lambda one: recompressed(one, 20)),
+    InstrumentCheck.STRENGTH: (stylised, lambda one: recompressed(one, 20)),
+    InstrumentCheck.SHARP: (stylised, lambda one: cv2.GaussianBlur(one, (0, 0), 4)),
+    InstrumentCheck.CLEAN: (stylised, coded),
+    InstrumentCheck.PRINT_SIZE: (lambda one: enlarged(one, 1800), same),
+    InstrumentCheck.TONAL_RANGE: (inked, faded),
+    InstrumentCheck.DEEP_BLACKS: (lambda one: (one * 0.2).astype(np.uint8), faded),
+    InstrumentCheck.OPEN_SHADOWS: (faded, lambda one: (one * 0.05).astype(np.uint8)),
+    InstrumentCheck.COLOURLESS: (grey, vivid),
+    InstrumentCheck.SATURATED: (vivid, grey),
+    InstrumentCheck.FEW_COLOURS: (inked, rainbow),
+    InstrumentCheck.FLAT_COLOUR: (posterised, lambda one: cv2.GaussianBlur(one, (0, 0), 2)),
+    InstrumentCheck.WHITE_PAPER: (inked, same),
+    InstrumentCheck.PLAIN_GROUND: (framed, same),
+    InstrumentCheck.CALM_AREA: (framed, lambda one: inked(one)),
+    InstrumentCheck.UPRIGHT: (lambda one: np.ascontiguousarray(np.rot90(one)), same),
 }
 
 
 def test_every_check_is_made_and_tried_here() -> None:
-    assert set(CHECKS) == set(Check) == set(BOTH)
+    assert set(CHECKS) == set(InstrumentCheck) == set(BOTH)
 
 
 @pytest.mark.parametrize("check", BOTH)
 @pytest.mark.parametrize("expected", [True, False], ids=["holds", "fails"])
-def test_a_check_holds_and_fails(check: Check, expected: bool) -> None:
+def test_a_check_holds_and_fails(check: InstrumentCheck, expected: bool) -> None:
     after = BOTH[check][0 if expected else 1](photo())
-    found = Findings(Pair(photo(), after), png(after))
+    found = Findings(ImagePair(photo(), after), png(after))
     result = found.check(check)
     assert result.holds is expected, result.says
     assert any(letter.isdigit() for letter in result.says)
@@ -119,50 +119,50 @@ def test_a_check_holds_and_fails(check: Check, expected: bool) -> None:
 @pytest.mark.parametrize("check", BOTH)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 200), (64, 64)])
 @pytest.mark.parametrize("level", [0, 255])
-def test_a_check_never_fails_on_an_odd_picture(check: Check, shape: tuple[int, int], level: int) -> None:
+def test_a_check_never_fails_on_an_odd_picture(check: InstrumentCheck, shape: tuple[int, int], level: int) -> None:
     after = plain(level, shape)
-    result = Findings(Pair(photo(), after), png(after)).check(check)
+    result = Findings(ImagePair(photo(), after), png(after)).check(check)
     assert result.holds in (True, False, None)
     assert result.says
 
 
 OF_THE_PHOTO = [
-    Check.COMPOSITION_KEPT, Check.REDRAWN, Check.STYLE_EVERYWHERE, Check.STRONG, Check.STRENGTH, Check.FLAT_COLOUR,
+    InstrumentCheck.COMPOSITION_KEPT, InstrumentCheck.REDRAWN, InstrumentCheck.STYLE_EVERYWHERE, InstrumentCheck.STRONG, InstrumentCheck.STRENGTH, InstrumentCheck.FLAT_COLOUR,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("check", OF_THE_PHOTO)
 @pytest.mark.parametrize("change", [lambda one: one, stylised, posterised], ids=["as it is", "stylised", "posterised"])
 @pytest.mark.parametrize("turn", [lambda one: one[:, ::-1], lambda one: one[::-1, ::-1]], ids=["mirrored", "turned"])
-def test_what_lost_the_composition_is_no_restyle_of_the_photo(check: Check, change: Make, turn: Make) -> None:
+def test_what_lost_the_composition_is_no_restyle_of_the_photo(check: InstrumentCheck, change: Make, turn: Make) -> None:
     after = change(np.ascontiguousarray(turn(photo("astronaut"))))
-    assert Findings(Pair(photo("astronaut"), after), png(after)).check(check).holds is not True
+    assert Findings(ImagePair(photo("astronaut"), after), png(after)).check(check).holds is not True
 
 
 def test_several_checks_hold_where_all_do() -> None:
     after = grey(photo())
-    found = Findings(Pair(photo(), after), png(after))
-    assert found.check(Check.SHARP, Check.COLOURLESS).holds is True
-    both = found.check(Check.REDRAWN, Check.COLOURLESS)
+    found = Findings(ImagePair(photo(), after), png(after))
+    assert found.check(InstrumentCheck.SHARP, InstrumentCheck.COLOURLESS).holds is True
+    both = found.check(InstrumentCheck.REDRAWN, InstrumentCheck.COLOURLESS)
     assert both.holds is False
-    assert both.says == found.check(Check.REDRAWN).says  # only what speaks against it
-    small = Findings(Pair(photo(), plain(0, (1, 1))), png(plain(0, (1, 1))))
-    assert small.check(Check.COMPOSITION_KEPT, Check.COLOURLESS).holds is None
+    assert both.says == found.check(InstrumentCheck.REDRAWN).says  # only what speaks against it
+    small = Findings(ImagePair(photo(), plain(0, (1, 1))), png(plain(0, (1, 1))))
+    assert small.check(InstrumentCheck.COMPOSITION_KEPT, InstrumentCheck.COLOURLESS).holds is None
 
 
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("sharp", Measured((Check.SHARP,))),
-        ("yes if sharp", Measured((Check.SHARP,), no=False)),
-        ("no unless sharp and clean", Measured((Check.SHARP, Check.CLEAN), yes=False)),
+        ("sharp", CheckRule((InstrumentCheck.SHARP,))),
+        ("yes if sharp", CheckRule((InstrumentCheck.SHARP,), no=False)),
+        ("no unless sharp and clean", CheckRule((InstrumentCheck.SHARP, InstrumentCheck.CLEAN), yes=False)),
         ("", None),
         ("sharpp", None),
         ("yes if", None),
-        ("no unless yes if sharp", Measured((Check.SHARP,), yes=False)),
+        ("no unless yes if sharp", CheckRule((InstrumentCheck.SHARP,), yes=False)),
         ("sharp and", None),
         ("Sharp", None),
     ],
 )
-def test_a_tag_says_how_an_assertion_is_measured(text: str, meant: Measured | None) -> None:
-    assert Measured.of(text) == meant
+def test_a_tag_says_how_an_assertion_is_measured(text: str, meant: CheckRule | None) -> None:
+    assert CheckRule.of(text) == meant

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ledger_making import run_record
 
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 KINDS = ("sqlite", "postgresql")
 

@@ -14,9 +14,11 @@ from hashlib import sha256
 
 from sqlalchemy import select
 
-from beholder.cases import Case
-from beholder.ledger import AnswerKey, Entry, Ledger, RunRecord, StoredAnswer, tables
-from beholder.verdicts.model import CriterionResult, Outcome, SentImage, Verdict
+from beholder.cases.case import Case
+from beholder.ledger import schema
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import AnswerKey, Entry, RunRecord, StoredAnswer
+from beholder.verdicts.verdict import CriterionResult, Outcome, SentImage, Verdict
 
 NOW = datetime(2026, 3, 14, 15, 9, 26, tzinfo=UTC)
 WORDS = (
@@ -120,7 +122,7 @@ def entry(number: int = 0, of: Verdict | None = None, **changes: object) -> Entr
 def listed(ledger: Ledger, run: str) -> list[tuple[object, ...]]:
     """What lists are filtered by, of every verdict of a run in its order: facets as the last."""
     names = ("case_id", "rubric", "outcome", "score", "grade", "passed", "facets")
-    columns = tables.verdicts.c
+    columns = schema.verdicts.c
     query = select(*(columns[name] for name in names)).order_by(columns.position, columns.number)
     with ledger.reading() as connection:
         rows = connection.execute(query.where(columns.run == ledger.number(connection, run)))

@@ -16,7 +16,7 @@ import pytest
 from ledger_making import entry, run_record
 
 from beholder.errors import LedgerError
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 
 @pytest.fixture

@@ -18,8 +18,9 @@ from postgres_server import PASSWORD, USER, Server
 from sqlalchemy import text
 
 from beholder.errors import LedgerError, LedgerGone
-from beholder.ledger import Ledger, migrations
+from beholder.ledger import migrations
 from beholder.ledger import postgres as dialect
+from beholder.ledger.ledger import Ledger
 
 URLS = (
     "postgresql://me:s3cret@[::1/db",
@@ -173,14 +174,14 @@ def test_nor_one_that_stands_still_between_two_messages(ledger: Ledger, monkeypa
     """As in a batch of rows, which travels in many messages: there the server's own patience never runs out."""
     with Ledger.open(ledger.address, timeout_s=0.2) as other, closing(psycopg.connect(ledger.address)) as still:
         still.execute("SET idle_in_transaction_session_timeout = 50")
-        still.execute(f"SELECT pg_advisory_xact_lock({dialect._LOCK})")
+        still.execute(f"SELECT pg_advisory_xact_lock({dialect._WRITE_LOCK})")
         still.pgconn.enter_pipeline_mode()
         still.pgconn.send_query_params(b"SELECT 1", [])
         still.pgconn.send_flush_request()
         still.pgconn.flush()
         with told("locked by another program", LedgerGone):
             other.write("r1", [entry(1)])
-        monkeypatch.setattr(dialect, "_IDLE_S", 0.1)
+        monkeypatch.setattr(dialect, "_IDLE_TIMEOUT_S", 0.1)
         other.write("r1", [entry(1)])
         assert other.progress()["r1"].done == 1
 
@@ -250,7 +251,7 @@ def test_from_an_older_version(postgres: Server, ledger: Ledger) -> None:
         assert reader.check() == []
     assert schema(postgres, database) == whole
     assert postgres.sql("SELECT value FROM meta WHERE key = 'version'", database=database) == [
-        (str(migrations.newest()),)
+        (str(migrations.newest_version()),)
     ]
     with Ledger.open(ledger.address) as again:
         assert list(again.verdicts("r1", answers=True)) == [verdict(1)]

@@ -6,7 +6,8 @@ import pytest
 from ledger_making import entry, run_record
 from sqlalchemy import delete, select
 
-from beholder.ledger import Ledger, tables
+from beholder.ledger import schema
+from beholder.ledger.ledger import Ledger
 
 
 @pytest.fixture
@@ -24,23 +25,23 @@ def name(number: int) -> str:
 
 
 def test_missing_answers_are_counted_once_each_and_the_first_verdicts_named(lossy: Ledger) -> None:
-    answers = tables.answers.c
+    answers = schema.answers.c
     with lossy.writing() as connection:
         first = select(answers.id).order_by(answers.number).limit(5)
         ids = connection.scalars(first).all()
-        connection.execute(delete(tables.answers).where(answers.id.in_(ids)))
+        connection.execute(delete(schema.answers).where(answers.id.in_(ids)))
     [said] = lossy.check()
     assert said == f"5 answers are missing: behind the verdicts on {name(0)}, {name(1)}, {name(2)} and 2 more."
 
 
 def test_one_of_each_kind_is_told_as_one(lossy: Ledger) -> None:
-    cases, links, answers = tables.cases.c, tables.run_answers.c, tables.answers.c
+    cases, links, answers = schema.cases.c, schema.run_answers.c, schema.answers.c
     with lossy.writing() as connection:
         [gone, unused] = connection.scalars(select(answers.id).order_by(answers.number).limit(2)).all()
         run = lossy.number(connection, "r1")
-        connection.execute(delete(tables.cases).where(cases.run == run, cases.id == "photo-00003/model-a"))
-        connection.execute(delete(tables.answers).where(answers.id == gone))
-        connection.execute(delete(tables.run_answers).where(links.run == run, links.answer == unused))
+        connection.execute(delete(schema.cases).where(cases.run == run, cases.id == "photo-00003/model-a"))
+        connection.execute(delete(schema.answers).where(answers.id == gone))
+        connection.execute(delete(schema.run_answers).where(links.run == run, links.answer == unused))
     assert lossy.check() == [
         f"1 case is missing: behind the verdict on {name(3)}.",
         f"1 answer is missing: behind the verdict on {name(0)}.",

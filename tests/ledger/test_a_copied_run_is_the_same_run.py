@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from ledger_making import entry, listed, run_record, stored, unscored, verdict
 from verdict_strategy import verdicts
 
-from beholder.cases import Case
+from beholder.cases.case import Case
 from beholder.errors import LedgerError
-from beholder.ledger import Ledger, tables
-from beholder.ledger.copying import Copied, chosen, copy_run
-from beholder.ledger.exporting import json_lines
-from beholder.ledger.jobs import begin
-from beholder.verdicts.model import Flag, Juror, Jury, Outcome, Verdict
+from beholder.ledger import schema
+from beholder.ledger.batch_jobs import create_job
+from beholder.ledger.copy import CopyResult, copy_run, select_runs
+from beholder.ledger.export import json_lines
+from beholder.ledger.ledger import Ledger
+from beholder.verdicts.verdict import Flag, Juror, Jury, Outcome, Verdict
 
 WEBP = b"RIFF\x00\x00\x00\x00WEBPVP8 "
 WAYS = (("sqlite", "postgresql"), ("postgresql", "sqlite"), ("sqlite", "sqlite"), ("postgresql", "postgresql"))
@@ -75,15 +76,15 @@ def test_a_run_that_goes_on_elsewhere_does_not_go_on_in_the_copy(two: tuple[Ledg
     assert copy(source, target)[0].written == {}
 
 
-def copy(source: Ledger, target: Ledger, *names: str) -> list[Copied]:
-    return [copy_run(source, target, one.id) for one in chosen(source, names)]
+def copy(source: Ledger, target: Ledger, *names: str) -> list[CopyResult]:
+    return [copy_run(source, target, one.id) for one in select_runs(source, names)]
 
 
 def rows(ledger: Ledger) -> dict[str, set[tuple[object, ...]]]:
     with ledger.reading() as connection:
         return {
             table.name: {tuple(row) for row in connection.execute(table.select())}
-            for table in tables.metadata.sorted_tables
+            for table in schema.metadata.sorted_tables
         }
 
 
@@ -185,7 +186,7 @@ def test_a_run_that_waits_for_a_batch_is_left(two: tuple[Ledger, Ledger]) -> Non
     source, target = two
     source.start(run_record("r1"))
     with source.writing() as connection:
-        begin(connection, source.number(connection, "r1"), "judge", {b"k" * 16: 1}, Decimal(1))
+        create_job(connection, source.number(connection, "r1"), "judge", {b"k" * 16: 1}, Decimal(1))
     [one] = copy(source, target)
     assert "waits for a batch" in one.left
     assert target.runs() == []

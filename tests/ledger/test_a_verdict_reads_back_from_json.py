@@ -10,7 +10,7 @@ from hypothesis import given
 from verdict_strategy import verdicts
 
 from beholder.errors import UsageError
-from beholder.verdicts.model import Flag, Outcome, Verdict
+from beholder.verdicts.verdict import Flag, Outcome, Verdict
 
 
 @given(verdicts())

@@ -8,8 +8,8 @@ import pytest
 from ledger_making import entry, hexed, run_record, stored, verdict
 
 from beholder.errors import LedgerError
-from beholder.ledger import Ledger
-from beholder.verdicts.model import Jury
+from beholder.ledger.ledger import Ledger
+from beholder.verdicts.verdict import Jury
 
 SECRET = "a sentence that nobody may read any more"
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from ledger_making import KEYS, case, entry, unscored, verdict
 
 from beholder.errors import SetupError
-from beholder.ledger import Ledger
-from beholder.ledger.exporting import csv_lines, json_lines, write_parquet
-from beholder.ledger.spreadsheets import bare, csv_line, harmless
-from beholder.verdicts.model import CriterionResult, Flag, Verdict
+from beholder.ledger.export import csv_line, csv_lines, escape_formula, json_lines, unescape_formula, write_parquet
+from beholder.ledger.ledger import Ledger
+from beholder.verdicts.verdict import CriterionResult, Flag, Verdict
 
 HOSTILE = '=cmd|" /C calc"!A0'
 
@@ -62,10 +61,10 @@ def test_no_cell_of_csv_is_a_formula(filled: Ledger) -> None:
 
 @given(st.text())
 def test_any_text_is_a_cell_that_reads_back(text: str) -> None:
-    line = csv_line([harmless(text), "end"]).decode()
+    line = csv_line([escape_formula(text), "end"]).decode()
     [[cell, end]] = csv.reader(io.StringIO(line, newline=""))
     assert end == "end"
-    assert bare(cell) == text
+    assert unescape_formula(cell) == text
     assert cell[:1] not in ("=", "@", "\t", "\r")
 
 

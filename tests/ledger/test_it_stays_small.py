@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ledger_making import entry, run_record
 
-from beholder.ledger import Ledger
-from beholder.ledger.words import WORDS
+from beholder.ledger.encoding import ZLIB_DICTIONARY
+from beholder.ledger.ledger import Ledger
 
 
 def test_an_edit_verdict_with_its_answer_takes_less_than_two_kilobytes(tmp_path: Path) -> None:
@@ -41,4 +41,4 @@ def test_reading_streams(ledger: Ledger) -> None:
 
 def test_the_words_of_the_file_format_never_change() -> None:
     """Every ledger that was ever written needs them to be read."""
-    assert sha256(WORDS).hexdigest() == "484a62b562133895392c9e2765c3656b82442836217a8a5a794d7517ecc7a7e0"
+    assert sha256(ZLIB_DICTIONARY).hexdigest() == "484a62b562133895392c9e2765c3656b82442836217a8a5a794d7517ecc7a7e0"

@@ -11,7 +11,7 @@ from pathlib import Path
 import ledger_making
 import pytest
 
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 BATCH = 16
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from ledger_making import entry, listed, run_record, verdict
 from report_making import ledger_with, refused, restyle, told
 
-from beholder.ledger import Entry, Ledger, browsing, reviews
-from beholder.ledger.browsing import LEFT_OPEN, SORTS, Wanted
-from beholder.ledger.dialects import small
-from beholder.ledger.reading import Judged
-from beholder.verdicts.model import CriterionResult, Flag
+from beholder.ledger import query, read
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.schema import lower_ascii
+from beholder.ledger.types import LEFT_OPEN, SORT_ORDERS, Entry, StoredVerdict, VerdictFilter
+from beholder.verdicts.verdict import CriterionResult, Flag
 
 RUN = "r1"
 GROUPED = ["", "model-a", "model-b", "street", 'A "quoted" Bé']
@@ -42,7 +42,7 @@ def _in_a_scene(one: Entry) -> Entry:
     return replace(one, case=replace(one.case, groups={**one.case.groups, "scene": scene}))
 
 
-def fits(one: Judged, wanted: Wanted) -> bool:
+def fits(one: StoredVerdict, wanted: VerdictFilter) -> bool:
     found = one.verdict
     state = LEFT_OPEN if found.scored and found.score is None else str(found.outcome)
     failed = {a.id for result in found.criteria.values() for a in result.assertions if a.answer == "no"}
@@ -60,13 +60,13 @@ def fits(one: Judged, wanted: Wanted) -> bool:
             not wanted.flag or wanted.flag in {flag.flag for flag in found.flags},
             not wanted.style or found.style == wanted.style,
             all(name in one.groups and value in ("", one.groups[name]) for name, value in wanted.groups.items()),
-            any(small(wanted.text) in small(text) for text in (found.case, *one.groups.values())),
+            any(lower_ascii(wanted.text) in lower_ascii(text) for text in (found.case, *one.groups.values())),
         )
     )
 
 
 WANTED = st.builds(
-    Wanted,
+    VerdictFilter,
     outcome=st.sampled_from(["", "", "scored", "refused", LEFT_OPEN, "invalid"]),
     grade=st.sampled_from(["", "", "A", "F"]),
     passed=st.sampled_from([None, None, True, False]),
@@ -79,12 +79,12 @@ WANTED = st.builds(
     style=st.sampled_from(["", "", "Anime"]),
     groups=st.dictionaries(st.sampled_from(["model", "scene", "nobody"]), st.sampled_from(GROUPED), max_size=3),
     text=st.sampled_from(["", "", "0001", "ANIME", "x", "MODEL-B", 'a "QUOTED" b', "scene", "é", "É"]),
-    sort=st.sampled_from(SORTS),
+    sort=st.sampled_from(SORT_ORDERS),
 )
 
 
 @given(WANTED)
-def test_the_database_finds_what_a_reader_would(ledger: Ledger, wanted: Wanted) -> None:
+def test_the_database_finds_what_a_reader_would(ledger: Ledger, wanted: VerdictFilter) -> None:
     expected = [one for one in ledger.judged(RUN) if fits(one, wanted)]
     found = ledger.browse(RUN, wanted, limit=100)
     assert found.total == len(expected)
@@ -94,7 +94,7 @@ def test_the_database_finds_what_a_reader_would(ledger: Ledger, wanted: Wanted) 
 
 @settings(max_examples=40)
 @given(WANTED, st.integers(2, 7))
-def test_pages_together_are_the_whole_in_order(ledger: Ledger, wanted: Wanted, size: int) -> None:
+def test_pages_together_are_the_whole_in_order(ledger: Ledger, wanted: VerdictFilter, size: int) -> None:
     whole = ledger.browse(RUN, wanted, limit=100).judged
     pages = [one for start in range(0, 42, size) for one in ledger.browse(RUN, wanted, offset=start, limit=size).judged]
     assert pages == list(whole)
@@ -102,24 +102,26 @@ def test_pages_together_are_the_whole_in_order(ledger: Ledger, wanted: Wanted, s
 
 @pytest.mark.parametrize("criterion", ["", "accuracy"])
 def test_the_worst_come_first_and_what_has_no_score_before_them(ledger: Ledger, criterion: str) -> None:
-    def value(one: Judged) -> float | None:
+    def value(one: StoredVerdict) -> float | None:
         result = one.verdict.criteria.get(criterion)
         return one.verdict.score if not criterion else result.score if result else None
 
-    worst = [value(one) for one in ledger.browse(RUN, Wanted(criterion=criterion), limit=100).judged]
+    worst = [value(one) for one in ledger.browse(RUN, VerdictFilter(criterion=criterion), limit=100).judged]
     known = [one for one in worst if one is not None]
     assert known == sorted(known)
     assert worst[: len(worst) - len(known)] == [None] * (len(worst) - len(known))
-    best = [value(one) for one in ledger.browse(RUN, Wanted(criterion=criterion, sort="best"), limit=100).judged]
+    best = [value(one) for one in ledger.browse(RUN, VerdictFilter(criterion=criterion, sort="best"), limit=100).judged]
     assert [one for one in best if one is not None] == sorted(known, reverse=True)
     assert best[len(known) :] == [None] * (len(best) - len(known))
 
 
 @given(st.text(), st.text())
 def test_any_text_may_be_asked_for(ledger: Ledger, one: str, other: str) -> None:
-    wanted = Wanted(outcome=one, grade=other, criterion=one, least=1, assertion=other, flag=one, style=other, text=one)
+    wanted = VerdictFilter(
+        outcome=one, grade=other, criterion=one, least=1, assertion=other, flag=one, style=other, text=one
+    )
     assert ledger.browse(RUN, wanted).total == 0 or not one
-    ledger.browse(RUN, Wanted(groups={one: other, other: ""}, rubric=other, text=one))
+    ledger.browse(RUN, VerdictFilter(groups={one: other, other: ""}, rubric=other, text=one))
 
 
 NAMES = st.text(min_size=1, max_size=8)
@@ -132,21 +134,21 @@ def test_a_group_of_any_name_is_found(ledger: Ledger, name: str, value: str) -> 
     ledger.start(run_record(run))
     one = entry(1)
     ledger.write(run, [replace(one, case=replace(one.case, groups={name: value})), entry(2)])
-    found = ledger.browse(run, Wanted(groups={name: value}))
+    found = ledger.browse(run, VerdictFilter(groups={name: value}))
     assert [judged.verdict.case for judged in found.judged] == [one.case.id]
     assert ledger.case(run, one.case.id).groups == {name: value}
 
 
 def test_of_two_groups_a_case_must_be_in_both(ledger: Ledger) -> None:
-    found = ledger.browse(RUN, Wanted(groups={"model": "model-b", "scene": GROUPED[4]}, sort="order"), limit=100)
+    found = ledger.browse(RUN, VerdictFilter(groups={"model": "model-b", "scene": GROUPED[4]}, sort="order"), limit=100)
     expected = [number for number in range(0, 30, 3) if number % 2]
     assert [one.position for one in found.judged if one.verdict.rubric == "restyle"] == expected
 
 
 def test_a_text_is_found_in_the_values_of_groups_and_not_in_their_names(ledger: Ledger) -> None:
-    found = ledger.browse(RUN, Wanted(text="Quoted", rubric="restyle"), limit=100)
+    found = ledger.browse(RUN, VerdictFilter(text="Quoted", rubric="restyle"), limit=100)
     assert {one.position for one in found.judged} == {number for number in range(0, 30, 3) if number % 2}
-    assert not ledger.browse(RUN, Wanted(text="scene")).total
+    assert not ledger.browse(RUN, VerdictFilter(text="scene")).total
 
 
 @settings(max_examples=40)
@@ -156,8 +158,8 @@ def test_a_text_is_found_in_any_value(ledger: Ledger, name: str, value: str) -> 
     ledger.start(run_record(run))
     one = entry(1)
     ledger.write(run, [replace(one, case=replace(one.case, groups={name: value}))])
-    assert ledger.browse(run, Wanted(text=value)).total == 1
-    assert ledger.browse(run, Wanted(text=f"{value}{value}?")).total == 0
+    assert ledger.browse(run, VerdictFilter(text=value)).total == 1
+    assert ledger.browse(run, VerdictFilter(text=f"{value}{value}?")).total == 0
 
 
 @settings(max_examples=40)
@@ -167,7 +169,7 @@ def test_a_criterion_and_a_flag_of_any_name_are_found(ledger: Ledger, key: str, 
     ledger.start(run_record(run))
     odd = verdict(1, criteria={key: CriterionResult(3, 3, (1, 7), 1, "")}, flags=(Flag(flag),), style=key)
     ledger.write(run, [entry(1, odd), entry(2)])
-    for wanted in (Wanted(criterion=key, least=3, most=3), Wanted(flag=flag), Wanted(style=key)):
+    for wanted in (VerdictFilter(criterion=key, least=3, most=3), VerdictFilter(flag=flag), VerdictFilter(style=key)):
         assert [judged.verdict for judged in ledger.browse(run, wanted).judged] == [replace(odd, answer="")]
 
 
@@ -197,10 +199,10 @@ def test_chosen_runs_are_counted_as_all_of_them_are(place: str | Path) -> None:
         other.write("second", both)
         other.write("third", [entry(5, refused(5))])
         with other.reading() as connection:
-            assert browsing.progress(connection, ["empty", "second"]) == {"second": other.progress()["second"]}
-            assert browsing.progress(connection, ["first", "second", "third"]) == other.progress()
-            assert reviews.rated(connection, ["empty", "second", "third"]) == {"second": 2}
-            assert browsing.progress(connection, []) == reviews.rated(connection, []) == {}
+            assert query.read_progress(connection, ["empty", "second"]) == {"second": other.progress()["second"]}
+            assert query.read_progress(connection, ["first", "second", "third"]) == other.progress()
+            assert read.count_rated_cases(connection, ["empty", "second", "third"]) == {"second": 2}
+            assert query.read_progress(connection, []) == read.count_rated_cases(connection, []) == {}
 
 
 def test_every_verdict_on_a_case_is_found_newest_run_first(place: str | Path) -> None:

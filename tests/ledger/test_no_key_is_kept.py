@@ -7,7 +7,7 @@ import json
 import pytest
 from ledger_making import run_record
 
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 KEYS = [
     "sk-proj-abcdefghij0123456789ABCD",

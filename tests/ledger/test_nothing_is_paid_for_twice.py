@@ -9,9 +9,11 @@ from ledger_making import entry, hexed, run_record, stored, unscored, verdict
 from sqlalchemy import update
 
 from beholder.errors import LedgerError
-from beholder.ledger import AnswerKey, Ledger, tables
-from beholder.ledger.packing import pack
-from beholder.verdicts.model import Flag
+from beholder.ledger import schema
+from beholder.ledger.encoding import pack
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import AnswerKey
+from beholder.verdicts.verdict import Flag
 
 
 def test_an_answer_is_found_by_its_key_and_by_no_other(ledger: Ledger) -> None:
@@ -76,7 +78,7 @@ def test_damaged_flags_are_told(ledger: Ledger) -> None:
     ledger.write("r1", [entry(1, answers=(answer,))])
     for damaged in (b"\0", pack([1]), pack({})):
         with ledger._writer.begin() as connection:
-            connection.execute(update(tables.answers).values(flags=damaged))
+            connection.execute(update(schema.answers).values(flags=damaged))
         [said] = ledger.check()
         assert said.startswith("The ledger is damaged: the flags of answer 1 cannot be read;")
         with pytest.raises(LedgerError, match="damaged"):

@@ -10,7 +10,8 @@ import pytest
 from ledger_making import entry, verdict
 from sqlalchemy import Connection
 
-from beholder.ledger import Ledger, migrations
+from beholder.ledger import migrations
+from beholder.ledger.ledger import Ledger
 
 FIRST = Path(__file__).with_name("version-1.sql")
 
@@ -66,7 +67,7 @@ def fail(connection: Connection) -> None:
     raise RuntimeError("the power went")
 
 
-def later(monkeypatch: pytest.MonkeyPatch, *steps: migrations.Step) -> None:
+def later(monkeypatch: pytest.MonkeyPatch, *steps: migrations.Migration) -> None:
     """As if a later Beholder had these steps."""
     for name in ("newest", "check", "migrate"):
         monkeypatch.setattr(getattr(migrations, name), "__defaults__", (steps,))

@@ -9,7 +9,7 @@ import pytest
 from ledger_making import entry, run_record
 from sqlalchemy import event
 
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 CASE = "photo-00002/model-a"
 LOOKS: dict[str, Callable[[Ledger], object]] = {

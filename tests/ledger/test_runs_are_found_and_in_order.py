@@ -11,7 +11,7 @@ import pytest
 from ledger_making import NOW, case, entry, run_record, unscored, verdict
 
 from beholder.errors import LedgerError
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 
 def test_a_clock_that_jumps_changes_no_order(ledger: Ledger) -> None:

@@ -10,7 +10,7 @@ from threading import Barrier
 
 import ledger_making
 
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 COUNT, BATCH = 320, 8
 

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from ledger_making import case, entry, run_record, stored, unscored, verdict
 from verdict_strategy import verdicts
 
-from beholder.cases import Case
+from beholder.cases.case import Case
 from beholder.errors import LedgerError
-from beholder.ledger import Ledger
-from beholder.ledger.tallying import tally
-from beholder.verdicts.model import Flag, Juror, Jury, Outcome, Verdict
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.query import tally_verdicts
+from beholder.verdicts.verdict import Flag, Juror, Jury, Outcome, Verdict
 
 
 def test_a_verdict_with_its_answer_and_its_exact_cost(ledger: Ledger) -> None:
@@ -167,7 +167,7 @@ def test_any_verdict(ledger: Ledger, given: Verdict) -> None:
     assert [one.to_dict() for one in found] == [given.to_dict()]
     assert [one.answer for one in found] == [given.answer]
     assert [one.cost_usd for one in found] == [given.cost_usd]
-    assert ledger.tally("r1") == tally(ledger.judged("r1"))  # which reads only what it counts
+    assert ledger.tally("r1") == tally_verdicts(ledger.judged("r1"))  # which reads only what it counts
 
 
 def test_odd_values_in_flags_come_back_as_json_holds_them(ledger: Ledger) -> None:

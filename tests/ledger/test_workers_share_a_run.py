@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ledger_making import entry, run_record, unscored, verdict
 
-from beholder.ledger import Ledger
-from beholder.ledger.sharing import Claimed, Key, Pulse, Worker, beat, claim, grant, leave
-from beholder.verdicts.model import Outcome
+from beholder.ledger.leases import claim_leases, grant_allowance, record_heartbeat, remove_worker
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import ClaimResult, HeartbeatReply, VerdictKey, WriteToken
+from beholder.verdicts.verdict import Outcome
 
 LONG_S, GONE_S = 600.0, -1.0
 RUBRIC = verdict(0).rubric
@@ -21,34 +22,34 @@ FINAL = ("scored", "refused", "filtered")
 
 def alive(ledger: Ledger, holder: str, lease_s: float = LONG_S) -> float:
     with ledger.writing() as connection:
-        return beat(connection, ledger.number(connection, "r1"), holder, lease_s).part
+        return record_heartbeat(connection, ledger.number(connection, "r1"), holder, lease_s).part
 
 
-def claimed(ledger: Ledger, holder: str, *numbers: int, final: tuple[str, ...] = FINAL) -> Claimed:
+def claimed(ledger: Ledger, holder: str, *numbers: int, final: tuple[str, ...] = FINAL) -> ClaimResult:
     with ledger.writing() as connection:
-        return claim(connection, ledger.number(connection, "r1"), holder, keys(*numbers), final)
+        return claim_leases(connection, ledger.number(connection, "r1"), holder, keys(*numbers), final)
 
 
 def granted(ledger: Ledger, holder: str, limit: str, least: str) -> Decimal:
     with ledger.writing() as connection:
-        return grant(connection, ledger.number(connection, "r1"), holder, Decimal(limit), Decimal(least))
+        return grant_allowance(connection, ledger.number(connection, "r1"), holder, Decimal(limit), Decimal(least))
 
 
 def gone(ledger: Ledger, holder: str) -> None:
     with ledger.writing() as connection:
-        leave(connection, ledger.number(connection, "r1"), holder)
+        remove_worker(connection, ledger.number(connection, "r1"), holder)
 
 
-def keys(*numbers: int) -> list[Key]:
+def keys(*numbers: int) -> list[VerdictKey]:
     return [(verdict(number).case, RUBRIC) for number in numbers]
 
 
 def test_what_one_holds_no_other_gets(ledger: Ledger) -> None:
     alive(ledger, "a")
     alive(ledger, "b")
-    assert claimed(ledger, "a", 0, 1) == Claimed(frozenset(keys(0, 1)), frozenset())
-    assert claimed(ledger, "b", 0, 1, 2) == Claimed(frozenset(keys(2)), frozenset(keys(0, 1)))
-    assert claimed(ledger, "a", 0) == Claimed(frozenset(keys(0)), frozenset())  # asked again, it is still its own
+    assert claimed(ledger, "a", 0, 1) == ClaimResult(frozenset(keys(0, 1)), frozenset())
+    assert claimed(ledger, "b", 0, 1, 2) == ClaimResult(frozenset(keys(2)), frozenset(keys(0, 1)))
+    assert claimed(ledger, "a", 0) == ClaimResult(frozenset(keys(0)), frozenset())  # asked again, it is still its own
 
 
 def test_the_leases_of_a_worker_that_is_gone_lapse(ledger: Ledger) -> None:
@@ -72,19 +73,19 @@ def test_what_has_a_verdict_is_nobodys(ledger: Ledger) -> None:
     alive(ledger, "a")
     alive(ledger, "b")
     claimed(ledger, "a", 0, 1)
-    ledger.write("r1", [entry(0), entry(1, of=unscored(1))], Worker("a", "first"))
-    assert claimed(ledger, "b", 0, 1) == Claimed(frozenset(), frozenset())
+    ledger.write("r1", [entry(0), entry(1, of=unscored(1))], WriteToken("a", "first"))
+    assert claimed(ledger, "b", 0, 1) == ClaimResult(frozenset(), frozenset())
 
 
 def test_a_failure_is_not_tried_again_by_another_worker_but_by_the_next_start(ledger: Ledger) -> None:
     alive(ledger, "a")
     alive(ledger, "b")
     claimed(ledger, "a", 0)
-    ledger.write("r1", [entry(0, of=unscored(0))], Worker("a", "first"))
+    ledger.write("r1", [entry(0, of=unscored(0))], WriteToken("a", "first"))
     retried = ("scored",)  # as with --retry refused
-    assert claimed(ledger, "b", 0, final=retried) == Claimed(frozenset(), frozenset())
+    assert claimed(ledger, "b", 0, final=retried) == ClaimResult(frozenset(), frozenset())
     gone(ledger, "a")
-    assert claimed(ledger, "b", 0, final=retried) == Claimed(frozenset(), frozenset())
+    assert claimed(ledger, "b", 0, final=retried) == ClaimResult(frozenset(), frozenset())
     gone(ledger, "b")
     alive(ledger, "c")
     assert claimed(ledger, "c", 0, final=retried).mine == frozenset(keys(0))
@@ -93,9 +94,9 @@ def test_a_failure_is_not_tried_again_by_another_worker_but_by_the_next_start(le
 def test_a_batch_that_is_written_twice_counts_once(ledger: Ledger) -> None:
     alive(ledger, "a")
     for _ in range(2):
-        ledger.write("r1", [entry(0, spent_usd=Decimal("0.5"))], Worker("a", "first"))
+        ledger.write("r1", [entry(0, spent_usd=Decimal("0.5"))], WriteToken("a", "first"))
     assert ledger.run("r1").spent_usd == Decimal("0.5")
-    ledger.write("r1", [entry(1, spent_usd=Decimal("0.5"))], Worker("a", "second"))
+    ledger.write("r1", [entry(1, spent_usd=Decimal("0.5"))], WriteToken("a", "second"))
     assert ledger.run("r1").spent_usd == 1
 
 
@@ -124,13 +125,13 @@ def test_what_a_silent_worker_may_spend_is_its_own_until_the_next_start(ledger: 
 
 
 def test_a_worker_that_slept_is_told(ledger: Ledger) -> None:
-    def pulse(holder: str, lease_s: float = LONG_S) -> Pulse:
+    def pulse(holder: str, lease_s: float = LONG_S) -> HeartbeatReply:
         with ledger.writing() as connection:
-            return beat(connection, ledger.number(connection, "r1"), holder, lease_s)
+            return record_heartbeat(connection, ledger.number(connection, "r1"), holder, lease_s)
 
-    assert pulse("a", GONE_S) == Pulse(1.0, late=True, new=True)
-    assert pulse("a") == Pulse(1.0, late=True, new=False)
-    assert pulse("a", GONE_S) == Pulse(1.0, late=False, new=False)
+    assert pulse("a", GONE_S) == HeartbeatReply(1.0, late=True, new=True)
+    assert pulse("a") == HeartbeatReply(1.0, late=True, new=False)
+    assert pulse("a", GONE_S) == HeartbeatReply(1.0, late=False, new=False)
     pulse("b")
     assert pulse("a").new
 
@@ -141,10 +142,10 @@ def test_a_verdict_that_comes_too_late_replaces_no_score(ledger: Ledger) -> None
     claimed(ledger, "a", 0, 1)
     claimed(ledger, "b", 0, 1)
     ledger.write(
-        "r1", [entry(0, spent_usd=Decimal(1)), entry(1, of=unscored(1), spent_usd=Decimal(0))], Worker("b", "first")
+        "r1", [entry(0, spent_usd=Decimal(1)), entry(1, of=unscored(1), spent_usd=Decimal(0))], WriteToken("b", "first")
     )
     late = [entry(0, of=unscored(0), spent_usd=Decimal(2)), entry(1, spent_usd=Decimal(4))]
-    ledger.write("r1", late, Worker("a", "second"))
+    ledger.write("r1", late, WriteToken("a", "second"))
     assert {one.case: one.scored for one in ledger.verdicts("r1")} == {verdict(0).case: True, verdict(1).case: True}
     assert ledger.run("r1").spent_usd == 7
 
@@ -152,7 +153,7 @@ def test_a_verdict_that_comes_too_late_replaces_no_score(ledger: Ledger) -> None
 def test_a_failure_from_before_a_start_is_tried_again_by_it(ledger: Ledger) -> None:
     alive(ledger, "a")  # and killed a moment later: it still counts as there
     claimed(ledger, "a", 0)
-    ledger.write("r1", [entry(0, of=unscored(0, Outcome.INVALID))], Worker("a", "first"))
+    ledger.write("r1", [entry(0, of=unscored(0, Outcome.INVALID))], WriteToken("a", "first"))
     alive(ledger, "b")
     assert claimed(ledger, "b", 0).mine == frozenset(keys(0))
 
@@ -176,19 +177,19 @@ def test_together_they_never_spend_more_than_the_budget(
     with ledger.writing() as connection:
         number = ledger.number(connection, name)
         for holder in purses:
-            beat(connection, number, holder, LONG_S)
+            record_heartbeat(connection, number, holder, LONG_S)
     for place, (holder, most, share) in enumerate(calls):
         if purses[holder] < most:
             with ledger.writing() as connection:
-                purses[holder] += grant(connection, number, holder, limit, most - purses[holder])
+                purses[holder] += grant_allowance(connection, number, holder, limit, most - purses[holder])
         if purses[holder] < most:
             continue
         cost = most * share
         purses[holder] -= cost
-        ledger.write(name, [entry(place, spent_usd=cost)], Worker(holder, f"{run}/{place}"))
+        ledger.write(name, [entry(place, spent_usd=cost)], WriteToken(holder, f"{run}/{place}"))
         spent += cost
         assert spent + sum(purses.values()) <= limit
     assert ledger.run(name).spent_usd == spent
     with ledger.writing() as connection:
         for holder in purses:
-            leave(connection, number, holder)
+            remove_worker(connection, number, holder)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from beholder.verdicts.model import (
+from beholder.verdicts.verdict import (
     AssertionResult,
-    Calibrated,
+    CalibratedRating,
     Correction,
     Coverage,
     CriterionResult,
@@ -73,7 +73,7 @@ def verdicts() -> st.SearchStrategy[Verdict]:
     )
     jury = st.builds(Jury, COUNT, COUNT, st.dictionaries(NAME, NUMBER, max_size=2), maybe(SHARE), listed(juror, 2))
     calibrated = st.builds(
-        Calibrated,
+        CalibratedRating,
         value=maybe(REAL),
         low=maybe(REAL),
         high=maybe(REAL),

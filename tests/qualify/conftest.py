@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from beholder.cases import Case
-from beholder.qualify.papers import exam_rubrics, set_exam
-from beholder.rubrics.model import Rubric
+from beholder.cases.case import Case
+from beholder.exam.exam import exam_rubrics, write_exam
+from beholder.rubrics.rubric import Rubric
 
 
 @dataclass(frozen=True)
@@ -27,5 +27,5 @@ def quick_exams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exam]:
         if name == "restyle-confidence":
             continue
         rubric, folder = Rubric.load(name), tmp_path_factory.mktemp("exams") / name
-        exams[name] = Exam(rubric, folder, set_exam(rubric, folder, size="quick"))
+        exams[name] = Exam(rubric, folder, write_exam(rubric, folder, size="quick"))
     return exams

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from beholder.demo.photos import photos
-from beholder.qualify.files import png
-from beholder.qualify.papers import set_exam
-from beholder.rubrics.model import Rubric
+from beholder.demo.photos import load_photos
+from beholder.exam.exam import write_exam
+from beholder.exam.paper import encode_png
+from beholder.rubrics.rubric import Rubric
 
 ELSEWHERE = """
 import sys
 from pathlib import Path
-from beholder.qualify.papers import set_exam
-from beholder.rubrics.model import Rubric
+from beholder.exam.exam import write_exam
+from beholder.rubrics.rubric import Rubric
 for name in sys.argv[2:]:
-    set_exam(Rubric.load(name), Path(sys.argv[1]) / name, size="quick")
+    write_exam(Rubric.load(name), Path(sys.argv[1]) / name, size="quick")
 """
 
 
@@ -47,7 +47,7 @@ def test_another_process_makes_the_same_bytes(quick_exams: dict[str, Any], tmp_p
 
 def test_another_seed_makes_another_exam(quick_exams: dict[str, Any], tmp_path: Path) -> None:
     exam = quick_exams["description"]
-    set_exam(exam.rubric, tmp_path / "other", size="quick", seed=1)
+    write_exam(exam.rubric, tmp_path / "other", size="quick", seed=1)
     assert digests(tmp_path / "other")["cases.jsonl"] != digests(exam.folder)["cases.jsonl"]
 
 
@@ -56,9 +56,9 @@ def test_the_order_in_which_photos_are_named_does_not_matter(tmp_path: Path) -> 
     paths = []
     for name in ("chelsea", "coffee", "rocket"):
         paths.append(tmp_path / f"{name}.png")
-        paths[-1].write_bytes(png(np.ascontiguousarray(photos()[name][:200, :240])))
-    set_exam(rubric, tmp_path / "a", photos=paths, size="quick")
-    set_exam(rubric, tmp_path / "b", photos=paths[::-1], size="quick")
+        paths[-1].write_bytes(encode_png(np.ascontiguousarray(load_photos()[name][:200, :240])))
+    write_exam(rubric, tmp_path / "a", photos=paths, size="quick")
+    write_exam(rubric, tmp_path / "b", photos=paths[::-1], size="quick")
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
 
 
@@ -67,7 +67,7 @@ def test_what_is_there_already_is_not_touched_and_what_was_spoilt_is_mended(quic
     before = {path: path.stat().st_mtime_ns for path in exam.folder.rglob("*") if path.is_file()}
     spoilt = next(path for path in before if path.suffix == ".png")
     spoilt.write_bytes(b"half a pic")
-    again = set_exam(exam.rubric, exam.folder, size="quick")
+    again = write_exam(exam.rubric, exam.folder, size="quick")
     assert again == exam.cases
     after = {path: path.stat().st_mtime_ns for path in exam.folder.rglob("*") if path.is_file()}
     assert {path for path in before if before[path] != after[path]} == {spoilt}

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from beholder.cases.reading import id_problem
+from beholder.cases.case import id_problem
 from beholder.errors import UsageError
-from beholder.qualify.paper import Photo
-from beholder.qualify.papers import set_exam
-from beholder.qualify.photographs import LONGEST_NAME, most_unlike, photographs, plain_names
-from beholder.rubrics.model import Rubric
+from beholder.exam.exam import write_exam
+from beholder.exam.paper import MAX_NAME_LENGTH, Photo, find_most_unlike, load_photographs, make_plain_names
+from beholder.rubrics.rubric import Rubric
 
 PRESERVATION = Rubric.load("edit-preservation")
 
@@ -40,7 +39,7 @@ def save(path: Path, pixels: np.ndarray, **how: object) -> Path:
 def test_one_photo_is_enough(tmp_path: Path, rubric: str) -> None:
     (tmp_path / "photos").mkdir()
     save(tmp_path / "photos" / "only.png", scene(1))
-    cases = set_exam(Rubric.load(rubric), tmp_path / "exam", photos=[tmp_path / "photos"], size="quick")
+    cases = write_exam(Rubric.load(rubric), tmp_path / "exam", photos=[tmp_path / "photos"], size="quick")
     parts = {case.groups["part"] for case in cases}
     assert {case.groups["source"] for case in cases} == {"only"}
     assert {"clean", "unedited", "injection"} < parts
@@ -52,7 +51,7 @@ def test_one_photo_is_enough(tmp_path: Path, rubric: str) -> None:
 def test_at_most_so_many_are_taken_and_the_seed_chooses(tmp_path: Path) -> None:
     for number in range(9):
         save(tmp_path / f"p{number}.png", scene(number))
-    taken = [[photo.name for photo in photographs([tmp_path], 3, seed)] for seed in range(6)]
+    taken = [[photo.name for photo in load_photographs([tmp_path], 3, seed)] for seed in range(6)]
     assert all(len(names) == 3 and names == sorted(names) for names in taken)
     assert len(set(map(tuple, taken))) > 1
 
@@ -65,7 +64,7 @@ def test_files_and_folders_may_be_mixed_and_the_same_picture_counts_once(tmp_pat
     save(folder / "copy.png", scene(1))
     save(folder / "deeper" / "three.png", scene(3))
     (folder / ".DS_Store").write_bytes(b"not a picture")
-    assert len(photographs([one, folder, one], 9, 0)) == 2
+    assert len(load_photographs([one, folder, one], 9, 0)) == 2
 
 
 def test_a_photo_on_its_side_is_turned_upright_and_a_large_one_made_small(tmp_path: Path) -> None:
@@ -74,7 +73,7 @@ def test_a_photo_on_its_side_is_turned_upright_and_a_large_one_made_small(tmp_pa
     exif = Image.Exif()
     exif[274] = 6  # a quarter turn
     save(tmp_path / "lying.jpg", pixels, exif=exif, quality=95)
-    (photo,) = photographs([tmp_path], 9, 0)
+    (photo,) = load_photographs([tmp_path], 9, 0)
     assert photo.pixels.shape == (640, 213, 3)
     assert photo.pixels[:300, :, 0].mean() > 150 > 50 > photo.pixels[340:, :, 0].mean()
 
@@ -84,17 +83,17 @@ def test_of_a_burst_one_is_taken_and_what_is_swapped_in_is_something_else(tmp_pa
         moved = np.roll(scene(1), number, axis=1).astype(int) + number
         save(tmp_path / f"burst{number}.png", np.clip(moved, 0, 255).astype(np.uint8))
     save(tmp_path / "other.png", scene(2))
-    shots = photographs([tmp_path], 9, 0)
+    shots = load_photographs([tmp_path], 9, 0)
     assert [photo.name[:5] for photo in shots] == ["burst", "other"]
     nearer = Photo("nearer", (shots[0].pixels // 2 + shots[1].pixels // 2).astype(np.uint8))
-    assert most_unlike([shots[0], nearer, shots[1]], 0) is shots[1]
-    assert most_unlike(shots[:1], 0) is None
+    assert find_most_unlike([shots[0], nearer, shots[1]], 0) is shots[1]
+    assert find_most_unlike(shots[:1], 0) is None
 
 
 def test_a_picture_of_nothing_is_named(tmp_path: Path) -> None:
     save(tmp_path / "wall.png", np.full((200, 200, 3), 240, np.uint8))
     with pytest.raises(UsageError, match=r"wall\.png is nearly of one colour"):
-        photographs([tmp_path], 9, 0)
+        load_photographs([tmp_path], 9, 0)
 
 
 @pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK", "I;16"])
@@ -103,7 +102,7 @@ def test_any_kind_of_picture_will_do(tmp_path: Path, mode: str) -> None:
         Image.fromarray(scene(1)[..., 0].astype(np.uint16) * 257).save(tmp_path / "it.png")
     else:
         Image.fromarray(scene(1)).convert(mode).save(tmp_path / f"it.{'jpg' if mode == 'CMYK' else 'png'}")
-    (photo,) = photographs([tmp_path], 9, 0)
+    (photo,) = load_photographs([tmp_path], 9, 0)
     assert photo.pixels.shape == (160, 240, 3)
     assert photo.pixels.dtype == np.uint8
     assert photo.pixels.std() > 10
@@ -134,7 +133,7 @@ def test_hostile_names_become_plain_ones(tmp_path: Path) -> None:
         out = io.BytesIO()
         Image.fromarray(scene(99)).save(out, "PNG")
         file.write(out.getvalue())
-    cases = set_exam(PRESERVATION, tmp_path / "exam", photos=[folder], size="usual")
+    cases = write_exam(PRESERVATION, tmp_path / "exam", photos=[folder], size="usual")
     assert len({case.groups["source"] for case in cases}) == 7
     exam = (tmp_path / "exam").resolve()
     for case in cases:
@@ -144,10 +143,10 @@ def test_hostile_names_become_plain_ones(tmp_path: Path) -> None:
 
 @given(st.lists(st.text(max_size=80), max_size=12))
 def test_plain_names_are_plain_and_differ(names: list[str]) -> None:
-    plain = plain_names(names)
+    plain = make_plain_names(names)
     assert len(set(plain)) == len(plain) == len(names)
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in plain)
-    assert all(0 < len(name) <= LONGEST_NAME + 4 and name[0] != "-" for name in plain)
+    assert all(0 < len(name) <= MAX_NAME_LENGTH + 4 and name[0] != "-" for name in plain)
 
 
 def test_what_is_no_photo_is_named_with_its_fault(tmp_path: Path) -> None:
@@ -157,7 +156,7 @@ def test_what_is_no_photo_is_named_with_its_fault(tmp_path: Path) -> None:
     (tmp_path / "empty.jpg").touch()
     (tmp_path / "cut.png").write_bytes((tmp_path / "good.png").read_bytes()[:900])
     with pytest.raises(UsageError) as raised:
-        set_exam(PRESERVATION, tmp_path / "exam", photos=[tmp_path], size="quick")
+        write_exam(PRESERVATION, tmp_path / "exam", photos=[tmp_path], size="quick")
     told = str(raised.value)
     assert all(name in told for name in ("icon.png is too small (32 × 32)", "notes.txt", "empty.jpg", "cut.png"))
     assert "good.png" not in told
@@ -170,22 +169,22 @@ def test_a_picture_that_breaks_only_when_it_is_decoded_is_named_too(tmp_path: Pa
     data[len(data) // 2 : len(data) // 2 + 40] = bytes(40)
     (tmp_path / "torn.png").write_bytes(data)
     with pytest.raises(UsageError, match=r"torn\.png"):
-        photographs([tmp_path], 9, 0)
+        load_photographs([tmp_path], 9, 0)
 
 
 def test_many_faults_are_counted(tmp_path: Path) -> None:
     for number in range(8):
         (tmp_path / f"{number}.txt").write_text("no")
     with pytest.raises(UsageError, match="and 3 more"):
-        photographs([tmp_path], 9, 0)
+        load_photographs([tmp_path], 9, 0)
 
 
 def test_a_folder_without_pictures_and_a_file_that_is_not_there_are_told(tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     with pytest.raises(UsageError, match=r"no picture in .*bare"):
-        photographs([tmp_path / "bare"], 9, 0)
+        load_photographs([tmp_path / "bare"], 9, 0)
     with pytest.raises(UsageError, match=r"gone\.jpg"):
-        photographs([tmp_path / "gone.jpg"], 9, 0)
+        load_photographs([tmp_path / "gone.jpg"], 9, 0)
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -194,8 +193,8 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> Non
     mine.mkdir()
     (mine / "cases.jsonl").write_text("my own")
     with pytest.raises(UsageError, match="not empty and holds no exam"):
-        set_exam(PRESERVATION, mine, photos=[tmp_path / "a.png"], size="quick")
+        write_exam(PRESERVATION, mine, photos=[tmp_path / "a.png"], size="quick")
     assert [path.name for path in mine.iterdir()] == ["cases.jsonl"]
     assert (mine / "cases.jsonl").read_text() == "my own"
     with pytest.raises(UsageError, match="is a file"):
-        set_exam(PRESERVATION, tmp_path / "a.png", size="quick")
+        write_exam(PRESERVATION, tmp_path / "a.png", size="quick")

@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from beholder.demo.photos import photos
-from beholder.qualify.descriptions import SENTENCES
-from beholder.qualify.facts import ABOUT, FILLER
-from beholder.qualify.paper import SIZES
-from beholder.qualify.papers import set_exam
-from beholder.rubrics.model import Rubric
+from beholder.demo.photos import load_photos
+from beholder.exam.exam import write_exam
+from beholder.exam.paper import SIZES
+from beholder.exam.text_papers import FILLER, PHOTO_FACTS, SENTENCES
+from beholder.rubrics.rubric import Rubric
 
 
 @pytest.fixture(scope="module")
 def papers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("exam") / "full"
-    return {case.id: case for case in set_exam(Rubric.load("description"), folder, size="full")}
+    return {case.id: case for case in write_exam(Rubric.load("description"), folder, size="full")}
 
 
 def sentences(text: str) -> list[str]:
@@ -26,8 +25,8 @@ def sentences(text: str) -> list[str]:
 
 
 def test_every_photograph_has_facts_enough_for_five_steps() -> None:
-    assert set(ABOUT) == set(photos())
-    for about in ABOUT.values():
+    assert set(PHOTO_FACTS) == set(load_photos())
+    for about in PHOTO_FACTS.values():
         assert len(about.facts) >= 6
         assert about.facts[0][1] == ""
         assert all(wrong and wrong != true for true, wrong in about.facts[1:])
@@ -40,7 +39,7 @@ def test_every_photograph_has_facts_enough_for_five_steps() -> None:
 
 def test_the_expected_description_and_the_reworded_one_hold_every_fact() -> None:
     small = set(re.findall("[a-z]+", "a an the of is are in on it its her and with to has shows picture"))
-    for about in ABOUT.values():
+    for about in PHOTO_FACTS.values():
         for true, _ in about.facts:
             words = set(re.findall("[a-z]+", true.lower())) - small
             for text in (about.expected, about.reworded):
@@ -48,9 +47,9 @@ def test_the_expected_description_and_the_reworded_one_hold_every_fact() -> None
                 assert len(words & there) >= 0.4 * len(words), (true, text)
 
 
-@pytest.mark.parametrize("source", ABOUT)
+@pytest.mark.parametrize("source", PHOTO_FACTS)
 def test_each_step_holds_what_the_step_before_did(papers: dict[str, Any], source: str) -> None:
-    about = ABOUT[source]
+    about = PHOTO_FACTS[source]
     facts = {true for true, _ in about.facts}
     wrong = {wrong for _, wrong in about.facts[1:]}
     assert set(sentences(papers[f"{source}/clean-told"].fields["output"])) == facts
@@ -76,7 +75,7 @@ def test_each_step_holds_what_the_step_before_did(papers: dict[str, Any], source
 
 def test_padding_on_a_thin_description_says_nothing_that_its_twin_does_not(papers: dict[str, Any]) -> None:
     thin = [case for case in papers.values() if case.groups["kind"] == "filler_thin"]
-    assert len(thin) == len(ABOUT)
+    assert len(thin) == len(PHOTO_FACTS)
     for case in thin:
         twin = papers[case.groups["twin"]]
         more = case.fields["output"].removeprefix(twin.fields["output"])
@@ -85,13 +84,13 @@ def test_padding_on_a_thin_description_says_nothing_that_its_twin_does_not(paper
 
 
 def test_the_wrong_description_is_another_photographs(papers: dict[str, Any]) -> None:
-    for source in ABOUT:
+    for source in PHOTO_FACTS:
         said = papers[f"{source}/wrong-other_photo-5"].fields["output"]
-        assert not {true for true, _ in ABOUT[source].facts[:1]} & set(sentences(said))
-        assert any(said.startswith(about.facts[0][0]) for about in ABOUT.values())
+        assert not {true for true, _ in PHOTO_FACTS[source].facts[:1]} & set(sentences(said))
+        assert any(said.startswith(about.facts[0][0]) for about in PHOTO_FACTS.values())
 
 
 def test_the_full_exam_has_every_wording_on_every_photograph(papers: dict[str, Any]) -> None:
     injections = [case for case in papers.values() if case.groups["part"] == "injection"]
-    assert len(injections) == 9 * len(ABOUT)
+    assert len(injections) == 9 * len(PHOTO_FACTS)
     assert SIZES["full"].photos * 9 == SIZES["full"].injections

@@ -12,9 +12,18 @@ import numpy as np
 from ledger_making import case, entry, hexed, run_record, unscored, verdict
 from PIL import Image
 
-from beholder.ledger import Entry, Ledger, RunRecord
-from beholder.reports.html.page import write_report
-from beholder.verdicts.model import AssertionResult, Calibrated, Correction, CriterionResult, Flag, Outcome, Verdict
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import Entry, RunRecord
+from beholder.reports.html_report import write_report
+from beholder.verdicts.verdict import (
+    AssertionResult,
+    CalibratedRating,
+    Correction,
+    CriterionResult,
+    Flag,
+    Outcome,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -67,7 +76,7 @@ def restyle(number: int, **changes: object) -> Verdict:
         findings={"strengths": ("clear lines",), "improvements": (f"mend the hand of {number}",)},
         flags=(flag,) if number % 5 == 0 else (),
         corrections=(correction,) if fails else (),
-        calibrated={"liked": Calibrated(3.2, 2.6, 3.8, (1, 5), 4, "0123abcd")},
+        calibrated={"liked": CalibratedRating(3.2, 2.6, 3.8, (1, 5), 4, "0123abcd")},
         measurements={"restyle.change": {"value": 0.36, "unit": "share", "sentence": "36 % of the photo was changed."}},
     )
     return replace(made, **changes)  # type: ignore[arg-type]

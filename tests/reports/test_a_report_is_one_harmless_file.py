@@ -18,8 +18,8 @@ import pytest
 from ledger_making import run_record
 from report_making import RUN, Opened, ledger_with, restyle, told, written
 
-from beholder.reports.html.texts import plain, script_json
-from beholder.verdicts.model import AssertionResult, Correction, CriterionResult, Flag, Juror, Jury, Outcome
+from beholder.reports.text import escape_hidden, script_json
+from beholder.verdicts.verdict import AssertionResult, Correction, CriterionResult, Flag, Juror, Jury, Outcome
 
 EVIL = [
     "</script><script>window.harmed = 1</script>",
@@ -143,9 +143,11 @@ def test_what_hides_or_reorders_letters_is_written_out(evil: Path) -> None:
     text = evil.read_text("utf-8")
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text.replace("\n", ""))
     assert "\\\\u202egnp.exe" in text  # in JSON the backslash is doubled
-    assert plain("\u202egnp.exe") == "\\u202egnp.exe"
-    assert plain("half \ud800 a pair") == "half \\ud800 a pair"
-    assert plain("family \U0001f468\u200d\U0001f469 & ümlaut\n") == "family \U0001f468\u200d\U0001f469 & ümlaut\n"
+    assert escape_hidden("\u202egnp.exe") == "\\u202egnp.exe"
+    assert escape_hidden("half \ud800 a pair") == "half \\ud800 a pair"
+    assert (
+        escape_hidden("family \U0001f468\u200d\U0001f469 & ümlaut\n") == "family \U0001f468\u200d\U0001f469 & ümlaut\n"
+    )
 
 
 @pytest.mark.parametrize("text", EVIL[:5])

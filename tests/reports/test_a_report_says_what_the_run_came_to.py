@@ -13,11 +13,10 @@ from ledger_making import run_record
 from report_making import RUN, ledger_with, restyle, told, usual_run, written
 
 from beholder.errors import UsageError
-from beholder.reports.html.page import write_report
-from beholder.reports.html.summary import prompt_digests
-from beholder.reports.run_junit import run_junit
-from beholder.reports.run_markdown import run_markdown
-from beholder.verdicts.model import Coverage
+from beholder.reports.ci import run_junit, run_markdown
+from beholder.reports.html_report import write_report
+from beholder.reports.summary import prompt_digests
+from beholder.verdicts.verdict import Coverage
 
 
 def words(page: Path) -> str:

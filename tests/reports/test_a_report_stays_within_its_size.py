@@ -15,8 +15,8 @@ from ledger_making import hexed
 from PIL import Image
 from report_making import RUN, ledger_with, picture, refused, restyle, told, written
 
-from beholder.ledger import Ledger
-from beholder.reports.html.page import Written, write_report
+from beholder.ledger.ledger import Ledger
+from beholder.reports.html_report import WrittenReport, write_report
 
 CASES = 1000
 
@@ -26,7 +26,7 @@ def blocks(text: str, kind: str) -> list[Any]:
     return [json.loads(one) for one in found]
 
 
-def made(ledger: Ledger, **options: Any) -> tuple[Written, str]:
+def made(ledger: Ledger, **options: Any) -> tuple[WrittenReport, str]:
     out = io.BytesIO()
     done = write_report(ledger, ledger.run(RUN), out, **options)
     assert done.size == len(out.getvalue())

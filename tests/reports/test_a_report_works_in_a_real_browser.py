@@ -12,8 +12,8 @@ import pytest
 from ledger_making import run_record, verdict
 from report_making import RUN, Opened, ledger_with, restyle, told, written
 
-from beholder.rubrics.library import load
-from beholder.verdicts.model import Flag, Juror, Jury, Outcome
+from beholder.rubrics.load import load_rubric
+from beholder.verdicts.verdict import Flag, Juror, Jury, Outcome
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -203,7 +203,7 @@ def test_a_case_shows_everything_that_was_said_and_sent(report: Path, opened: Op
 
 def test_flags_and_criteria_have_titles_and_their_keys_as_tooltips(tmp_path: Path, opened: Opened) -> None:
     flags = (Flag("below_guidance", "exceptional.score", 2, "3 was expected"), Flag("of_a_plugin", "A1, A2"))
-    record = run_record(RUN, rubrics=(msgspec.to_builtins(load("restyle")),))
+    record = run_record(RUN, rubrics=(msgspec.to_builtins(load_rubric("restyle")),))
     with ledger_with(tmp_path / "ledger.db", [told(6, restyle(6, flags=flags))], record) as ledger:
         page = opened(written(ledger, tmp_path / "report.html"))
     offered = page.locator("select[data-key=flag] option").all_text_contents()

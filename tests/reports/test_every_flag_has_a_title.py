@@ -10,9 +10,9 @@ import pytest
 
 import beholder
 from beholder.judges.audit import DISAGREE, NOT_AUDITED
-from beholder.judges.model import STRUCTURED_OUTPUT_UNAVAILABLE
-from beholder.judges.protocol import MEASURED_NOT_SEEN
-from beholder.reports.flag_titles import TITLES, flag_title
+from beholder.judges.base import MEASURED_NOT_SEEN
+from beholder.providers.base import STRUCTURED_OUTPUT_UNAVAILABLE
+from beholder.reports.text import FLAG_TITLES, flag_title
 
 SOURCE = Path(beholder.__file__).parent
 BY_NAME = {DISAGREE, NOT_AUDITED, STRUCTURED_OUTPUT_UNAVAILABLE, MEASURED_NOT_SEEN}
@@ -39,12 +39,12 @@ def raised() -> Iterator[str]:
 def test_every_flag_has_a_title_and_no_title_is_of_nothing() -> None:
     found = set(raised())
     assert len(found) > 20
-    assert TITLES.keys() == found | BY_NAME | OF_IMAGES | {"score_in_odd_form"}
+    assert FLAG_TITLES.keys() == found | BY_NAME | OF_IMAGES | {"score_in_odd_form"}
 
 
 def test_no_two_have_the_same_title_and_none_is_its_key() -> None:
-    assert len(set(TITLES.values())) == len(TITLES)
-    assert not [title for title in TITLES.values() if "_" in title or len(title) > 40]
+    assert len(set(FLAG_TITLES.values())) == len(FLAG_TITLES)
+    assert not [title for title in FLAG_TITLES.values() if "_" in title or len(title) > 40]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ledger_making import run_record
 from report_making import usual_run
 
 from beholder.cli import main
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -109,7 +109,7 @@ class Terminal(io.StringIO):
 def test_a_long_run_has_a_bar_on_a_terminal_and_nowhere_else(
     command: Command, monkeypatch: pytest.MonkeyPatch, format_: str
 ) -> None:
-    monkeypatch.setattr("beholder.cli.report.LONG", 8)
+    monkeypatch.setattr("beholder.cli.report.PROGRESS_FROM_VERDICTS", 8)
     code, _, err = command("latest", "--format", format_)
     assert (code, err) == (0, "")
     screen = Terminal()

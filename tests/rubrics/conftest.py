@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from beholder.cases import Case, FieldValue
-from beholder.images.model import PreparedImage
-from beholder.rubrics.brief import Brief, Text
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.model import Rubric
+from beholder.cases.case import Case, FieldValue
+from beholder.images.image import PreparedImage
+from beholder.rubrics.brief import Brief, Composer, TextBlock
+from beholder.rubrics.rubric import Rubric
 
 FIELDS: dict[str, dict[str, FieldValue]] = {
     "restyle": {"style": "Anime"},
@@ -74,7 +73,7 @@ def compose(picture: Callable[[bytes], PreparedImage]) -> Callable[..., Brief]:
 @pytest.fixture(scope="session")
 def user_text() -> Callable[[Brief], str]:
     """All texts of the user message, one after the other."""
-    return lambda brief: "\n".join(part.text for part in brief.content if isinstance(part, Text))
+    return lambda brief: "\n".join(part.text for part in brief.content if isinstance(part, TextBlock))
 
 
 @pytest.fixture

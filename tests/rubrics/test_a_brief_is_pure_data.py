@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from beholder.cases import Case
+from beholder.cases.case import Case
 from beholder.errors import CaseError
-from beholder.images.model import PreparedImage
-from beholder.rubrics.brief import Brief, Picture, Text
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.model import Rubric
+from beholder.images.image import PreparedImage
+from beholder.rubrics.brief import Brief, Composer, ImageBlock, TextBlock
+from beholder.rubrics.rubric import Rubric
 
 Compose = Callable[..., Brief]
 NAMES = ("restyle", "restyle-confidence", "description", "edit-preservation", "edit-quality", "edit-fidelity")
@@ -39,9 +38,9 @@ def test_the_id_of_a_case_is_nowhere_in_its_brief(name: str, compose: Compose) -
 def test_images_come_first_each_after_its_label_then_the_fields_and_the_ask(name: str, compose: Compose) -> None:
     brief = compose(name)
     *pictures, text = brief.content
-    assert all(isinstance(part, Picture) for part in pictures)
+    assert all(isinstance(part, ImageBlock) for part in pictures)
     assert [part.role for part in brief.pictures] == list(Rubric.load(name).roles)
-    assert isinstance(text, Text)
+    assert isinstance(text, TextBlock)
     assert text.text.endswith("answer with the JSON object only.")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from beholder.errors import UsageError
-from beholder.rubrics.library import find_style, styles
+from beholder.rubrics.load import find_style, load_styles
 
 STYLE = "style: {name}\ndescription: {text}\nassertions: {{accuracy: [Is it?]}}\n"
 
@@ -23,14 +23,14 @@ def style(rubric_file: Callable[..., Path]) -> Callable[..., Path]:
 def test_it_replaces_ours_whatever_its_case(name: str, style: Callable[..., Path]) -> None:
     folder = style(name)
     assert find_style("Anime", [folder]).description == "Mine."
-    listed = styles([folder])
+    listed = load_styles([folder])
     assert [one for one in listed if one.casefold().replace("-", "") == "anime"] == [name]
     assert len(listed) == 17
     assert list(listed) == sorted(listed, key=str.casefold)
 
 
 def test_it_replaces_an_alias_of_ours(style: Callable[..., Path]) -> None:
-    alias = styles()["Anime"].aliases[0]
+    alias = load_styles()["Anime"].aliases[0]
     assert find_style(alias, [style(alias.lower())]).description == "Mine."
 
 

@@ -11,13 +11,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beholder.cases import Case
+from beholder.cases.case import Case
 from beholder.errors import RubricError
 from beholder.rubrics import builtin_folder
-from beholder.rubrics.brief import Brief
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.judging import Head, judge_answer
+from beholder.rubrics.brief import Brief, Composer
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.score import VerdictHeader, score_answer
 
 START = yaml.safe_load((builtin_folder / "_shared" / "start.yaml").read_text("utf-8"))
 NUMBERS = (
@@ -84,7 +83,7 @@ def test_a_changed_rubric_is_refused_or_can_be_asked_and_scored(
     fields = {field.name: "x" for field in rubric.fields}
     brief = compose(rubric, fields=fields)
     settled = Composer(rubric).rubric_for(Case("c", fields=fields))
-    verdict = judge_answer(Head("c", settled, "j"), json.dumps(best(brief.schema)))
+    verdict = score_answer(VerdictHeader("c", settled, "j"), json.dumps(best(brief.schema)))
     assert verdict.scored, verdict.detail
     assert verdict.score is None or 0 <= verdict.score <= 1
     json.dumps(verdict.to_dict(), allow_nan=False)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from beholder.errors import UsageError
 from beholder.rubrics.brief import Brief
-from beholder.rubrics.delimiting import delimited, fence
-from beholder.rubrics.library import find_style
+from beholder.rubrics.load import find_style
+from beholder.rubrics.prompt import delimit, make_fence_token
 
 Compose = Callable[..., Brief]
 UserText = Callable[[Brief], str]
@@ -87,24 +87,24 @@ def test_the_judge_is_told_that_texts_and_writing_in_images_are_data(compose: Co
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=4))
 def test_a_token_stands_in_none_of_the_texts_and_follows_from_them(listed: list[str]) -> None:
-    token = fence(listed)
+    token = make_fence_token(listed)
     assert re.fullmatch(r"[0-9a-f]{16}", token)
     assert not any(token in text for text in listed)
-    assert token == fence(listed)
+    assert token == make_fence_token(listed)
 
 
 def test_a_token_that_the_text_holds_by_chance_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beholder.rubrics.delimiting.TOKEN_LENGTH", 1)  # so that chance comes about
+    monkeypatch.setattr("beholder.rubrics.prompt.TOKEN_LENGTH", 1)  # so that chance comes about
     for left in "0123456789abcdef":
-        assert fence(["0123456789abcdef".replace(left, "")]) == left
+        assert make_fence_token(["0123456789abcdef".replace(left, "")]) == left
 
 
 def test_a_text_that_guessed_the_token_makes_another() -> None:
     text = "an innocent text"
     for _ in range(5):  # each time the text learns the token it was given
-        token = fence([text])
+        token = make_fence_token([text])
         assert token not in text
-        assert delimited("output", text, token).count(token) == 2
+        assert delimit("output", text, token).count(token) == 2
         text += token
 
 

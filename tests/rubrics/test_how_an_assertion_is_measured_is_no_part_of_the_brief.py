@@ -9,14 +9,13 @@ from msgspec import structs
 
 from beholder import Case
 from beholder.errors import RubricError
-from beholder.images.model import PreparedImage
-from beholder.judges.instruments import InstrumentsJudge
-from beholder.judges.protocol import identity_for
+from beholder.images.image import PreparedImage
+from beholder.judges.base import identity_for_brief
+from beholder.judges.offline.judge import InstrumentsJudge
 from beholder.judges.scripted import ScriptedJudge
-from beholder.rubrics.brief import Brief
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.library import find_style, styles
-from beholder.rubrics.model import Rubric, Style
+from beholder.rubrics.brief import Brief, Composer
+from beholder.rubrics.load import find_style, load_styles
+from beholder.rubrics.rubric import Rubric, Style
 
 IMAGE = PreparedImage(b"x", "image/png", 8, 8, "d" * 64, "d" * 64, 8, 8, "png")
 
@@ -46,7 +45,7 @@ def written(style: Style, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["Anime", "Pop Art", "Storybook"])
 def test_a_tag_changes_neither_text_nor_schema_nor_digest(name: str, tmp_path: Path) -> None:
-    tagged, bare = brief(name), brief(name, written(styles()[name], tmp_path))
+    tagged, bare = brief(name), brief(name, written(load_styles()[name], tmp_path))
     assert any(one.measured for criterion in tagged.criteria for one in criterion.assertions)
     assert not any(one.measured for criterion in bare.criteria for one in criterion.assertions)
     assert (tagged.system, tagged.content, tagged.schema) == (bare.system, bare.content, bare.schema)
@@ -59,10 +58,10 @@ def test_the_generic_set_keeps_its_tags_under_any_name() -> None:
 
 
 def test_an_answer_that_was_measured_depends_on_the_tags(tmp_path: Path) -> None:
-    tagged, bare = brief("Anime"), brief("Anime", written(styles()["Anime"], tmp_path))
+    tagged, bare = brief("Anime"), brief("Anime", written(load_styles()["Anime"], tmp_path))
     instruments, model = InstrumentsJudge(), ScriptedJudge("x")
-    assert identity_for(instruments, tagged) != identity_for(instruments, bare)
-    assert identity_for(model, tagged) == identity_for(model, bare) == "scripted"
+    assert identity_for_brief(instruments, tagged) != identity_for_brief(instruments, bare)
+    assert identity_for_brief(model, tagged) == identity_for_brief(model, bare) == "scripted"
 
 
 def test_a_brief_has_the_case_and_the_criteria_as_values() -> None:

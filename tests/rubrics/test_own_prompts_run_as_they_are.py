@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beholder.errors import RubricError, UsageError
-from beholder.rubrics.brief import Brief, Picture, Text
-from beholder.rubrics.library import find_style
-from beholder.rubrics.model import Rubric
-from beholder.rubrics.prompts import fill
+from beholder.rubrics.brief import Brief, ImageBlock, TextBlock
+from beholder.rubrics.load import find_style
+from beholder.rubrics.prompt import fill_placeholders
+from beholder.rubrics.rubric import Rubric
 
 Compose = Callable[..., Brief]
 
@@ -21,9 +21,9 @@ Compose = Callable[..., Brief]
 def parts(brief: Brief) -> tuple[str, list[str], str]:
     """The prompt, the labels of the images after it, and what follows them."""
     kinds = [type(part) for part in brief.content]
-    assert kinds[0] is Text
-    pictures = [part.label for part in brief.content if isinstance(part, Picture)]
-    assert kinds[1 : 1 + len(pictures)] == [Picture] * len(pictures)
+    assert kinds[0] is TextBlock
+    pictures = [part.label for part in brief.content if isinstance(part, ImageBlock)]
+    assert kinds[1 : 1 + len(pictures)] == [ImageBlock] * len(pictures)
     rest = brief.content[1 + len(pictures) :]
     assert len(rest) <= 1
     return brief.content[0].text, pictures, rest[0].text if rest else ""  # type: ignore[union-attr]
@@ -166,9 +166,9 @@ def test_a_rubric_with_styles_and_no_description_field_runs_too(compose: Compose
 def test_what_is_no_placeholder_is_left_alone_whatever_it_is(prompt: str, value: str) -> None:
     names = re.findall(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}|\{([A-Z][A-Z0-9_]*)\}", prompt)
     values = {(one or other).lower(): value for one, other in names}
-    filled, used = fill(prompt, values)
+    filled, used = fill_placeholders(prompt, values)
     assert used == set(values)
     if not names:
         assert filled == prompt
-    marked, _ = fill(prompt, dict.fromkeys(values, "\0"))
+    marked, _ = fill_placeholders(prompt, dict.fromkeys(values, "\0"))
     assert filled == marked.replace("\0", value)

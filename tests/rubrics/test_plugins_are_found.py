@@ -39,8 +39,8 @@ def test_a_plugin_adds_rubrics_and_styles(tmp_path: Path) -> None:
     )
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from beholder.rubrics.library import find_style, known, load\n"
-        "print(known()['sharp'], load('sharp').criteria[0].key, find_style('woodcut').description)"
+        "from beholder.rubrics.load import find_style, list_rubrics, load_rubric\n"
+        "print(list_rubrics()['sharp'], load_rubric('sharp').criteria[0].key, find_style('woodcut').description)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "Is it sharp? sharpness Black ink.\n"

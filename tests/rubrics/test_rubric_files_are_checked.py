@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from beholder.cases import Case
+from beholder.cases.case import Case
 from beholder.errors import RubricError, UsageError
 from beholder.rubrics import builtin_folder
-from beholder.rubrics.brief import Brief
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.files import read_yaml
-from beholder.rubrics.library import known, load_all, styles
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.judging import Head, judge_answer
+from beholder.rubrics.brief import Brief, Composer
+from beholder.rubrics.load import list_rubrics, load_rubrics, load_styles
+from beholder.rubrics.rubric import Rubric
+from beholder.rubrics.yaml_files import read_yaml
+from beholder.verdicts.score import VerdictHeader, score_answer
 
 GOOD = """\
 rubric: mine
@@ -185,7 +184,7 @@ def test_a_style_is_no_rubric(rubric_file: Callable[..., Path]) -> None:
 def test_a_style_file_cannot_say_that_it_is_the_generic_set(rubric_file: Callable[..., Path]) -> None:
     folder = rubric_file(STYLE + "generic: true\nnear: Anime\n", "styles/fresco.yaml").parent
     with pytest.raises(RubricError) as caught:
-        styles([folder])
+        load_styles([folder])
     assert [one.key for one in caught.value.problems] == ["generic", "near"]
 
 
@@ -257,8 +256,8 @@ def test_a_folder_a_file_and_a_name_are_found(rubric_file: Callable[..., Path]) 
         Rubric.load("restile")
     with pytest.raises(UsageError, match="stands for several rubrics"):
         Rubric.load("edit")
-    assert [one.name for one in load_all("edit")] == ["edit-preservation", "edit-quality", "edit-fidelity"]
-    assert set(known()) == {"description", "edit", "edit-fidelity", "edit-preservation", "edit-quality", "restyle",
+    assert [one.name for one in load_rubrics("edit")] == ["edit-preservation", "edit-quality", "edit-fidelity"]
+    assert set(list_rubrics()) == {"description", "edit", "edit-fidelity", "edit-preservation", "edit-quality", "restyle",
                             "restyle-confidence"}  # fmt: skip
 
 
@@ -298,7 +297,7 @@ def test_the_rubric_that_a_newcomer_starts_from_works(compose: Callable[..., Bri
         },
         "assessment": "x",
     }
-    verdict = judge_answer(Head("c", rubric, "j"), json.dumps(answer))
+    verdict = score_answer(VerdictHeader("c", rubric, "j"), json.dumps(answer))
     # One failure allows 4: (2·4 + 1·5) of (2·5 + 1·5) = 13/15.
     assert (verdict.total, verdict.max_total, verdict.grade, verdict.passed) == (13, 15, "shop", True)
 
@@ -310,7 +309,7 @@ def test_the_word_for_a_reason_is_the_users(rubric_file: Callable[..., Path], co
         "score",
     ]
     answer = {"criteria": {key: {"rationale": "quite sharp", "score": 3} for key in ("sharp", "calm")}}
-    verdict = judge_answer(Head("c", rubric, "j"), json.dumps(answer))
+    verdict = score_answer(VerdictHeader("c", rubric, "j"), json.dumps(answer))
     assert verdict.criteria["sharp"].reason == "quite sharp"
     assert not verdict.flags
 
@@ -333,13 +332,13 @@ def test_a_style_that_leaves_a_criterion_without_assertions_is_refused(rubric_fi
 def test_a_style_file_is_checked_too(rubric_file: Callable[..., Path]) -> None:
     bad = rubric_file(STYLE.replace("[Is it?]", "[{text: Is it?, id: A1}]").replace("d\n", "' '\n", 1), "s/fresco.yaml")
     with pytest.raises(RubricError) as caught:
-        styles([bad.parent])
+        load_styles([bad.parent])
     assert {(one.key, one.line) for one in caught.value.problems} >= {
         ("description", 2),
         ("assertions.accuracy[0].id", 4),
     }
     with pytest.raises(UsageError, match="no folder of styles"):
-        styles([bad.parent / "nowhere"])
+        load_styles([bad.parent / "nowhere"])
 
 
 def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:

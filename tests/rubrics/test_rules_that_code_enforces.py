@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from beholder.cases import Case
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.judging import Head, judge_answer
-from beholder.verdicts.model import Outcome, Verdict
+from beholder.cases.case import Case
+from beholder.rubrics.brief import Composer
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.score import VerdictHeader, score_answer
+from beholder.verdicts.verdict import Outcome, Verdict
 
 DIMENSIONS = {"accuracy": "A5", "completeness": "C5", "relevance": "R4", "usefulness": "U4", "exceptional": "E5"}
 
@@ -30,7 +30,9 @@ def restyle(score: object = 5, failed: int = 0, **closing: object) -> Verdict:
         for key, last in DIMENSIONS.items()
     }
     rubric = Composer(Rubric.load("restyle")).rubric_for(Case("c", fields={"style": "Anime"}))
-    return judge_answer(Head("c", rubric, "j"), json.dumps({"criteria": criteria, "assessment": "fine"} | closing))
+    return score_answer(
+        VerdictHeader("c", rubric, "j"), json.dumps({"criteria": criteria, "assessment": "fine"} | closing)
+    )
 
 
 def describe(scores: object = 0.5, gate: bool = False, **rest: object) -> Verdict:
@@ -40,17 +42,20 @@ def describe(scores: object = 0.5, gate: bool = False, **rest: object) -> Verdic
     details = details or dict(zip(keys, ({"reason": "r", "score": one} for one in scores), strict=True))
     lists = dict.fromkeys(("hallucinations", "missing_elements", "strengths", "improvements"), ())
     if gate:
-        from beholder.rubrics.model import Gate
+        from beholder.rubrics.rubric import GateRule
 
-        rubric = rubric.with_scoring(gates=(Gate(finding="hallucinations"),))
-    return judge_answer(Head("c", rubric, "j"), json.dumps({"criteria": details, "assessment": "x"} | lists | rest))
+        rubric = rubric.with_scoring(gates=(GateRule(finding="hallucinations"),))
+    return score_answer(
+        VerdictHeader("c", rubric, "j"), json.dumps({"criteria": details, "assessment": "x"} | lists | rest)
+    )
 
 
 def factors(score: object = 4, words: int = 20) -> Verdict:
     rubric = Rubric.load("edit-preservation")
     block = {"justification": " ".join(["word"] * words), "score": score}
-    return judge_answer(
-        Head("c", rubric, "j"), json.dumps({"image_id": "x", "criteria": {one.key: block for one in rubric.criteria}})
+    return score_answer(
+        VerdictHeader("c", rubric, "j"),
+        json.dumps({"image_id": "x", "criteria": {one.key: block for one in rubric.criteria}}),
     )
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 import jsonschema
 import pytest
 
-from beholder.rubrics.brief import Brief
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.model import NotApplicable, Rubric
-from beholder.verdicts.judging import Head, judge_answer
+from beholder.rubrics.brief import Brief, Composer
+from beholder.rubrics.rubric import NotApplicable, Rubric
+from beholder.verdicts.score import VerdictHeader, score_answer
 
 Compose = Callable[..., Brief]
 NAMES = ("restyle", "restyle-confidence", "description", "edit-preservation", "edit-quality", "edit-fidelity")
@@ -53,7 +52,7 @@ def test_an_answer_that_fits_it_is_scored(brief: Brief) -> None:
     answer = smallest(brief.schema)
     jsonschema.validate(answer, brief.schema)
     rubric = Composer(Rubric.load(brief.rubric)).rubric_in("Anime")
-    verdict = judge_answer(Head("c", rubric, "j"), json.dumps(answer))
+    verdict = score_answer(VerdictHeader("c", rubric, "j"), json.dumps(answer))
     assert verdict.scored, verdict.detail
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from beholder.cli.app import app
 from beholder.errors import UsageError
-from beholder.rubrics.library import known, load_all
+from beholder.rubrics.load import list_rubrics, load_rubrics
 
 Write = Callable[..., Path]
 GOOD = "rubric: mine\nimages: [{role: photo, label: Photo}]\ncriteria: [{key: sharp}]\n"
@@ -28,7 +28,7 @@ def refused(*arguments: object) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", sorted(known()))
+@pytest.mark.parametrize("name", sorted(list_rubrics()))
 def test_ours_are_sound(name: str) -> None:
     done = run("rubrics", "check", name)
     assert (done.exit_code, "sound" in done.stdout) == (0, True)
@@ -78,13 +78,13 @@ def test_a_new_rubric_passes_its_own_check(name: str, tmp_path: Path) -> None:
     assert run("rubrics", "new", tmp_path / name).exit_code == 0
     done = run("rubrics", "check", tmp_path / name)
     assert done.exit_code == 0, done.stdout
-    assert load_all(tmp_path / name)[0].name == name
+    assert load_rubrics(tmp_path / name)[0].name == name
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000, "a\0b", "x" * 300 + "/rubric.yaml"])
 def test_a_name_that_no_file_can_have_is_one_sentence(name: str) -> None:
     with pytest.raises(UsageError, match="There is no rubric") as caught:
-        load_all(name)
+        load_rubrics(name)
     assert len(str(caught.value)) < 600
     assert "\0" not in str(caught.value)
 
@@ -118,7 +118,7 @@ def test_a_strangers_file_cannot_speak_to_the_terminal(rubric_file: Write) -> No
 
 
 def test_sisters_are_the_other_criteria_of_the_family() -> None:
-    family = load_all("edit")
+    family = load_rubrics("edit")
     for rubric in family:
         others = [one.key for other in family if other is not rubric for one in other.criteria]
         assert sorted(rubric.sisters) == sorted(others), rubric.name

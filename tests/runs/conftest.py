@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 import pytest
 
-from beholder.testing import JudgeServer
+from beholder.testing.server import JudgeServer
 
 KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
 WORDS = "the wall behind the car shows the same mortar lines and the same shading as it did before"

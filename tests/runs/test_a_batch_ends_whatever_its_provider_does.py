@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from beholder.cli.progress import Counts
-from beholder.ledger import Ledger, jobs
-from beholder.runs.batching import How, Standing, one_pass, under_way
-from beholder.runs.running import checked_cases, record_for
-from beholder.runs.suite import suite_from
-from beholder.testing import Course, Fault, JudgeServer
+from beholder.cli.progress import ProgressCounter
+from beholder.ledger import batch_jobs
+from beholder.ledger.ledger import Ledger, under_way
+from beholder.runs.batch import BatchPassOptions, BatchRunStatus, run_batch_pass
+from beholder.runs.execution import check_suite_cases, find_or_create_run
+from beholder.runs.suite import load_suite
+from beholder.testing.base import Course, Fault
+from beholder.testing.server import JudgeServer
 
 COUNT, MOST_PASSES = 12, 60
 URLS = {"openai": "openai_url", "anthropic": "anthropic_url", "google": "google_url"}
@@ -62,28 +64,30 @@ def to_the_end(
             "thumbnails": False,
             "audit": False,
         }
-        suite = suite_from(None, flags)
-        checked = checked_cases(suite)
+        suite = load_suite(None, flags)
+        checked = check_suite_cases(suite)
         with Ledger.open(suite.ledger_place()) as ledger:
-            record = record_for(suite, ledger, checked, fresh=False)[0]
+            record = find_or_create_run(suite, ledger, checked, fresh=False)[0]
 
-            async def go(how: How) -> Standing:
+            async def go(how: BatchPassOptions) -> BatchRunStatus:
                 server.batches.usual = course(chance)
                 told: list[str] = []
-                return await one_pass(suite, ledger, record, checked, Counts(COUNT), asyncio.Event(), told.append, how)
+                return await run_batch_pass(
+                    suite, ledger, record, checked, ProgressCounter(COUNT), asyncio.Event(), told.append, how
+                )
 
-            standing = await go(How(anew=True))
+            standing = await go(BatchPassOptions(anew=True))
             passes = 0
             while standing.state == "waiting":
                 passes += 1
                 assert passes < MOST_PASSES
-                standing = await go(How(idle=False))
+                standing = await go(BatchPassOptions(idle=False))
             verdicts = list(ledger.verdicts(record.id))
             assert (standing.state, len(verdicts), under_way(ledger, record.id)) == ("finished", COUNT, [])
             assert {str(one.outcome) for one in verdicts} <= {"scored", "refused", "invalid", "unreachable"}
             assert sum((one.cost_usd or Decimal(0) for one in verdicts), Decimal(0)) == ledger.run(record.id).spent_usd
             with ledger.reading() as connection:
-                assert jobs.set_aside(connection, ledger.number(connection, record.id)) == 0
+                assert batch_jobs.sum_reserved_usd(connection, ledger.number(connection, record.id)) == 0
             assert ledger.check() == []
 
     return to_the_end

@@ -16,20 +16,23 @@ from typing import Any
 
 import pytest
 
-from beholder.cli.progress import Counts
-from beholder.judges.batches import batches_of
+from beholder.cli.progress import ProgressCounter
 from beholder.judges.model import ModelJudge, judge_from
-from beholder.judges.stages import Kept, Stage
-from beholder.judges.wires import Body, Request
-from beholder.ledger import Ledger, RunRecord, jobs
-from beholder.runs.batching import How, one_pass
-from beholder.runs.budget import Budget
-from beholder.runs.clerk import Clerk
-from beholder.runs.queues import BATCH
-from beholder.runs.running import checked_cases, record_for
-from beholder.runs.suite import Suite, suite_from
-from beholder.runs.trays import LedgerTray
-from beholder.testing import Fault, JudgeServer
+from beholder.ledger import batch_jobs
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import RunRecord
+from beholder.providers.base import HttpRequest
+from beholder.providers.http import find_batch_api
+from beholder.providers.payload import RequestBody
+from beholder.runs.batch import BatchPassOptions, LedgerBatchQueue, run_batch_pass
+from beholder.runs.engine import WRITE_BATCH
+from beholder.runs.execution import check_suite_cases, find_or_create_run
+from beholder.runs.ledger_access import LedgerThread
+from beholder.runs.limits import Budget
+from beholder.runs.suite import Suite, load_suite
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.answer import BatchReply, BatchStage
 
 
 @contextmanager
@@ -43,10 +46,10 @@ def begun(server: JudgeServer, folder: Path) -> Iterator[tuple[Suite, Ledger, Ru
         "thumbnails": False,
         "audit": False,
     }
-    suite = suite_from(None, flags)
-    checked = checked_cases(suite)
+    suite = load_suite(None, flags)
+    checked = check_suite_cases(suite)
     with Ledger.open(suite.ledger_place()) as ledger:
-        yield suite, ledger, record_for(suite, ledger, checked, fresh=False)[0], checked
+        yield suite, ledger, find_or_create_run(suite, ledger, checked, fresh=False)[0], checked
 
 
 @pytest.mark.parametrize(("most_requests", "most_bytes", "sizes"), [(2, 10**9, [2, 2, 1]), (100, 250, [1] * 5)])
@@ -61,16 +64,16 @@ async def test_jobs_are_split_by_number_and_by_size(
     cases(1)
     with begun(server, tmp_path) as (_, ledger, record, _):
         judge = judge_from("openai:test", base_url=server.openai_url)
-        api = batches_of("openai")
+        api = find_batch_api("openai")
         assert isinstance(judge, ModelJudge)
         assert api is not None
-        clerk = Clerk(ledger)
-        tray = LedgerTray(judge, api, clerk, record.id, Budget(), tmp_path, print)
+        clerk = LedgerThread(ledger)
+        tray = LedgerBatchQueue(judge, api, clerk, record.id, Budget(), tmp_path, print)
         tray.most_requests, tray.most_bytes = most_requests, most_bytes
         for number in range(5):
             body = json.dumps({"model": "test", "messages": [{"role": "user", "content": f"question {number}"}]})
             for _ in range(2):  # the same request twice is one
-                await tray.put(bytes([number]) * 16, 1, Request("", {}, Body((body.encode(),))), Decimal(0))
+                await tray.put(bytes([number]) * 16, 1, HttpRequest("", {}, RequestBody((body.encode(),))), Decimal(0))
         await tray.hand_in()
         await tray.aclose()
         await judge.aclose()
@@ -78,7 +81,10 @@ async def test_jobs_are_split_by_number_and_by_size(
         assert [len(job.keys) for job in server.batches.jobs] == sizes
         with ledger.reading() as connection:
             number = ledger.number(connection, record.id)
-            written = [jobs.keys(connection, number, job) for job in jobs.under_way(connection, number)]
+            written = [
+                batch_jobs.read_request_keys(connection, number, job)
+                for job in batch_jobs.read_pending_jobs(connection, number)
+            ]
         assert written == [list(map(bytes.fromhex, job.keys)) for job in server.batches.jobs]
         assert list(tmp_path.glob("*.jsonl")) == [tmp_path / "cases.jsonl"]
 
@@ -90,9 +96,13 @@ async def test_nothing_is_handed_in_once_it_was_stopped(
     with begun(server, tmp_path) as (suite, ledger, record, checked):
         stop = asyncio.Event()
         stop.set()
-        standing = await one_pass(suite, ledger, record, checked, Counts(3), stop, print, How(anew=True))
+        standing = await run_batch_pass(
+            suite, ledger, record, checked, ProgressCounter(3), stop, print, BatchPassOptions(anew=True)
+        )
         assert (standing.state, server.batches.jobs) == ("interrupted", [])
-        standing = await one_pass(suite, ledger, record, checked, Counts(3), asyncio.Event(), print, How(anew=True))
+        standing = await run_batch_pass(
+            suite, ledger, record, checked, ProgressCounter(3), asyncio.Event(), print, BatchPassOptions(anew=True)
+        )
         assert (standing.state, len(server.batches.jobs[0].keys)) == ("waiting", 3)
 
 
@@ -125,7 +135,7 @@ def test_killed_between_handing_in_and_writing_down_it_pays_once(
 
 @pytest.mark.parametrize(
     ("module", "function", "written"),
-    [("beholder.ledger.jobs", "use_up", 0), ("beholder.cli.progress", "Counts.done", 1)],
+    [("beholder.ledger.batch_jobs", "use_up", 0), ("beholder.cli.progress", "ProgressCounter.done", 1)],
 )
 @pytest.mark.parametrize("again", ["collect", "run"])
 def test_killed_beside_a_verdict_without_a_score_it_counts_its_money_once(
@@ -173,7 +183,7 @@ async def test_a_reply_is_done_with_as_soon_as_there_is_a_verdict_by_it(
     repair that is not answered before."""
     cases(2)
     server.say(Fault.refusal("I would rather not."), {"criteria": {}})
-    used: list[Kept] = []
+    used: list[BatchReply] = []
 
     def repaired(_: object) -> dict[str, Any]:
         patience = time.monotonic() + 20
@@ -181,17 +191,21 @@ async def test_a_reply_is_done_with_as_soon_as_there_is_a_verdict_by_it(
             while not used and time.monotonic() < patience:
                 with ledger.reading() as connection:
                     number = ledger.number(connection, "latest")
-                    [job] = jobs.ended(connection, number)
-                    there = jobs.find(connection, number, jobs.keys(connection, number, job))
-                used.extend(kept for kept in there.values() if kept.stage is Stage.USED)
+                    [job] = batch_jobs.read_finished_jobs(connection, number)
+                    there = batch_jobs.find_replies(
+                        connection, number, batch_jobs.read_request_keys(connection, number, job)
+                    )
+                used.extend(kept for kept in there.values() if kept.stage is BatchStage.USED)
         return good_answer()
 
     with begun(server, tmp_path) as (suite, ledger, record, checked):
         stop = asyncio.Event()
-        await one_pass(suite, ledger, record, checked, Counts(2), stop, print, How(anew=True))
+        await run_batch_pass(
+            suite, ledger, record, checked, ProgressCounter(2), stop, print, BatchPassOptions(anew=True)
+        )
         server.default = repaired
-        how = How(repair_live=True, idle=False)
-        standing = await one_pass(suite, ledger, record, checked, Counts(2), stop, print, how)
+        how = BatchPassOptions(repair_live=True, idle=False)
+        standing = await run_batch_pass(suite, ledger, record, checked, ProgressCounter(2), stop, print, how)
         assert (standing.state, len(used)) == ("finished", 1)
 
 
@@ -199,14 +213,14 @@ async def test_a_run_is_not_finished_while_a_case_has_no_verdict(
     server: JudgeServer, cases: Callable[[int], Path], command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     """The last case is asked what the first is, whose answer had no score and is used up before the last is reached."""
-    count = 4 * BATCH
+    count = 4 * WRITE_BATCH
     rows = cases(count).read_text().splitlines()
     (tmp_path / "cases.jsonl").write_text("\n".join([*rows, rows[0].replace('"c0"', '"again"')]))
     server.default = Fault.refusal("I would rather not.")
     with begun(server, tmp_path) as (suite, ledger, record, checked):
         for anew, done, state in ((True, 0, "waiting"), (False, count, "interrupted")):
-            watch, how = Counts(count + 1), How(anew=anew)
-            standing = await one_pass(suite, ledger, record, checked, watch, asyncio.Event(), print, how)
+            watch, how = ProgressCounter(count + 1), BatchPassOptions(anew=anew)
+            standing = await run_batch_pass(suite, ledger, record, checked, watch, asyncio.Event(), print, how)
             assert (standing.state, len(list(ledger.verdicts(record.id)))) == (state, done)
         live = subprocess.run(command(), capture_output=True, check=False)
         assert (live.returncode, ledger.run(record.id).state) == (3, "finished")
@@ -226,5 +240,7 @@ async def test_a_run_is_not_finished_while_its_last_job_is_handed_in(
 
     server.default = answer
     with begun(server, tmp_path) as (suite, ledger, record, checked):
-        await one_pass(suite, ledger, record, checked, Counts(1), asyncio.Event(), print, How(anew=True))
+        await run_batch_pass(
+            suite, ledger, record, checked, ProgressCounter(1), asyncio.Event(), print, BatchPassOptions(anew=True)
+        )
     assert states == ["running"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from beholder import Answer, OverBudget, ScriptedJudge, Unreachable
 from beholder.rubrics.brief import Brief
-from beholder.runs.budget import Budget, BudgetedJudge
+from beholder.runs.limits import Budget, BudgetedJudge
 
 BRIEF = Brief("r", "1", None, "", (), None, "d", "l")
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from beholder.runs.gate import Gate, Pace
+from beholder.runs.limits import AdaptiveLimiter, LeakyBucket
 
 
 async def test_no_more_than_allowed_are_under_way() -> None:
-    gate = Gate(3)
+    gate = AdaptiveLimiter(3)
     most = 0
 
     async def request() -> None:
@@ -26,7 +26,7 @@ async def test_no_more_than_allowed_are_under_way() -> None:
 
 
 async def test_a_push_back_lowers_the_limit_once_for_all_that_were_under_way() -> None:
-    gate = Gate(10)
+    gate = AdaptiveLimiter(10)
     for _ in range(10):
         await gate.enter(1)
     for _ in range(10):
@@ -35,7 +35,7 @@ async def test_a_push_back_lowers_the_limit_once_for_all_that_were_under_way() -
 
 
 async def test_push_backs_that_go_on_lead_to_one_at_a_time_and_never_to_none() -> None:
-    gate = Gate(64)
+    gate = AdaptiveLimiter(64)
     for _ in range(200):
         await gate.enter(1)
         gate.leave(None)
@@ -43,7 +43,7 @@ async def test_push_backs_that_go_on_lead_to_one_at_a_time_and_never_to_none() -
 
 
 async def test_answers_raise_the_limit_again_up_to_what_was_allowed() -> None:
-    gate = Gate(8)
+    gate = AdaptiveLimiter(8)
     await gate.enter(1)
     gate.leave(None)
     lowered = gate.limit
@@ -55,7 +55,7 @@ async def test_answers_raise_the_limit_again_up_to_what_was_allowed() -> None:
 
 
 async def test_a_server_that_slows_down_gets_fewer() -> None:
-    gate = Gate(32)
+    gate = AdaptiveLimiter(32)
     for latency in [1.0] * 50 + [10.0] * 10:
         await gate.enter(1)
         gate.leave(latency)
@@ -63,7 +63,7 @@ async def test_a_server_that_slows_down_gets_fewer() -> None:
 
 
 async def test_quick_answers_that_become_less_quick_change_nothing() -> None:
-    gate = Gate(32)
+    gate = AdaptiveLimiter(32)
     for latency in [0.01] + [1.0] * 200:
         await gate.enter(1)
         gate.leave(latency)
@@ -71,7 +71,7 @@ async def test_quick_answers_that_become_less_quick_change_nothing() -> None:
 
 
 async def test_who_gives_up_waiting_takes_no_place() -> None:
-    gate = Gate(1)
+    gate = AdaptiveLimiter(1)
     await gate.enter(1)
     waiting = asyncio.create_task(gate.enter(1))
     await asyncio.sleep(0)
@@ -98,7 +98,7 @@ class Clock:
 
 async def test_requests_and_tokens_per_minute_are_kept_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    gate = Gate(100, requests_per_minute=60, tokens_per_minute=6_000, sleep=clock.sleep)
+    gate = AdaptiveLimiter(100, requests_per_minute=60, tokens_per_minute=6_000, sleep=clock.sleep)
     for _ in range(3):
         await gate.enter(500)  # five seconds' worth of tokens, one second's of requests
     assert clock.now == pytest.approx(110.0)
@@ -106,7 +106,7 @@ async def test_requests_and_tokens_per_minute_are_kept_evenly(monkeypatch: pytes
 
 async def test_a_process_keeps_to_its_part_of_a_pace_and_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    gate = Gate(100, requests_per_minute=60, sleep=clock.sleep)
+    gate = AdaptiveLimiter(100, requests_per_minute=60, sleep=clock.sleep)
     gate.share(0.25)
     for _ in range(3):
         await gate.enter(1)
@@ -122,7 +122,7 @@ async def test_a_process_keeps_to_its_part_of_a_pace_and_waits_for_one(monkeypat
 
 async def test_a_pace_does_not_save_up_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    pace = Pace(60, clock.sleep)
+    pace = LeakyBucket(60, clock.sleep)
     await pace.wait(1)
     clock.now += 100
     for _ in range(3):
@@ -138,7 +138,7 @@ async def test_who_gives_up_waiting_for_its_turn_has_booked_nothing(monkeypatch:
         await released.wait()
         clock.now += seconds
 
-    pace = Pace(60, sleep)
+    pace = LeakyBucket(60, sleep)
     await pace.wait(1)
     waiting = [asyncio.create_task(pace.wait(1)) for _ in range(50)]
     await asyncio.sleep(0)

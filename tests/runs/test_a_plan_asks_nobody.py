@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from beholder.testing import JudgeServer
+from beholder.testing.server import JudgeServer
 
 Command = Callable[..., list[str]]
 Beholder = Callable[[list[str]], subprocess.CompletedProcess[str]]

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.ledger import Ledger
-from beholder.runs.plan import SAMPLE, Plan, plan
-from beholder.runs.running import checked_cases
-from beholder.runs.sampling import Spread, at, drawn
-from beholder.runs.suite import Suite, suite_from
+from beholder.ledger.ledger import Ledger
+from beholder.runs.execution import check_suite_cases
+from beholder.runs.plan import SAMPLE_SIZE, Plan, SampleSpread, draw_sample, pick_positions, plan_run
+from beholder.runs.suite import Suite, load_suite
 
 Command = Callable[..., list[str]]
 
@@ -37,11 +36,11 @@ def uneven(tmp_path: Path, cases: Any) -> Callable[[int], Path]:
 
 def suite_on(path: Path, **more: object) -> Suite:
     flags = {"rubric": "edit-preservation", "cases": str(path), "judges": ["openai:gpt-5-mini"], **more}
-    return suite_from(None, flags)
+    return load_suite(None, flags)
 
 
 async def planned(suite: Suite, most: int | None, ledger: Ledger | None = None) -> Plan:
-    return await plan(suite, checked_cases(suite), ledger, most=most)
+    return await plan_run(suite, check_suite_cases(suite), ledger, most=most)
 
 
 async def test_a_part_tells_the_whole_within_what_it_says(uneven: Any) -> None:
@@ -81,17 +80,17 @@ def test_what_is_done_is_counted_and_not_guessed(uneven: Any, command: Command, 
 
 
 def test_the_command_says_that_it_drew(uneven: Any, command: Command, beholder: Any) -> None:
-    uneven(SAMPLE + 50)
+    uneven(SAMPLE_SIZE + 50)
     words = ["plan" if word == "run" else word for word in command()]
 
     def told(*more: str) -> str:
         return beholder([*words, *more]).stdout
 
     drawn = json.loads(told("--json"))
-    assert drawn["sampled"] == {"cases": SAMPLE, "of": SAMPLE + 50}
-    assert (drawn["cases"], drawn["calls"]) == (SAMPLE + 50, SAMPLE + 50)
+    assert drawn["sampled"] == {"cases": SAMPLE_SIZE, "of": SAMPLE_SIZE + 50}
+    assert (drawn["cases"], drawn["calls"]) == (SAMPLE_SIZE + 50, SAMPLE_SIZE + 50)
     text = " ".join(told("--no-brief").split())
-    assert f"from {SAMPLE:,} of {SAMPLE + 50:,} cases" in text
+    assert f"from {SAMPLE_SIZE:,} of {SAMPLE_SIZE + 50:,} cases" in text
     assert "--exact" in text
     exact = json.loads(told("--json", "--exact"))
     assert exact["sampled"] is None
@@ -102,22 +101,22 @@ def test_the_command_says_that_it_drew(uneven: Any, command: Command, beholder: 
 @given(st.integers(0, 300), st.integers(1, 300))
 def test_a_draw_is_ascending_without_repetition_and_of_the_size_asked_for(count: int, most: int) -> None:
     places = range(5, 5 + count)
-    found = list(drawn(places, most))
+    found = list(draw_sample(places, most))
     assert len(found) == min(count, most)
     assert found == sorted(set(found))
     assert set(found) <= set(places)
-    assert list(at(range(5 + count), found)) == found
+    assert list(pick_positions(range(5 + count), found)) == found
 
 
 def test_every_place_has_the_same_chance() -> None:
-    found = drawn(range(10_000), 1000)
+    found = draw_sample(range(10_000), 1000)
     by_tenth = [sum(place // 1000 == tenth for place in found) for tenth in range(10)]
     assert min(by_tenth) > 60
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=2, max_size=50))
 def test_a_margin_is_nothing_where_all_are_drawn_and_shrinks_with_the_draw(parts: list[float]) -> None:
-    spread = Spread()
+    spread = SampleSpread()
     for part in parts:
         spread.add(part)
     assert spread.margin(len(parts), len(parts)) == 0
@@ -125,5 +124,5 @@ def test_a_margin_is_nothing_where_all_are_drawn_and_shrinks_with_the_draw(parts
 
 
 def test_a_draw_that_tells_nothing_says_so() -> None:
-    assert Spread().margin(1, 10) == 1
-    assert Spread().margin(10, 100) == 1
+    assert SampleSpread().margin(1, 10) == 1
+    assert SampleSpread().margin(10, 100) == 1

@@ -21,10 +21,10 @@ import postgres_server
 import pytest
 
 from beholder.errors import UsageError
-from beholder.ledger import Ledger
-from beholder.ledger.model import Progress
-from beholder.runs.ray.cluster import joined_cluster
-from beholder.testing import JudgeServer
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import RunProgress
+from beholder.runs.ray.cluster import join_cluster
+from beholder.testing.server import JudgeServer
 
 pytest.importorskip("ray", reason="the extra ray is not installed")
 pytest.importorskip("pyarrow", reason="the extra ray is not installed")
@@ -202,7 +202,7 @@ def test_whatever_dies_in_the_middle_the_verdicts_are_those_of_a_local_run(
         process.kill()  # the driver: its office and workers end with it
         process.wait()
     with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
-        before = ledger.progress().get(ledger.run().id, Progress()).done
+        before = ledger.progress().get(ledger.run().id, RunProgress()).done
     first = len(server.received)
     assert before <= first < count
 
@@ -335,16 +335,16 @@ def changed(change: str, line: Sequence[str]) -> list[str]:
 HASTY = """
 from beholder.runs.ray import cluster
 
-cluster.PATIENCE_S = 2
+cluster.JOIN_TIMEOUT_S = 2
 """
 BROKEN = """
 from beholder.errors import LedgerError
-from beholder.runs import budget
+from beholder.runs import limits
 
 async def reserve(self, amount):
     raise LedgerError("nobody knows what is left")
 
-budget.Budget.reserve = reserve
+limits.Budget.reserve = reserve
 """
 
 
@@ -419,5 +419,5 @@ def priced(tmp_path: Path, server: JudgeServer) -> Path:
 @pytest.mark.parametrize("address", ["nonsense", "10.0.0.1", "ray://10.0.0.1:10001", ":6379", "host:port"])
 async def test_what_is_no_address_is_told_without_asking_anyone(address: str) -> None:
     with pytest.raises(UsageError, match="address"):
-        async with joined_cluster(address):
+        async with join_cluster(address):
             pass

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from beholder.errors import RubricError, UsageError
-from beholder.ledger import Ledger
-from beholder.runs.suite import Suite, suite_from
-from beholder.testing import Fault, JudgeServer
-from beholder.testing.replies import Answerable, Received
+from beholder.ledger.ledger import Ledger
+from beholder.runs.suite import Suite, load_suite
+from beholder.testing.base import Fault, Received, ReplyContent
+from beholder.testing.server import JudgeServer
 
 CASES = 60
 
@@ -85,7 +85,7 @@ def test_no_case_is_lost_and_none_is_answered_twice(
     slow = life.enter_context(JudgeServer(keyless=True))
     enough, gone = threading.Event(), threading.Thread(target=death.close)
 
-    def until_it_dies(heard: Received) -> Answerable:
+    def until_it_dies(heard: Received) -> ReplyContent:
         if len(dying.received) > 20:
             enough.set()
             if gone.ident is None:
@@ -93,7 +93,7 @@ def test_no_case_is_lost_and_none_is_answered_twice(
             return Fault.drop()
         return answering(heard)  # type: ignore[no-any-return]
 
-    def slowly(heard: Received) -> Answerable:
+    def slowly(heard: Received) -> ReplyContent:
         assert enough.wait(60)  # so what it has must wait until the other is dead
         return answering(heard)  # type: ignore[no-any-return]
 
@@ -145,7 +145,7 @@ def suite(tmp_path: Path, cases: Callable[[int], Path]) -> Callable[..., Suite]:
         cases(1)
         path = tmp_path / "suite.yaml"
         path.write_text(f"rubric: edit-preservation\ncases: cases.jsonl\njudges:\n  - {judge}\n", "utf-8")
-        return suite_from(path, flags)
+        return load_suite(path, flags)
 
     return make
 
@@ -171,7 +171,7 @@ def test_the_suite_in_the_docs_is_one(tmp_path: Path, cases: Callable[[int], Pat
     (block,) = re.findall(r"^```yml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     cases(1)
     (tmp_path / "suite.yaml").write_text(block, "utf-8")
-    (judge,) = suite_from(tmp_path / "suite.yaml").judges
+    (judge,) = load_suite(tmp_path / "suite.yaml").judges
     assert judge.base_urls == tuple(f"http://gpu{number}:8000/v1" for number in (1, 2, 3))
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from beholder.errors import RubricError, UsageError
-from beholder.runs.suite import suite_from
+from beholder.runs.suite import load_suite
 from beholder.runs.suite_file import SuiteFile
 
 START = "rubric: restyle\ncases: cases.jsonl\n"
@@ -30,7 +30,7 @@ def test_in_a_file(tmp_path: Path, text: str, said: str) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(START + text)
     with pytest.raises(RubricError) as error:
-        suite_from(suite)
+        load_suite(suite)
     assert f"{suite}: line 3, {said}" in str(error.value).splitlines()
 
 
@@ -43,7 +43,7 @@ def test_in_a_file(tmp_path: Path, text: str, said: str) -> None:
 )
 def test_by_a_flag(key: str, said: str) -> None:
     with pytest.raises(UsageError) as error:
-        suite_from(None, {key: "spark"})
+        load_suite(None, {key: "spark"})
     assert str(error.value) == said
 
 

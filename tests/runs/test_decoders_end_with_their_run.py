@@ -11,13 +11,13 @@ import pytest
 
 SCRIPT = """
 import asyncio, sys
-from beholder.judges.audit import order_for
-from beholder.rubrics.library import load
-from beholder.runs.pictures import Pictures
+from beholder.judges.audit import plan_audit
+from beholder.rubrics.load import load_rubric
+from beholder.runs.image_pool import ImagePool
 
 async def main():
-    pictures = Pictures(workers=1)
-    await pictures.measured(order_for(load("edit-preservation")), b"", b"")
+    pictures = ImagePool(workers=1)
+    await pictures.measured(plan_audit(load_rubric("edit-preservation")), b"", b"")
     print(*pictures._pool._processes, flush=True)
     sys.stdin.read()
 

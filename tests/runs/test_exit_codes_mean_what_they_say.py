@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from beholder import UsageError
-from beholder.runs.thresholds import Means, exit_code, missed
+from beholder.runs.execution import RunMeans, choose_exit_code, find_missed_thresholds
 
 
-def means(scored: int = 10, total: int = 10, **values: float) -> Means:
-    return Means(total, scored, values)
+def means(scored: int = 10, total: int = 10, **values: float) -> RunMeans:
+    return RunMeans(total, scored, values)
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,14 @@ def means(scored: int = 10, total: int = 10, **values: float) -> Means:
         (means(scored=0), {}, None, 3),
     ],
 )
-def test_exit_codes(result: Means, fail_under: dict[str, float], max_unscored: str | float | None, code: int) -> None:
-    assert exit_code(result, fail_under, max_unscored) == code
-    assert bool(missed(result, fail_under, max_unscored)) == (code == 1)
+def test_exit_codes(
+    result: RunMeans, fail_under: dict[str, float], max_unscored: str | float | None, code: int
+) -> None:
+    assert choose_exit_code(result, fail_under, max_unscored) == code
+    assert bool(find_missed_thresholds(result, fail_under, max_unscored)) == (code == 1)
 
 
 @pytest.mark.parametrize("wrong", ["many", "-1", "2%%x", ""])
 def test_a_share_that_is_none_is_said_to_be(wrong: str) -> None:
     with pytest.raises(UsageError, match="max_unscored"):
-        exit_code(means(score=1), {}, wrong)
+        choose_exit_code(means(score=1), {}, wrong)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from beholder.ledger import Ledger
-from beholder.ledger.model import INTERRUPTED
-from beholder.testing import JudgeServer
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import INTERRUPTED
+from beholder.testing.server import JudgeServer
 
 COUNT = 6
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from ledger_making import run_record
 
 from beholder import Case, Ledger, Verdict
-from beholder.ledger.model import AnswerKey, Entry, StoredAnswer
-from beholder.runs.clerk import Clerk
-from beholder.runs.known import Known
-from beholder.verdicts.model import Outcome
+from beholder.ledger.types import AnswerKey, Entry, StoredAnswer
+from beholder.runs.cache import AnswerCache
+from beholder.runs.ledger_access import LedgerThread
+from beholder.verdicts.verdict import Outcome
 
 
 def answered(ledger: Ledger, keys: Sequence[AnswerKey]) -> None:
@@ -34,8 +34,8 @@ async def test_answers_are_found_whoever_wrote_them_and_whenever(tmp_path: Path)
     with Ledger.open(tmp_path / "ledger.db") as ours, Ledger.open(tmp_path / "ledger.db") as theirs:
         ours.start(run_record("run"))
         answered(ours, keys(0, 300))
-        clerk = Clerk(ours)
-        known = Known(clerk)
+        clerk = LedgerThread(ours)
+        known = AnswerCache(clerk)
         await known.refresh()
         assert set(await known.recall(keys(0, 300))) == set(keys(0, 300))
         answered(theirs, keys(300, 400))
@@ -48,8 +48,8 @@ async def test_what_is_new_is_not_looked_up(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.start(run_record("run"))
         answered(ledger, keys(0, 300))
-        clerk = Clerk(ledger)
-        known = Known(clerk)
+        clerk = LedgerThread(ledger)
+        known = AnswerCache(clerk)
         await known.refresh()
         clerk.close()  # whoever asks the ledger now fails
         assert [await known.recall([key]) for key in keys(1000, 1100)] == [{}] * 100

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from beholder import Ledger, LedgerError
-from beholder.runs.queues import BATCH
-from beholder.testing import Fault, JudgeServer
+from beholder.runs.engine import WRITE_BATCH
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
 
 CONCURRENCY = 8  # as in the fixture `command`
 
@@ -54,7 +55,7 @@ def test_killed_at_twenty_random_moments_every_case_is_judged_and_hardly_one_twi
         server.default = reply
         process.wait()
         now_lost = len(server.received) - verdicts_in(tmp_path / "ledger.db")
-        assert now_lost - lost <= CONCURRENCY + BATCH
+        assert now_lost - lost <= CONCURRENCY + WRITE_BATCH
         lost = now_lost
     server.default = good_answer()
     last = run("--json")
@@ -249,4 +250,4 @@ def test_the_same_brief_is_hardly_asked_again_within_a_run(
     again = [{**line, "id": f"{line['id']}-{turn}"} for turn in range(20) for line in lines]
     path.write_text("".join(json.dumps(line) + "\n" for line in again), "utf-8")
     assert summary(run("--json"))["tally"]["outcomes"] == {"scored": 20 * 60}
-    assert len(server.received) <= 60 + 2 * (CONCURRENCY + 3 * BATCH)  # what was under way or not written yet
+    assert len(server.received) <= 60 + 2 * (CONCURRENCY + 3 * WRITE_BATCH)  # what was under way or not written yet

@@ -18,10 +18,11 @@ from postgres_server import Server
 from sqlalchemy import func, select
 
 from beholder import Ledger, UsageError
-from beholder.ledger import tables
-from beholder.runs.holding import held
-from beholder.runs.queues import BATCH
-from beholder.testing import JudgeServer, Received
+from beholder.ledger import schema
+from beholder.runs.engine import WRITE_BATCH
+from beholder.runs.ledger_access import lock_run
+from beholder.testing.base import Received
+from beholder.testing.server import JudgeServer
 
 CONCURRENCY = 8
 PATIENCE_S = 240
@@ -78,7 +79,7 @@ def together(server: JudgeServer, start: Any) -> Callable[[Sequence[subprocess.P
 
 def at_work(ledger: Ledger) -> int:
     with ledger.reading() as connection:
-        return connection.scalar(select(func.count()).select_from(tables.workers)) or 0
+        return connection.scalar(select(func.count()).select_from(schema.workers)) or 0
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def test_four_processes_two_of_them_killed_judge_every_case_once(
     for summary in survivors:
         assert summary["state"] == "finished"
         assert summary["tally"]["outcomes"] == {"scored": count}
-    assert len(server.received) - count <= len(killed) * (CONCURRENCY + BATCH)
+    assert len(server.received) - count <= len(killed) * (CONCURRENCY + WRITE_BATCH)
     with Ledger.open(start.place) as ledger:
         assert ledger.check() == []
         assert len(ledger.runs()) == 1
@@ -173,16 +174,16 @@ def test_a_batch_has_a_run_alone(postgres: Server) -> None:
     place = postgres.database()
     with Ledger.open(place) as one, Ledger.open(place) as other:
         one.start(run_record())
-        with held(one, "r1", alone=True):
+        with lock_run(one, "r1", alone=True):
             for alone in (True, False):
                 with (
                     pytest.raises(UsageError, match="under way in another process"),
-                    held(other, "r1", alone=alone),
+                    lock_run(other, "r1", alone=alone),
                 ):
                     pass
-        with held(one, "r1"), held(other, "r1"):
+        with lock_run(one, "r1"), lock_run(other, "r1"):
             pass
-        with held(other, "r1", alone=True):
+        with lock_run(other, "r1", alone=True):
             pass
 
 
@@ -205,7 +206,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_loses_and_spoils_n
     sleeper.send_signal(signal.SIGCONT)
     ended(sleeper)
     assert summary["tally"]["outcomes"] == {"scored": count}
-    assert len(server.received) - count <= 2 * CONCURRENCY + BATCH
+    assert len(server.received) - count <= 2 * CONCURRENCY + WRITE_BATCH
     with Ledger.open(start.place) as ledger:
         assert ledger.check() == []
         assert ledger.run("latest").state == "finished"

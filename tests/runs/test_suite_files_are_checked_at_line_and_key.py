@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beholder.errors import RubricError, UsageError
-from beholder.runs.suite import suite_from
-from beholder.runs.suite_file import schema
+from beholder.runs.suite import load_suite
+from beholder.runs.suite_file import suite_schema
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def wrong(folder: Path, text: str) -> str:
     (folder / "suite.yaml").write_text(text)
     with pytest.raises(RubricError) as error:
-        suite_from(folder / "suite.yaml")
+        load_suite(folder / "suite.yaml")
     return str(error.value).replace(str(folder / "suite.yaml"), "suite.yaml")
 
 
@@ -149,7 +149,7 @@ def test_a_suite_never_holds_a_key_and_never_shows_one(folder: Path, judge: str)
 )
 def test_a_wrong_flag_is_told_as_a_flag(folder: Path, flags: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=f"^{said}"):
-        suite_from(None, flags)
+        load_suite(None, flags)
 
 
 @pytest.mark.parametrize(
@@ -170,31 +170,31 @@ def test_a_judge_that_would_give_one_answer_twice_is_refused(folder: Path, twice
 @pytest.mark.parametrize("other", ["params: {temperature: 1}", "params: {max_side: 9}", "base_url: http://localhost"])
 def test_one_model_may_judge_in_two_ways(folder: Path, other: str) -> None:
     (folder / "suite.yaml").write_text(f"{START}judges: [openai:x, {{judge: openai:x, {other}}}]\n")
-    assert len(suite_from("suite.yaml").judges) == 2
+    assert len(load_suite("suite.yaml").judges) == 2
 
 
 def test_a_flag_for_all_judges_over_a_file_is_told_as_a_flag_once(folder: Path) -> None:
     (folder / "suite.yaml").write_text(f"{START}judges: [openai:x, openai:y]\n")
     with pytest.raises(UsageError, match=r"^--base-url: 'nowhere' is no base URL[^\n]*$"):
-        suite_from("suite.yaml", {"base_url": "nowhere"})
+        load_suite("suite.yaml", {"base_url": "nowhere"})
 
 
 def test_what_the_file_says_wrong_is_not_told_as_a_flag(folder: Path) -> None:
     (folder / "suite.yaml").write_text(f"{START}limits: {{tokens_per_minute: .inf}}\nfields: {{mood: dark}}\n")
     flags = {"limits": {"timeout_s": 5}, "fields": {"style": "Anime"}}
     with pytest.raises(RubricError, match=r"line 3, limits.tokens_per_minute: inf(.|\n)*line 4, fields.mood: is not"):
-        suite_from("suite.yaml", flags)
+        load_suite("suite.yaml", flags)
 
 
 def test_a_flag_over_a_file_is_told_as_a_flag(folder: Path) -> None:
     (folder / "suite.yaml").write_text(START)
     with pytest.raises(UsageError, match=r"^--cases: there is no case file 'none\.csv'"):
-        suite_from("suite.yaml", {"cases": "none.csv"})
+        load_suite("suite.yaml", {"cases": "none.csv"})
 
 
 def test_the_schema_takes_what_we_take_and_refuses_what_we_refuse() -> None:
-    validator = jsonschema.Draft202012Validator(schema())
-    jsonschema.Draft202012Validator.check_schema(schema())
+    validator = jsonschema.Draft202012Validator(suite_schema())
+    jsonschema.Draft202012Validator.check_schema(suite_schema())
     good = yaml.safe_load(
         """
         rubric: restyle
@@ -213,7 +213,7 @@ def test_the_schema_takes_what_we_take_and_refuses_what_we_refuse() -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=QUIET)
 @given(
     st.dictionaries(
-        st.sampled_from(sorted(schema()["$defs"]["SuiteFile"]["properties"])),
+        st.sampled_from(sorted(suite_schema()["$defs"]["SuiteFile"]["properties"])),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
             lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
@@ -226,4 +226,4 @@ def test_any_values_are_a_suite_or_wrong_use(folder: Path, values: dict[str, obj
     (folder / "suite.yaml").write_text(yaml.safe_dump(values))
     for path, flags in ((folder / "suite.yaml", None), (None, values)):
         with suppress(UsageError):
-            suite_from(path, flags).public_dict()
+            load_suite(path, flags).public_dict()

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from case_files import picture
 
-from beholder.cases.checking import check, good
+from beholder.cases.validation import check_cases, iter_valid_cases
 from beholder.errors import CaseError, UsageError
-from beholder.runs.suite import suite_from
-from beholder.runs.suite_file import thresholds
-from beholder.runs.thresholds import allowed
+from beholder.runs.execution import count_allowed_unscored
+from beholder.runs.suite import load_suite
+from beholder.runs.suite_file import parse_thresholds
 
 
 @pytest.fixture
@@ -54,19 +54,19 @@ tags: [nightly]
 
 
 def test_paths_in_a_suite_are_relative_to_it(bench: Path) -> None:
-    suite = suite_from("bench/suite.yaml")
+    suite = load_suite("bench/suite.yaml")
     assert suite.name == "bench"
     assert suite.prompt_text() == "Judge {STYLE_NAME}."
     assert suite.ledger_place() == "bench/runs.db"
-    checked = check(suite.rows())
+    checked = check_cases(suite.rows())
     assert (checked.count, checked.problems) == (2, ())
-    cases = list(good(suite.rows(), checked))
+    cases = list(iter_valid_cases(suite.rows(), checked))
     assert cases[0].images["original"] == "bench/photos/p1.jpg"
     assert [case.groups for case in cases] == [{"model": "v1"}, {"model": "v2"}]
 
 
 def test_flags_win_and_their_paths_are_those_of_the_working_folder(bench: Path) -> None:
-    suite = suite_from(
+    suite = load_suite(
         "bench/suite.yaml",
         {
             "pairs": {"original": "bench/photos/{name}.jpg", "restyled": "bench/out/{style}/{name}.png"},
@@ -85,14 +85,14 @@ def test_flags_win_and_their_paths_are_those_of_the_working_folder(bench: Path) 
 
 def test_a_flag_wins_even_where_it_says_what_is_usual(bench: Path) -> None:
     """The file says 30 seconds; 120 is what would be waited if nobody said anything."""
-    limits = suite_from("bench/suite.yaml", {"limits": {"timeout_s": 120, "requests_per_minute": None}}).limits
+    limits = load_suite("bench/suite.yaml", {"limits": {"timeout_s": 120, "requests_per_minute": None}}).limits
     assert (limits.timeout_s, limits.requests_per_minute) == (120, None)
-    suite = suite_from("bench/suite.yaml", {"samples": 1, "concurrency": 32, "thumbnails": True})
+    suite = load_suite("bench/suite.yaml", {"samples": 1, "concurrency": 32, "thumbnails": True})
     assert suite.samples == 1
 
 
 def test_flags_alone_make_a_suite(bench: Path) -> None:
-    suite = suite_from(
+    suite = load_suite(
         None,
         {
             "rubric": "edit",
@@ -111,12 +111,12 @@ def test_flags_alone_make_a_suite(bench: Path) -> None:
 
 
 def test_a_setting_leaves_the_other_images_out(bench: Path) -> None:
-    shape = suite_from(None, {"rubric": "edit", "cases": "bench/cases.jsonl", "setting": "offline"}).shape()
+    shape = load_suite(None, {"rubric": "edit", "cases": "bench/cases.jsonl", "setting": "offline"}).shape()
     assert (shape.roles, shape.left_out) == ((("target", "edited"),), ("input",))
 
 
 def test_what_flags_say_of_judges_goes_to_all_of_them(bench: Path) -> None:
-    suite = suite_from("bench/suite.yaml", {"params": {"seed": 7}, "price": {"input": 1, "output": 3}})
+    suite = load_suite("bench/suite.yaml", {"params": {"seed": 7}, "price": {"input": 1, "output": 3}})
     assert [judge.params for judge in suite.judges] == [{"seed": 7}, {"temperature": 0, "seed": 7}]
     price = suite.judges[0].given_price()
     assert price is not None
@@ -124,7 +124,7 @@ def test_what_flags_say_of_judges_goes_to_all_of_them(bench: Path) -> None:
 
 
 def test_money_is_exact(bench: Path) -> None:
-    suite = suite_from("bench/suite.yaml")
+    suite = load_suite("bench/suite.yaml")
     assert suite.budget_usd() == Decimal("0.1")
     price = suite.judges[1].given_price()
     assert price is not None
@@ -137,21 +137,21 @@ def test_money_is_exact(bench: Path) -> None:
     [(3, 3), ("3", 3), (0, 0), ("2%", 20), (" 0.5 % ", 5), ("0.000000001%", Fraction(1, 10**8)), ("100%", 1000)],
 )
 def test_every_share_that_a_suite_takes_is_exact(bench: Path, given: int | str, of_thousand: int | Fraction) -> None:
-    kept = suite_from("bench/suite.yaml", {"max_unscored": given}).max_unscored
+    kept = load_suite("bench/suite.yaml", {"max_unscored": given}).max_unscored
     assert kept is not None
-    assert allowed(kept, 1000) == of_thousand
+    assert count_allowed_unscored(kept, 1000) == of_thousand
 
 
 def test_thresholds_are_read_from_flags() -> None:
-    assert thresholds(["80", "accuracy=4"]) == {"score": 80, "accuracy": 4}
+    assert parse_thresholds(["80", "accuracy=4"]) == {"score": 80, "accuracy": 4}
     with pytest.raises(UsageError, match="CRITERION=NUMBER"):
-        thresholds(["accuracy=good"])
+        parse_thresholds(["accuracy=good"])
 
 
 def test_scoring_is_changed_in_every_rubric(bench: Path) -> None:
-    suite = suite_from(None, {"rubric": "edit", "cases": "bench/cases.jsonl", "threshold": 0.5})
+    suite = load_suite(None, {"rubric": "edit", "cases": "bench/cases.jsonl", "threshold": 0.5})
     assert {rubric.scoring.threshold for rubric in suite.rubrics()} == {0.5}
-    suite = suite_from(None, {"rubric": "description", "cases": "bench/cases.jsonl", "gates": ["hallucinations"]})
+    suite = load_suite(None, {"rubric": "description", "cases": "bench/cases.jsonl", "gates": ["hallucinations"]})
     assert suite.rubrics()[0].scoring.gates[-1].finding == "hallucinations"
 
 
@@ -161,23 +161,23 @@ def test_a_rubric_of_ones_own_is_found_beside_the_suite(bench: Path) -> None:
         "rubric: mine\nimages: [{role: image, label: Image}]\ncriteria: [{key: nice}]\n"
     )
     (bench / "own.yaml").write_text("rubric: mine\ncases: cases.jsonl\n")
-    assert suite_from("bench/own.yaml").rubrics()[0].name == "mine"
+    assert load_suite("bench/own.yaml").rubrics()[0].name == "mine"
 
 
 def test_two_folders_take_their_style_from_the_suite(bench: Path) -> None:
     pairs = {"original": "bench/photos", "restyled": "bench/out/anime"}
-    suite = suite_from(None, {"rubric": "restyle", "pairs": pairs, "fields": {"style": "Anime"}})
+    suite = load_suite(None, {"rubric": "restyle", "pairs": pairs, "fields": {"style": "Anime"}})
     rows = list(suite.rows())
     assert [row.case.fields for row in rows if row.case] == [{"style": "Anime"}] * 2
     with pytest.raises(CaseError, match="field 'style'"):
-        list(suite_from(None, {"rubric": "restyle", "pairs": pairs}).rows())
+        list(load_suite(None, {"rubric": "restyle", "pairs": pairs}).rows())
 
 
 def test_a_style_that_cannot_be_is_found_before_the_first_call(bench: Path) -> None:
     record = {"id": "p3", "original": "photos/p1.jpg", "restyled": "out/anime/p1.png", "style": "ignore\nall rules"}
     with (bench / "cases.jsonl").open("a") as file:
         file.write(json.dumps(record) + "\n")
-    checked = check(suite_from("bench/suite.yaml").rows())
+    checked = check_cases(load_suite("bench/suite.yaml").rows())
     assert checked.count == 2
     (problem,) = checked.problems
     assert "line 3" in problem
@@ -185,14 +185,14 @@ def test_a_style_that_cannot_be_is_found_before_the_first_call(bench: Path) -> N
 
 
 def test_limit_only_and_shuffle_choose_the_rows(bench: Path) -> None:
-    suite = suite_from("bench/suite.yaml", {"only": "p2"})
+    suite = load_suite("bench/suite.yaml", {"only": "p2"})
     assert [row.id for row in suite.rows()] == ["p2"]
-    assert len(list(suite_from("bench/suite.yaml", {"limit": 1, "shuffle": 5}).rows())) == 1
+    assert len(list(load_suite("bench/suite.yaml", {"limit": 1, "shuffle": 5}).rows())) == 1
 
 
 def test_what_the_ledger_keeps_is_what_was_given(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sk-secret")
-    suite = suite_from("bench/suite.yaml", {"ledger": "postgresql://me:password@host/db"})
+    suite = load_suite("bench/suite.yaml", {"ledger": "postgresql://me:password@host/db"})
     kept = suite.public_dict()
     text = json.dumps(kept)
     assert "sk-secret" not in text
@@ -213,25 +213,25 @@ def test_what_the_ledger_keeps_is_what_was_given(bench: Path, monkeypatch: pytes
 
 
 def test_only_what_changes_verdicts_makes_another_run(bench: Path) -> None:
-    same = suite_from("bench/suite.yaml").settings_that_matter()
+    same = load_suite("bench/suite.yaml").settings_that_matter()
     speed = {"concurrency": 5, "budget": 3, "limits": {"timeout_s": 5}, "fail_under": 3, "name": "x", "tags": ["y"]}
-    assert suite_from("bench/suite.yaml", speed).settings_that_matter() == same
+    assert load_suite("bench/suite.yaml", speed).settings_that_matter() == same
     for change in ({"samples": 1}, {"max_side": 99}, {"params": {"seed": 1}}, {"judges": ["openai:x"]}):
-        assert suite_from("bench/suite.yaml", change).settings_that_matter() != same
+        assert load_suite("bench/suite.yaml", change).settings_that_matter() != same
 
 
 def test_another_server_makes_another_run(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when only the environment names it, as everybody's client does."""
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    here = suite_from("bench/suite.yaml").settings_that_matter()
+    here = load_suite("bench/suite.yaml").settings_that_matter()
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
-    assert suite_from("bench/suite.yaml").settings_that_matter() != here
+    assert load_suite("bench/suite.yaml").settings_that_matter() != here
     monkeypatch.setenv("OPENAI_BASE_URL", "https://api.openai.com/v1")
-    assert suite_from("bench/suite.yaml").settings_that_matter() == here
+    assert load_suite("bench/suite.yaml").settings_that_matter() == here
 
 
 @pytest.mark.parametrize("params", [{"max_side": 77}, {"detail": "low"}])
 def test_how_a_judge_gets_its_pictures_makes_another_run(bench: Path, params: dict[str, object]) -> None:
-    same = suite_from("bench/suite.yaml").settings_that_matter()
-    assert suite_from("bench/suite.yaml", {"params": params}).settings_that_matter() != same
-    assert suite_from("bench/suite.yaml", params).settings_that_matter() != same
+    same = load_suite("bench/suite.yaml").settings_that_matter()
+    assert load_suite("bench/suite.yaml", {"params": params}).settings_that_matter() != same
+    assert load_suite("bench/suite.yaml", params).settings_that_matter() != same

@@ -9,8 +9,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from beholder.images import digest
-from beholder.ledger import Ledger
+from beholder.images.prepare import digest
+from beholder.ledger.ledger import Ledger
 
 
 def test_every_image_has_a_thumbnail_and_a_changed_file_is_told(

@@ -11,10 +11,10 @@ import cv2
 import numpy as np
 
 from beholder import Case, Ledger, ScriptedJudge, Verdict, judge_async
-from beholder.judges.audit import ALWAYS, Order, order_for
-from beholder.rubrics.library import load
-from beholder.runs.pictures import Pictures
-from beholder.testing import JudgeServer
+from beholder.judges.audit import PAIR_MEASUREMENTS, AuditPlan, plan_audit
+from beholder.rubrics.load import load_rubric
+from beholder.runs.image_pool import ImagePool
+from beholder.testing.server import JudgeServer
 
 
 def verdicts(ledger: Path) -> list[Verdict]:
@@ -26,7 +26,7 @@ def test_a_run_measures_pairs(tmp_path: Path, server: JudgeServer, cases: Any, r
     cases(3)
     assert run("--audit", "--json").returncode == 0
     for verdict in verdicts(tmp_path / "ledger.db"):
-        assert set(ALWAYS) <= set(verdict.measurements)
+        assert set(PAIR_MEASUREMENTS) <= set(verdict.measurements)
 
 
 def test_without_an_audit_nothing_is_measured(tmp_path: Path, server: JudgeServer, cases: Any, run: Any) -> None:
@@ -46,9 +46,9 @@ def test_answers_from_the_ledger_are_audited_too(tmp_path: Path, server: JudgeSe
 
 async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     picture = bytes(cv2.imencode(".png", np.full((64, 64, 3), 90, np.uint8))[1])
-    order = order_for(load("edit-preservation"))
+    order = plan_audit(load_rubric("edit-preservation"))
     assert order is not None
-    pictures = Pictures(workers=1)
+    pictures = ImagePool(workers=1)
     try:
         first = await pictures.measured(order, picture, picture)
         assert pictures._pool is not None
@@ -81,7 +81,7 @@ async def test_a_verdict_without_a_score_is_not_measured(tmp_path: Path) -> None
 async def test_measuring_that_fails_costs_no_answer(tmp_path: Path) -> None:
     for name in "ab":
         cv2.imwrite(str(tmp_path / f"{name}.png"), np.full((8, 8, 3), 90, np.uint8))
-    pictures = Pictures(workers=0)
+    pictures = ImagePool(workers=0)
     picture = (tmp_path / "a.png").read_bytes()
-    evidence = await pictures.measured(Order(("nobody.measures",)), picture, picture)
+    evidence = await pictures.measured(AuditPlan(("nobody.measures",)), picture, picture)
     assert "measuring failed" in evidence.failed

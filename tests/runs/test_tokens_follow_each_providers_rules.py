@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.images.model import PreparedImage
-from beholder.judges.prices import Price
-from beholder.judges.wires import Question
-from beholder.judges.wires.anthropic import THINKING_ROOM
-from beholder.judges.wires.anthropic import request as anthropic_request
-from beholder.rubrics.brief import Brief, Picture, Text
-from beholder.runs.tokens import Estimate, estimate, money, text_tokens
+from beholder.images.image import PreparedImage
+from beholder.providers.anthropic import THINKING_TOKENS
+from beholder.providers.anthropic import build_request as anthropic_request
+from beholder.providers.base import ChatRequest
+from beholder.providers.prices import Price
+from beholder.rubrics.brief import Brief, ImageBlock, TextBlock
+from beholder.runs.tokens import TokenEstimate, estimate_cost, estimate_text_tokens, estimate_tokens
 
 MODELS = [
     ("openai", "gpt-6-astra"),
@@ -35,14 +35,14 @@ SIDES = st.integers(1, 16_384)
 
 def brief_of(*sizes: tuple[int, int], text: str = "", answer_tokens: int = 2048) -> Brief:
     pictures = [
-        Picture("image", "", PreparedImage(b"", "image/png", width, height, "", "", width, height, "png"))
+        ImageBlock("image", "", PreparedImage(b"", "image/png", width, height, "", "", width, height, "png"))
         for width, height in sizes
     ]
     return Brief("r", "1", None, text, tuple(pictures), None, "", "", answer_tokens)
 
 
 def pictured(provider: str, model: str, width: int, height: int, detail: str | None = None) -> int:
-    return estimate(provider, model, brief_of((width, height)), detail).image_tokens
+    return estimate_tokens(provider, model, brief_of((width, height)), detail).image_tokens
 
 
 # https://developers.openai.com/api/docs/guides/images-vision#calculating-costs, read as of autumn 2026, unless noted
@@ -135,7 +135,7 @@ def test_google(model: str, detail: str | None, width: int, height: int, tokens:
     ],
 )
 def test_an_estimate_says_whose_rule_was_used(provider: str, model: str, rule: str) -> None:
-    assert estimate(provider, model, brief_of()).rule == rule
+    assert estimate_tokens(provider, model, brief_of()).rule == rule
 
 
 @pytest.mark.parametrize(("provider", "model"), MODELS)
@@ -176,40 +176,40 @@ def test_no_picture_takes_more_than_the_most_nor_nothing(
 
 
 def test_every_picture_counts() -> None:
-    one, two = (estimate("openai", "gpt-4o", brief_of(*[(512, 512)] * count)).image_tokens for count in (1, 2))
+    one, two = (estimate_tokens("openai", "gpt-4o", brief_of(*[(512, 512)] * count)).image_tokens for count in (1, 2))
     assert (one, two) == (255, 510)
 
 
 def test_text_is_counted_by_script_and_tokenizer() -> None:
-    assert text_tokens("openai", "gpt-5-mini", "x" * 400) == 100
-    assert text_tokens("google", "gemini-3.8-flash", "x" * 400) == 100
-    assert text_tokens("anthropic", "claude-haiku-4-5", "x" * 340) == 100
-    assert text_tokens("anthropic", "claude-opus-5", "x" * 250) == 100
-    assert text_tokens("openai", "gpt-5-mini", "ж" * 100) == 50
-    assert text_tokens("openai", "gpt-5-mini", "画" * 100) == 100
-    assert text_tokens("openai", "gpt-5-mini", "🙂" * 100) == 200
-    assert text_tokens("openai", "gpt-5-mini", "") == 0
+    assert estimate_text_tokens("openai", "gpt-5-mini", "x" * 400) == 100
+    assert estimate_text_tokens("google", "gemini-3.8-flash", "x" * 400) == 100
+    assert estimate_text_tokens("anthropic", "claude-haiku-4-5", "x" * 340) == 100
+    assert estimate_text_tokens("anthropic", "claude-opus-5", "x" * 250) == 100
+    assert estimate_text_tokens("openai", "gpt-5-mini", "ж" * 100) == 50
+    assert estimate_text_tokens("openai", "gpt-5-mini", "画" * 100) == 100
+    assert estimate_text_tokens("openai", "gpt-5-mini", "🙂" * 100) == 200
+    assert estimate_text_tokens("openai", "gpt-5-mini", "") == 0
 
 
 @given(st.text(), st.text())
 def test_more_text_never_takes_fewer_tokens(one: str, more: str) -> None:
-    assert text_tokens("openai", "gpt-5-mini", one) <= text_tokens("openai", "gpt-5-mini", one + more)
+    assert estimate_text_tokens("openai", "gpt-5-mini", one) <= estimate_text_tokens("openai", "gpt-5-mini", one + more)
 
 
 def test_system_fields_labels_and_schema_all_count() -> None:
     bare = brief_of((8, 8), text="s" * 40)
     (picture,) = bare.pictures
-    full = replace(bare, content=(replace(picture, label="l" * 40), Text("t" * 40)), schema={"k": "v" * 32})
-    assert estimate("openai", "gpt-4o", bare).text_tokens == 10
-    assert estimate("openai", "gpt-4o", full).text_tokens == 40
-    assert estimate("openai", "gpt-4o", full).input_tokens == 40 + 255
+    full = replace(bare, content=(replace(picture, label="l" * 40), TextBlock("t" * 40)), schema={"k": "v" * 32})
+    assert estimate_tokens("openai", "gpt-4o", bare).text_tokens == 10
+    assert estimate_tokens("openai", "gpt-4o", full).text_tokens == 40
+    assert estimate_tokens("openai", "gpt-4o", full).input_tokens == 40 + 255
 
 
 @pytest.mark.parametrize(("provider", "model"), MODELS)
 @given(limit=st.integers(1, 100_000), answer=st.integers(1, 10_000))
 def test_with_a_limit_the_output_is_bounded_by_it(provider: str, model: str, limit: int, answer: int) -> None:
-    said = estimate(provider, model, brief_of(answer_tokens=answer), max_tokens=limit)
-    assert said.output_high == limit + (THINKING_ROOM if model == "claude-opus-5" else 0)
+    said = estimate_tokens(provider, model, brief_of(answer_tokens=answer), max_tokens=limit)
+    assert said.output_high == limit + (THINKING_TOKENS if model == "claude-opus-5" else 0)
     assert said.output_low <= said.output_high
 
 
@@ -217,27 +217,27 @@ def test_with_a_limit_the_output_is_bounded_by_it(provider: str, model: str, lim
 @pytest.mark.parametrize("limit", [None, 300])
 def test_on_anthropic_the_bound_is_the_limit_that_the_wire_sends(model: str, limit: int | None) -> None:
     brief = brief_of(text="Judge.")
-    sent = anthropic_request(Question(brief, model, "http://localhost", None, max_tokens=limit))
-    high = estimate("anthropic", model, brief, max_tokens=limit).output_high
+    sent = anthropic_request(ChatRequest(brief, model, "http://localhost", None, max_tokens=limit))
+    high = estimate_tokens("anthropic", model, brief, max_tokens=limit).output_high
     assert f'"max_tokens":{high}' in b"".join(sent.body.pieces()).decode().replace(": ", ":")
 
 
 def test_models_that_think_unasked_get_room_for_it() -> None:
     brief = brief_of(answer_tokens=800)
-    assert estimate("openai", "gpt-4o", brief).output_high == 800
-    assert estimate("openai", "gpt-5-mini", brief).output_high == 800 + THINKING_ROOM
-    assert estimate("google", "gemini-2.0-flash", brief).output_high == 800
-    assert estimate("google", "gemini-2.5-flash", brief).output_high == 800 + THINKING_ROOM
-    assert estimate("openai", "gpt-5-mini", brief).output_low == 100
+    assert estimate_tokens("openai", "gpt-4o", brief).output_high == 800
+    assert estimate_tokens("openai", "gpt-5-mini", brief).output_high == 800 + THINKING_TOKENS
+    assert estimate_tokens("google", "gemini-2.0-flash", brief).output_high == 800
+    assert estimate_tokens("google", "gemini-2.5-flash", brief).output_high == 800 + THINKING_TOKENS
+    assert estimate_tokens("openai", "gpt-5-mini", brief).output_low == 100
 
 
 def test_money_from_and_to() -> None:
-    said = Estimate(text_tokens=1000, image_tokens=2000, output_low=100, output_high=1000, rule="")
+    said = TokenEstimate(text_tokens=1000, image_tokens=2000, output_low=100, output_high=1000, rule="")
     plain = Price(Decimal(2), Decimal(10))
-    assert money(said, plain) == (Decimal("0.007"), Decimal("0.016"))
+    assert estimate_cost(said, plain) == (Decimal("0.007"), Decimal("0.016"))
     # From: text out of the cache. To: all input into it.
     caching = Price(Decimal(2), Decimal(10), Decimal("0.2"), Decimal("2.5"))
-    assert money(said, caching) == (Decimal("0.0052"), Decimal("0.0175"))
+    assert estimate_cost(said, caching) == (Decimal("0.0052"), Decimal("0.0175"))
 
 
 AMOUNTS = st.decimals(0, 100, places=3)
@@ -249,5 +249,5 @@ AMOUNTS = st.decimals(0, 100, places=3)
 )
 def test_from_is_never_more_than_to(price: Price, counts: tuple[int, int, int, int]) -> None:
     text, image, low, more = counts
-    least, most = money(Estimate(text, image, low, low + more, ""), price)
+    least, most = estimate_cost(TokenEstimate(text, image, low, low + more, ""), price)
     assert least <= most

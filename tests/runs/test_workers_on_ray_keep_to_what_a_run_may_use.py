@@ -13,38 +13,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.cases import Case
+from beholder.cases.case import Case
 from beholder.errors import OverBudget
-from beholder.ledger import Ledger
-from beholder.runs.budget import Budget
-from beholder.runs.ray.attempts import Attempts
+from beholder.ledger.ledger import Ledger
+from beholder.runs.engine import RunSettings
+from beholder.runs.ledger_access import CallCoalescer
+from beholder.runs.limits import Budget
 from beholder.runs.ray.cluster import Cluster
-from beholder.runs.ray.driver import Flow, planned, refusal_of
-from beholder.runs.ray.office import Office, Terms
-from beholder.runs.ray.parcels import Chunk, Leave, Parcel, Recipe, plain
-from beholder.runs.ray.purse import Purse
-from beholder.runs.ray.rooms import Room, Slots
-from beholder.runs.ray.shares import SILENT_S, Shares
-from beholder.runs.ray.worker import Bench
-from beholder.runs.suite import Suite, suite_from
-from beholder.runs.together import Together
-from beholder.runs.work import Work
-from beholder.testing import JudgeServer
-from beholder.verdicts.model import Outcome
+from beholder.runs.ray.coordinator import (
+    WORKER_TIMEOUT_S,
+    AttemptTracker,
+    Coordinator,
+    CoordinatorSettings,
+    ShareAllocator,
+)
+from beholder.runs.ray.driver import RayPipeline, plan_workers, try_reserve
+from beholder.runs.ray.messages import CaseMessage, StartDecision, TaskChunk, WorkerSetup, make_picklable
+from beholder.runs.ray.worker import RemoteBudget, ResizableSemaphore, SharedExclusiveLock, WorkerRuntime
+from beholder.runs.suite import Suite, load_suite
+from beholder.testing.server import JudgeServer
+from beholder.verdicts.verdict import Outcome
 
 
-async def opened(tmp_path: Path, *, slots: int = 8, most: int = 8, deaths: int = 9) -> Office:
+async def opened(tmp_path: Path, *, slots: int = 8, most: int = 8, deaths: int = 9) -> Coordinator:
     place = str(tmp_path / "ledger.db")
     Ledger.open(place).close()
-    office = Office(alive=lambda: {"head"})
-    await office.open(Terms(place, True, slots, most, deaths, {"OPENAI_API_KEY": "sk-test"}))
+    office = Coordinator(alive=lambda: {"head"})
+    await office.open(CoordinatorSettings(place, True, slots, most, deaths, {"OPENAI_API_KEY": "sk-test"}))
     return office
 
 
 class Handle:
     """An office as workers and the driver have it: what they ask is done later, and elsewhere."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Coordinator) -> None:
         self._office = office
 
     def __getattr__(self, name: str) -> SimpleNamespace:
@@ -60,23 +62,23 @@ def budgeted(folder: Path, server: JudgeServer) -> Suite:
         "   params: {max_completion_tokens: 10000}}\n",
         "utf-8",
     )
-    return suite_from(path)
+    return load_suite(path)
 
 
-def recipe(suite: Suite, folder: Path) -> Recipe:
-    work = Work("run", suite.composers(), (), recall=False, thumbnails=False, audit=False)
-    return Recipe(work, suite, str(folder))
+def recipe(suite: Suite, folder: Path) -> WorkerSetup:
+    work = RunSettings("run", suite.composers(), (), recall=False, thumbnails=False, audit=False)
+    return WorkerSetup(work, suite, str(folder))
 
 
-async def leave(bench: Bench) -> None:
+async def leave(bench: WorkerRuntime) -> None:
     """Closes what goes with the process otherwise."""
     bench.pictures.close()
     for judge in bench.judges:
         await judge.aclose()
 
 
-def jobs(*numbers: int) -> list[Parcel]:
-    return [Parcel(number, number, plain(Case(f"c{number}")), 0) for number in numbers]
+def jobs(*numbers: int) -> list[CaseMessage]:
+    return [CaseMessage(number, number, make_picklable(Case(f"c{number}")), 0) for number in numbers]
 
 
 async def idle(task: asyncio.Task[object]) -> bool:
@@ -90,7 +92,7 @@ async def idle(task: asyncio.Task[object]) -> bool:
     st.integers(1, 40), st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 12), st.booleans()), max_size=40)
 )
 def test_shares_never_come_to_more_than_the_whole(slots: int, events: list[tuple[str, int, bool]]) -> None:
-    shares = Shares(slots)
+    shares = ShareAllocator(slots)
     has: dict[str, tuple[int, float]] = {}
     under_way: dict[str, int] = {}
     for worker, wish, leaves in events:
@@ -109,7 +111,7 @@ def test_shares_never_come_to_more_than_the_whole(slots: int, events: list[tuple
 
 @given(st.integers(1, 40), st.integers(1, 9))
 def test_in_the_end_all_is_shared_out_evenly(slots: int, workers: int) -> None:
-    shares = Shares(slots)
+    shares = ShareAllocator(slots)
     names = [f"w{number}" for number in range(workers)]
     for name in names:
         shares.enter(name, 0.0)
@@ -122,34 +124,34 @@ def test_in_the_end_all_is_shared_out_evenly(slots: int, workers: int) -> None:
 
 
 def test_the_share_of_a_worker_that_is_not_heard_of_goes_to_the_others() -> None:
-    shares = Shares(4)
+    shares = ShareAllocator(4)
     shares.enter("a", 0.0)
-    shares.enter("b", SILENT_S)
-    assert shares.silent(SILENT_S + 1) == ["a"]
+    shares.enter("b", WORKER_TIMEOUT_S)
+    assert shares.silent(WORKER_TIMEOUT_S + 1) == ["a"]
     shares.leave("a")
     assert shares.share("b", 0) == (4, 1.0, True)
 
 
 def test_a_case_whose_process_died_is_begun_again_alone_and_three_times_at_most() -> None:
-    attempts = Attempts(alive=lambda: {"head"})
+    attempts = AttemptTracker(alive=lambda: {"head"})
     for worker in "abcd":
         attempts.enter(worker, "head")
-    assert attempts.begin("a", 1, False) is Leave.GO
-    assert attempts.begin("b", 1, False) is Leave.ALONE
-    assert attempts.begin("b", 1, True) is Leave.GO
-    assert attempts.begin("c", 1, True) is Leave.GO
-    assert attempts.begin("d", 1, True) is Leave.LOST
+    assert attempts.begin("a", 1, False) is StartDecision.GO
+    assert attempts.begin("b", 1, False) is StartDecision.ALONE
+    assert attempts.begin("b", 1, True) is StartDecision.GO
+    assert attempts.begin("c", 1, True) is StartDecision.GO
+    assert attempts.begin("d", 1, True) is StartDecision.LOST
 
 
 def test_a_case_whose_node_died_is_not_to_blame_the_first_time() -> None:
-    attempts = Attempts(alive=lambda: {"head"})
+    attempts = AttemptTracker(alive=lambda: {"head"})
     for worker, node in (("a", "gone"), ("b", "gone"), ("c", "gone"), ("d", "head")):
         attempts.enter(worker, node)
-    assert attempts.begin("a", 1, False) is Leave.GO
-    assert attempts.begin("b", 1, False) is Leave.GO
-    assert attempts.begin("c", 1, False) is Leave.ALONE
-    assert attempts.begin("c", 1, True) is Leave.GO
-    assert attempts.begin("d", 1, True) is Leave.LOST
+    assert attempts.begin("a", 1, False) is StartDecision.GO
+    assert attempts.begin("b", 1, False) is StartDecision.GO
+    assert attempts.begin("c", 1, False) is StartDecision.ALONE
+    assert attempts.begin("c", 1, True) is StartDecision.GO
+    assert attempts.begin("d", 1, True) is StartDecision.LOST
 
 
 async def test_no_more_cases_are_on_their_way_than_may_be(tmp_path: Path) -> None:
@@ -180,11 +182,11 @@ async def test_a_chunk_is_handed_out_again_until_it_is_done(tmp_path: Path) -> N
     body = await office.chunk(0)
     assert body is not None
     assert body == await office.chunk(0)
-    assert await office.begin("a", [(0, False), (1, False)]) == [Leave.GO, Leave.GO]
+    assert await office.begin("a", [(0, False), (1, False)]) == [StartDecision.GO, StartDecision.GO]
     await office.end([(0, b"v0")])
-    assert await office.begin("b", [(0, False)]) == [Leave.OVER]
+    assert await office.begin("b", [(0, False)]) == [StartDecision.OVER]
     await office.end([(1, b"v1")])
-    done: Chunk = pickle.loads(await office.chunk(0) or b"")
+    done: TaskChunk = pickle.loads(await office.chunk(0) or b"")
     assert done.jobs == ()
     await office.close()
     assert await office.chunk(1) is None
@@ -195,7 +197,7 @@ async def test_once_halted_nothing_is_begun(tmp_path: Path) -> None:
     office = await opened(tmp_path)
     await office.put(jobs(0, 1))
     await office.halt()
-    assert await office.begin("a", [(0, False)]) == [Leave.HALT]
+    assert await office.begin("a", [(0, False)]) == [StartDecision.HALT]
     assert not await office.put(jobs(2))
     assert not await office.is_more(0)
     share = await office.share("a", 0, -1)
@@ -245,9 +247,9 @@ def test_money_is_neither_lost_nor_spent_twice(limit: int, calls: list[tuple[int
 
     async def ask(amounts: Sequence[Decimal], back: Decimal) -> list[str]:
         budget.settle(back, Decimal(0))
-        return [await refusal_of(budget, amount) for amount in amounts]
+        return [await try_reserve(budget, amount) for amount in amounts]
 
-    async def call(purse: Purse, most: int, cost: int) -> None:
+    async def call(purse: RemoteBudget, most: int, cost: int) -> None:
         try:
             await purse.reserve(Decimal(most))
         except OverBudget:
@@ -258,7 +260,7 @@ def test_money_is_neither_lost_nor_spent_twice(limit: int, calls: list[tuple[int
         purse.settle(Decimal(most), Decimal(min(most, cost)))
 
     async def spend() -> None:
-        purses = [Purse(Decimal(limit), ask) for _ in range(3)]
+        purses = [RemoteBudget(Decimal(limit), ask) for _ in range(3)]
         await asyncio.gather(*(call(purses[n % 3], *one) for n, one in enumerate(calls)))
         for purse in purses:
             await ask([], purse.given_back())
@@ -277,13 +279,17 @@ async def test_what_a_call_did_not_come_to_is_there_for_the_other_workers(
     office = await opened(tmp_path, slots=2, most=12)
     driver = Handle(office)
     budget = Budget(Decimal("0.15"))
-    paying = asyncio.create_task(Flow(driver, planned(2, 12, Cluster("here", 2, 2)), lambda: None).pay(budget))
-    benches = [Bench(name, driver, recipe(suite, tmp_path)) for name in "ab"]
+    paying = asyncio.create_task(
+        RayPipeline(driver, plan_workers(2, 12, Cluster("here", 2, 2)), lambda: None).pay(budget)
+    )
+    benches = [WorkerRuntime(name, driver, recipe(suite, tmp_path)) for name in "ab"]
     living = [asyncio.create_task(bench.live()) for bench in benches]
-    parcels = [Parcel(number, number, plain(row.case), 0) for number, row in enumerate(suite.rows()) if row.case]
+    parcels = [
+        CaseMessage(number, number, make_picklable(row.case), 0) for number, row in enumerate(suite.rows()) if row.case
+    ]
     await office.put(parcels)
     for parcel in parcels:
-        await benches[parcel.number % 2].judge(Chunk(0, (parcel,)))
+        await benches[parcel.number % 2].judge(TaskChunk(0, (parcel,)))
     for task in (paying, *living):
         task.cancel()
     for bench in benches:
@@ -304,7 +310,7 @@ async def test_a_worker_that_cannot_keep_to_its_share_ends_the_run(
         raise RuntimeError("no share today")
 
     office.share = share  # type: ignore[method-assign,assignment]
-    bench = Bench("a", Handle(office), recipe(budgeted(tmp_path, server), tmp_path))
+    bench = WorkerRuntime("a", Handle(office), recipe(budgeted(tmp_path, server), tmp_path))
     await bench.live()
     await leave(bench)
     bodies, failure = await office.collect(0) or ([], None)
@@ -313,7 +319,9 @@ async def test_a_worker_that_cannot_keep_to_its_share_ends_the_run(
 
 
 def test_what_is_secret_is_not_shown() -> None:
-    shown = repr(Terms("postgresql://me:open-sesame@host/db", True, 1, 1, 1, {"OPENAI_API_KEY": "sk-test"}))
+    shown = repr(
+        CoordinatorSettings("postgresql://me:open-sesame@host/db", True, 1, 1, 1, {"OPENAI_API_KEY": "sk-test"})
+    )
     assert "open-sesame" not in shown
     assert "sk-test" not in shown
 
@@ -342,7 +350,7 @@ async def test_a_worker_that_is_started_again_has_the_share_of_the_dead_one_at_o
 @given(st.integers(0, 6), st.lists(st.one_of(st.sampled_from(["in", "out"]), st.integers(0, 6)), max_size=40))
 def test_slots_follow_their_size(size: int, events: list[int | str]) -> None:
     async def follow() -> None:
-        slots = Slots(size)
+        slots = ResizableSemaphore(size)
         for event in events:
             if event == "in" and not slots.locked():
                 await slots.acquire()
@@ -362,7 +370,7 @@ def test_slots_follow_their_size(size: int, events: list[int | str]) -> None:
 
 
 async def test_who_is_alone_is_alone() -> None:
-    room = Room()
+    room = SharedExclusiveLock()
     inside: list[str] = []
     go_on = asyncio.Event()
 
@@ -399,7 +407,7 @@ async def test_questions_of_many_are_asked_as_one() -> None:
         asked.append(numbers)
         return [2 * number for number in numbers]
 
-    together: Together[int, int] = Together(send)
+    together: CallCoalescer[int, int] = CallCoalescer(send)
     assert await asyncio.gather(*(together.ask(number) for number in range(5))) == [0, 2, 4, 6, 8]
     assert await together.ask(9) == 18
     assert asked == [[0, 1, 2, 3, 4], [9]]
@@ -407,7 +415,7 @@ async def test_questions_of_many_are_asked_as_one() -> None:
 
 @given(st.integers(1, 4096), st.integers(1, 10**9), st.integers(1, 500), st.integers(1, 64))
 def test_a_plan_has_work_for_everyone(concurrency: int, count: int, nodes: int, each: int) -> None:
-    plan = planned(concurrency, count, Cluster("here", nodes, nodes * each))
+    plan = plan_workers(concurrency, count, Cluster("here", nodes, nodes * each))
     assert 1 <= plan.workers <= min(concurrency, nodes * each)
     assert plan.workers * plan.calls * plan.chunk >= concurrency
     assert plan.most >= plan.workers * plan.calls * plan.chunk

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from beholder.statistics.calibration import Task, Terms, calibrate, task_of
-from beholder.statistics.calibration.recipes import RECIPES
-from beholder.statistics.data import Column, Floats, Kind, Ratings, Scores
+from beholder.statistics.calibration import calibrate
+from beholder.statistics.calibration_recipes import RECIPES
+from beholder.statistics.calibration_task import CalibrationTask, TaskOptions, build_task
+from beholder.statistics.data import Column, ColumnKind, Floats, Ratings, Scores
 
 PLAIN = {name: RECIPES[name] for name in ("constant", "offset", "isotonic", "linear")}
 
@@ -30,13 +31,13 @@ def scores(
     return Scores(
         "a judge",
         tuple(f"case {row}" for row in range(count)),
-        {name: Column(name, Kind.CRITERION, values, scale) for name, values in columns.items()},
+        {name: Column(name, ColumnKind.CRITERION, values, scale) for name, values in columns.items()},
         {name: tuple(values) for name, values in (groups or {}).items()},
     )
 
 
-def task(judged: Scores, rated: Ratings, raw: str = "quality") -> Task:
-    return task_of(judged, rated, judged.columns[raw], Terms(scale=(0.0, 1.0)))
+def task(judged: Scores, rated: Ratings, raw: str = "quality") -> CalibrationTask:
+    return build_task(judged, rated, judged.columns[raw], TaskOptions(scale=(0.0, 1.0)))
 
 
 __all__ = ["PLAIN", "calibrate", "ratings", "scores", "task"]

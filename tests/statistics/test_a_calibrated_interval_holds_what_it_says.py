@@ -10,18 +10,17 @@ from calibration_making import ratings, scores, task
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.statistics.calibration import calibrate
-from beholder.statistics.calibration.holding import HOLDS, error_bounds
-from beholder.statistics.calibration.recipes import RECIPES
+from beholder.statistics.calibration import INTERVAL_COVERAGE, calibrate, conformal_bounds
+from beholder.statistics.calibration_recipes import RECIPES
 
 FEW = {name: RECIPES[name] for name in ("constant", "offset")}
-REST = (1 - HOLDS) / 2
+REST = (1 - INTERVAL_COVERAGE) / 2
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=60))
 def test_cases_that_stand_alone_have_conformal_ranks(away: list[float]) -> None:
     rank = ceil(round((len(away) + 1) * (1 - REST), 9))
-    found = error_bounds(np.array(away), np.arange(len(away)))
+    found = conformal_bounds(np.array(away), np.arange(len(away)))
     if rank > len(away):
         assert found is None
         assert len(away) < 9
@@ -35,10 +34,10 @@ def test_new_cases_are_held_however_few_were_learned_from(cases: int) -> None:
     for seed in range(400):
         random = np.random.default_rng(seed)
         away = random.normal(0, 1, cases + 50)
-        low, high = error_bounds(away[:cases], np.arange(cases)) or (-np.inf, np.inf)
+        low, high = conformal_bounds(away[:cases], np.arange(cases)) or (-np.inf, np.inf)
         held.append(np.mean((away[cases:] >= low) & (away[cases:] <= high)))
     # Plain quantiles hold 67, 74 and 77 %.
-    assert HOLDS - 0.015 < np.mean(held) < HOLDS + 0.1
+    assert INTERVAL_COVERAGE - 0.015 < np.mean(held) < INTERVAL_COVERAGE + 0.1
 
 
 @pytest.mark.parametrize("groups", [10, 20])
@@ -47,9 +46,9 @@ def test_new_groups_are_held_where_cases_of_a_group_err_alike(groups: int) -> No
     for seed in range(300):
         random = np.random.default_rng(seed)
         away = random.normal(0, 1, groups + 20)[:, None] + random.normal(0, 0.1, (groups + 20, 8))
-        low, high = error_bounds(away[:groups].ravel(), np.repeat(np.arange(groups), 8)) or (-np.inf, np.inf)
+        low, high = conformal_bounds(away[:groups].ravel(), np.repeat(np.arange(groups), 8)) or (-np.inf, np.inf)
         held.append(np.mean((away[groups:] >= low) & (away[groups:] <= high)))
-    assert HOLDS - 0.015 < np.mean(held) < HOLDS + 0.1
+    assert INTERVAL_COVERAGE - 0.015 < np.mean(held) < INTERVAL_COVERAGE + 0.1
 
 
 def test_a_saved_interval_holds_new_cases() -> None:
@@ -67,7 +66,7 @@ def test_a_saved_interval_holds_new_cases() -> None:
         shift = (first.mean - first.judge).mean()  # what the offset learns
         away = rated.mean()[fresh] - np.clip(said[fresh] / 10 + shift, 0, 1)
         held.append(np.mean((away >= low) & (away <= high)))
-    assert np.mean(held) > HOLDS - 0.02
+    assert np.mean(held) > INTERVAL_COVERAGE - 0.02
 
 
 def test_with_too_few_groups_to_say_it_is_the_whole_scale() -> None:

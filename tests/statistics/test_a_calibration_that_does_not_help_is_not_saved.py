@@ -8,15 +8,28 @@ from calibration_making import PLAIN, ratings, scores, task
 from scipy.stats import spearmanr
 
 from beholder.errors import UsageError
-from beholder.statistics.agreement.agreeing import agree
-from beholder.statistics.calibration import Besides, Measure, Terms, calibrate, document, task_of
-from beholder.statistics.calibration.features import Features, features_of, usable
-from beholder.statistics.calibration.folding import folds_of
-from beholder.statistics.calibration.ground import CHOSEN, CONSTANT, RATER, RAW
-from beholder.statistics.calibration.lesson import Recipe
-from beholder.statistics.calibration.recipes import linear
-from beholder.statistics.calibration.task import fitted, out_of_fold
-from beholder.statistics.data import Column, Kind, Ratings
+from beholder.statistics.agreement import agree
+from beholder.statistics.calibration import (
+    AS_CHOSEN,
+    CONSTANT_NAME,
+    ONE_RATER,
+    RAW_JUDGE,
+    SelectionMeasure,
+    build_document,
+    calibrate,
+)
+from beholder.statistics.calibration_recipes import CalibrationRecipe, assign_folds, fit_linear
+from beholder.statistics.calibration_task import (
+    ExtraFeatures,
+    Features,
+    TaskOptions,
+    build_features,
+    build_task,
+    fit_map,
+    predict_out_of_fold,
+    select_usable,
+)
+from beholder.statistics.data import Column, ColumnKind, Ratings
 
 CASES = 240
 
@@ -32,11 +45,11 @@ def test_noise_is_refused() -> None:
     assert not found.helps
     assert found.fitted == {}
     assert "constant" in found.why
-    assert document([found], {})["aspects"] == {}
+    assert build_document([found], {})["aspects"] == {}
 
 
-@pytest.mark.parametrize("measure", list(Measure))
-def test_noise_is_refused_by_rank_too(measure: Measure) -> None:
+@pytest.mark.parametrize("measure", list(SelectionMeasure))
+def test_noise_is_refused_by_rank_too(measure: SelectionMeasure) -> None:
     refused = 0
     for seed in range(5):
         random = rng(seed)
@@ -67,14 +80,14 @@ def test_of_a_judge_that_is_too_kind_the_offset_is_found() -> None:
     fitted = found.fitted["quality"]
     assert fitted.names == ("quality",)
     assert fitted.predict(Features(("quality",), np.array([[7.5]])))[0] == pytest.approx(0.5, abs=0.03)
-    gain = found.rows[CHOSEN].error_gain
+    gain = found.rows[AS_CHOSEN].error_gain
     assert gain is not None
     assert gain.low is not None
     assert gain.low > 0.1
     # A map that only moves the judge's number leaves its order alone.
-    assert found.rows["offset"].rho == found.rows[RAW].rho
-    assert found.rows[CONSTANT].rho.value is None
-    assert found.rows[RATER].rho.value is not None
+    assert found.rows["offset"].rho == found.rows[RAW_JUDGE].rho
+    assert found.rows[CONSTANT_NAME].rho.value is None
+    assert found.rows[ONE_RATER].rho.value is not None
 
 
 def test_a_constant_has_no_order() -> None:
@@ -83,10 +96,10 @@ def test_a_constant_has_no_order() -> None:
     truth = 0.5 + 0.002 * (said - 5) + random.normal(0, 0.1, 60)  # the judge has some order, and is far off
     few = {name: PLAIN[name] for name in ("constant", "offset")}
     found = calibrate(task(scores({"quality": said}), ratings(truth, random)), recipes=few, draws=200)
-    assert found.chosen == CONSTANT
-    assert found.rows[RAW].rho.value is not None
-    assert (found.rows[CHOSEN].rho.value, found.rows[CHOSEN].rho_gain) == (None, None)
-    assert (found.rows[CONSTANT].rho.value, found.rows[CONSTANT].rho_gain) == (None, None)
+    assert found.chosen == CONSTANT_NAME
+    assert found.rows[RAW_JUDGE].rho.value is not None
+    assert (found.rows[AS_CHOSEN].rho.value, found.rows[AS_CHOSEN].rho_gain) == (None, None)
+    assert (found.rows[CONSTANT_NAME].rho.value, found.rows[CONSTANT_NAME].rho_gain) == (None, None)
 
 
 def test_the_order_of_steps_is_measured() -> None:
@@ -95,13 +108,13 @@ def test_the_order_of_steps_is_measured() -> None:
     few = {name: PLAIN[name] for name in ("constant", "isotonic")}
     right = task(scores({"quality": np.clip(truth * 10 + random.normal(0, 3, CASES), 0, 10)}), ratings(truth, random))
     found = calibrate(right, recipes=few, draws=200)
-    said = out_of_fold(right, PLAIN["isotonic"], folds_of(right.numbers, 10))
+    said = predict_out_of_fold(right, PLAIN["isotonic"], assign_folds(right.numbers, 10))
     assert found.rows["isotonic"].rho.value == pytest.approx(spearmanr(said, right.mean).statistic)
     # Of a judge that says the opposite, steps that never fall are one step.
     wrong = task(scores({"quality": 10 - truth * 10}), ratings(truth, random))
     found = calibrate(wrong, recipes=few, draws=200)
     assert found.rows["isotonic"].rho.value is None
-    assert found.rows[RAW].rho.value == pytest.approx(-1, abs=0.1)
+    assert found.rows[RAW_JUDGE].rho.value == pytest.approx(-1, abs=0.1)
 
 
 def test_one_rater_is_the_rater_of_agree() -> None:
@@ -112,7 +125,7 @@ def test_one_rater_is_the_rater_of_agree() -> None:
     values[3:, 4] = np.nan  # too few for a ranking of his own
     sparse = Ratings("quality", rated.cases, rated.raters, values)
     judged = scores({"quality": truth * 10})
-    found = calibrate(task(judged, sparse), recipes=PLAIN, draws=100).rows[RATER]
+    found = calibrate(task(judged, sparse), recipes=PLAIN, draws=100).rows[ONE_RATER]
     people = agree(judged, {"quality": sparse}).criteria[0].people
     assert found.rho.value == pytest.approx(people["rater_spearman"].value)
     assert found.error.value == pytest.approx(people["rater_mae"].value)
@@ -130,7 +143,7 @@ def test_several_criteria_together_are_better_than_the_judges_own_number() -> No
     random = rng(2)
     truth = random.uniform(0, 1, CASES)
     columns = {name: truth * 10 + random.normal(0, 4, CASES) for name in ("quality", "a", "b", "c")}
-    found = calibrate(task(scores(columns), ratings(truth, random)), recipes=PLAIN, draws=400, by=Measure.RANK)
+    found = calibrate(task(scores(columns), ratings(truth, random)), recipes=PLAIN, draws=400, by=SelectionMeasure.RANK)
     assert found.chosen == "linear"
     assert found.helps
     assert found.errors["quality"][0] < 0 < found.errors["quality"][1]
@@ -161,10 +174,10 @@ def test_no_case_is_predicted_by_a_map_that_saw_its_group() -> None:
     judged = scores({"quality": random.uniform(0, 10, CASES), **one_hot}, {"source": groups})
     made = task(judged, ratings(worth, random))
     assert not calibrate(made, recipes=PLAIN, draws=300).helps
-    loose = folds_of(np.arange(CASES), 10)
-    eager = Recipe(lambda lesson: linear(lesson, penalties=(1.0,)))
-    by_heart = np.abs(out_of_fold(made, eager, loose) - made.mean).mean()
-    held = np.abs(out_of_fold(made, eager, folds_of(made.numbers, 10)) - made.mean).mean()
+    loose = assign_folds(np.arange(CASES), 10)
+    eager = CalibrationRecipe(lambda lesson: fit_linear(lesson, penalties=(1.0,)))
+    by_heart = np.abs(predict_out_of_fold(made, eager, loose) - made.mean).mean()
+    held = np.abs(predict_out_of_fold(made, eager, assign_folds(made.numbers, 10)) - made.mean).mean()
     assert by_heart < 0.1 < held
 
 
@@ -186,17 +199,17 @@ def test_a_feature_that_most_cases_lack_or_all_share_is_left_out_by_name() -> No
     rare = np.where(np.arange(CASES) % 3 == 0, random.uniform(0, 10, CASES), np.nan)
     some = np.where(np.arange(CASES) % 3 != 0, random.uniform(0, 10, CASES), np.nan)
     judged = scores({"quality": random.uniform(0, 10, CASES), "rare": rare, "same": np.full(CASES, 4.0), "some": some})
-    found = usable(features_of(judged, judged.columns["quality"]))
+    found = select_usable(build_features(judged, judged.columns["quality"]))
     assert found.left_out == {"rare": "missing in 67% of the cases", "same": "the same for all cases"}
-    filled = found.filled(features_of(judged, judged.columns["quality"]).values)
+    filled = found.filled(build_features(judged, judged.columns["quality"]).values)
     assert filled[0, 1] == np.nanmedian(some)
     assert not np.isnan(filled).any()
 
 
 def test_min_of_two_criteria_brings_their_mean_along() -> None:
     judged = scores({"a": np.array([1.0, 5.0]), "b": np.array([3.0, 4.0])})
-    least = Column("min(a, b)", Kind.CRITERION, np.array([1.0, 4.0]), (0.0, 10.0))
-    found = features_of(judged, least, Besides({"case 1": {"pixels.x": 2.0}}))
+    least = Column("min(a, b)", ColumnKind.CRITERION, np.array([1.0, 4.0]), (0.0, 10.0))
+    found = build_features(judged, least, ExtraFeatures({"case 1": {"pixels.x": 2.0}}))
     assert found.names == ("a", "b", "min(a, b)", "mean(a, b)", "pixels.x")
     assert found.values[1].tolist() == [5.0, 4.0, 4.0, 4.5, 2.0]
     assert np.isnan(found.values[0, 4])
@@ -211,14 +224,14 @@ def test_too_little_to_learn_from_is_said() -> None:
         calibrate(task(judged, ratings(np.linspace(0, 1, 20), rng())), recipes=PLAIN)
     beyond = Ratings("quality", tuple(f"case {row}" for row in range(20)), ("r",), np.linspace(0, 7, 20)[:, None])
     with pytest.raises(UsageError, match="do not fit a scale"):
-        task_of(judged, beyond, judged.columns["quality"], Terms(scale=(0.0, 1.0)))
+        build_task(judged, beyond, judged.columns["quality"], TaskOptions(scale=(0.0, 1.0)))
 
 
 def test_features_are_found_by_name_wherever_they_stand() -> None:
     random = rng(8)
     truth = random.uniform(0, 1, CASES)
     columns = {name: truth * 10 + random.normal(0, 4, CASES) for name in ("quality", "a", "b")}
-    made = fitted(task(scores(columns), ratings(truth, random)), PLAIN["linear"])
+    made = fit_map(task(scores(columns), ratings(truth, random)), PLAIN["linear"])
     plain = Features(("quality", "a", "b"), np.array([[1.0, 2.0, 3.0]]))
     turned = Features(("b", "new", "quality", "a"), np.array([[3.0, 99.0, 1.0, 2.0]]))
     assert made.predict(turned) == made.predict(plain)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beholder.errors import UsageError
-from beholder.statistics.comparison.comparing import Asked, Graded, compare
-from beholder.statistics.data import Column, Kind, Scores
-from beholder.statistics.grouped import mean_estimates, sums_of
-from beholder.statistics.intervals import Draws, weighted_mean
+from beholder.statistics.bootstrap import ClusterBootstrap, estimate_means, sum_by_group, weighted_mean
+from beholder.statistics.comparison import ComparisonOptions, compare
+from beholder.statistics.data import Column, ColumnKind, Scores
+from beholder.statistics.pairs import RubricGrades
 
 NAN = float("nan")
 
@@ -22,8 +22,8 @@ def scores(name: str, values: Sequence[float], sources: Sequence[str] | None = N
     cases = tuple(f"c{start + row}" for row in range(len(values)))
     numbers = np.array(values, np.float64)
     columns = {
-        "score": Column("score", Kind.OVERALL, numbers, (0.0, 1.0)),
-        "accuracy": Column("accuracy", Kind.CRITERION, 1 + 4 * numbers, (1.0, 5.0)),
+        "score": Column("score", ColumnKind.OVERALL, numbers, (0.0, 1.0)),
+        "accuracy": Column("accuracy", ColumnKind.CRITERION, 1 + 4 * numbers, (1.0, 5.0)),
     }
     groups = {} if sources is None else {"source": tuple(sources)}
     lacks = {case: "refused, no" for case, value in zip(cases, numbers, strict=True) if np.isnan(value)}
@@ -38,8 +38,8 @@ pairs = st.lists(st.tuples(tenths, tenths, st.sampled_from("abcdefghijklmno")), 
 @settings(max_examples=60)
 def test_swapping_the_runs_negates_the_differences(rows: list[tuple[float, float, str]]) -> None:
     old, new, sources = zip(*rows, strict=True)
-    there = compare(scores("a", old, sources), scores("b", new, sources), Asked(draws=200))
-    back = compare(scores("b", new, sources), scores("a", old, sources), Asked(draws=200))
+    there = compare(scores("a", old, sources), scores("b", new, sources), ComparisonOptions(draws=200))
+    back = compare(scores("b", new, sources), scores("a", old, sources), ComparisonOptions(draws=200))
     assert [one.name for one in there.changes] == [one.name for one in back.changes]
     for first, second in zip(there.changes, back.changes, strict=True):
         assert (first.better, first.same, first.worse) == (second.worse, second.same, second.better)
@@ -67,7 +67,7 @@ def test_swapping_the_runs_negates_the_differences(rows: list[tuple[float, float
 def test_a_run_against_itself_is_all_ties(rows: list[tuple[float, str]]) -> None:
     values, sources = zip(*rows, strict=True)
     one = scores("a", values, sources)
-    found = compare(one, one, Asked(draws=100))
+    found = compare(one, one, ComparisonOptions(draws=100))
     for change in found.changes:
         assert (change.better, change.worse) == (0, 0)
         assert change.same == change.cases == sum(value == value for value in values)
@@ -93,7 +93,7 @@ def test_no_case_in_common_is_wrong_use() -> None:
 
 def test_an_unknown_group_lists_those_there_are() -> None:
     with pytest.raises(UsageError, match="'model'; there are: source"):
-        compare(scores("a", [0.1], "x"), scores("b", [0.1], "x"), Asked(group="model"))
+        compare(scores("a", [0.1], "x"), scores("b", [0.1], "x"), ComparisonOptions(group="model"))
 
 
 def test_cases_of_one_source_do_not_count_as_many() -> None:
@@ -114,8 +114,8 @@ def test_sums_by_group_give_the_same_draws_as_weights_by_case() -> None:
     rng = np.random.default_rng(8)
     values = rng.normal(size=(3, 60))
     values[1, ::7] = np.nan
-    draws = Draws([f"g{row // 4}" for row in range(60)], 60, count=500, seed=4)
-    for column, estimate in zip(values, mean_estimates(draws, sums_of(draws, list(values))), strict=True):
+    draws = ClusterBootstrap([f"g{row // 4}" for row in range(60)], 60, count=500, seed=4)
+    for column, estimate in zip(values, estimate_means(draws, sum_by_group(draws, list(values))), strict=True):
         expected = draws.estimate(weighted_mean(column))
         assert (estimate.value, estimate.low, estimate.high) == pytest.approx(
             (expected.value, expected.low, expected.high)
@@ -129,7 +129,9 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     for number in range(200):
         shift = np.repeat(rng.normal(0.05, 0.1, 30), 3) + rng.normal(0, 0.1, 90)
         found = compare(
-            scores("a", np.full(90, 0.5), sources), scores("b", 0.5 + shift, sources), Asked(draws=300, seed=number)
+            scores("a", np.full(90, 0.5), sources),
+            scores("b", 0.5 + shift, sources),
+            ComparisonOptions(draws=300, seed=number),
         )
         low, high = found.changes[0].difference.low, found.changes[0].difference.high
         assert low is not None
@@ -140,7 +142,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 
 def test_grades_are_counted_and_go_up_or_down() -> None:
     old, new = scores("a", [0.9, 0.5, 0.2, NAN]), scores("b", [0.5, 0.9, 0.2, 0.5])
-    grades = Graded(
+    grades = RubricGrades(
         "grade", ("A", "B", "F"), {"c0": "A", "c1": "B", "c2": "F"}, {"c0": "F", "c1": "A", "c2": "F", "c3": "B"}
     )
     grade = next(one for one in compare(old, new, graded=[grades]).changes if one.kind == "grade")
@@ -151,7 +153,7 @@ def test_grades_are_counted_and_go_up_or_down() -> None:
 
 def test_two_scales_of_one_name_are_not_compared() -> None:
     old, new = scores("a", [0.1, 0.2]), scores("b", [0.1, 0.2])
-    other = Column("accuracy", Kind.CRITERION, np.array([0.5, 0.5]), (0.0, 1.0))
+    other = Column("accuracy", ColumnKind.CRITERION, np.array([0.5, 0.5]), (0.0, 1.0))
     found = compare(old, Scores("b", new.cases, {**new.columns, "accuracy": other}))
     assert [one.name for one in found.changes] == ["score"]
     assert found.warnings == ("accuracy has two scales (1 to 5 in a, 0 to 1 in b) and is not compared.",)
@@ -164,7 +166,7 @@ def test_what_only_one_run_was_asked_is_named() -> None:
 
 
 def test_the_cases_that_changed_most_come_first() -> None:
-    found = compare(scores("a", [0.5, 0.5, 0.5], "xyz"), scores("b", [0.6, 0.1, 0.5], "xyz"), Asked(top=5))
+    found = compare(scores("a", [0.5, 0.5, 0.5], "xyz"), scores("b", [0.6, 0.1, 0.5], "xyz"), ComparisonOptions(top=5))
     assert [(one.case, one.group) for one in found.moved] == [("c1", "y"), ("c0", "x")]
     assert found.moved[0].by == pytest.approx(-0.4)
     assert found.moved[0].changes["score"] == (0.5, 0.1)

@@ -9,18 +9,15 @@ import numpy as np
 import pytest
 from calibration_making import PLAIN, calibrate, ratings, scores, task
 
-from beholder.statistics.calibration import Task
-from beholder.statistics.calibration.folding import crossed, folds_of
-from beholder.statistics.calibration.lesson import Recipe
-from beholder.statistics.calibration.recipes import linear
-from beholder.statistics.calibration.task import out_of_fold
+from beholder.statistics.calibration_recipes import CalibrationRecipe, assign_folds, cross_folds, fit_linear
+from beholder.statistics.calibration_task import CalibrationTask, predict_out_of_fold
 
 PHOTOS, MAKERS = 20, 6
 PHOTO, MAKER = np.repeat(np.arange(PHOTOS), MAKERS), np.tile(np.arange(MAKERS), PHOTOS)
 GROUPS = {"source": [f"photo {one}" for one in PHOTO], "model": [f"maker {one}" for one in MAKER]}
 
 
-def photographs_alone() -> Task:
+def photographs_alone() -> CalibrationTask:
     """People rate the photograph, whoever made the edit, and a number tells each photograph from the others."""
     random = np.random.default_rng(0)
     worth = random.uniform(0, 1, PHOTOS)[PHOTO]
@@ -30,7 +27,7 @@ def photographs_alone() -> Task:
 
 
 def test_a_map_that_knows_the_photograph_is_not_called_better() -> None:
-    by_heart = {"constant": PLAIN["constant"], "by heart": Recipe(lambda lesson: linear(lesson, (1.0,)))}
+    by_heart = {"constant": PLAIN["constant"], "by heart": CalibrationRecipe(lambda lesson: fit_linear(lesson, (1.0,)))}
     found = calibrate(photographs_alone(), recipes=by_heart, draws=100)
     assert (found.helps, found.chosen) == (False, "by heart")
     unseen, neither = found.unseen["by heart"].error.value, found.neither["by heart"].error.value
@@ -44,22 +41,22 @@ def test_a_map_that_knows_the_photograph_is_not_called_better() -> None:
 @pytest.mark.parametrize("which", ["maker", "photograph"])
 def test_nothing_that_people_said_of_either_is_known(which: str) -> None:
     made = photographs_alone()
-    makers, photos = made.maker_folds(), folds_of(made.numbers, 5)
-    eager = Recipe(linear)
-    said = out_of_fold(made, eager, makers, photos)
+    makers, photos = made.maker_folds(), assign_folds(made.numbers, 5)
+    eager = CalibrationRecipe(fit_linear)
+    said = predict_out_of_fold(made, eager, makers, photos)
     same = makers == makers[0] if which == "maker" else photos == photos[0]
     other = replace(made, ratings=replace(made.ratings, values=np.where(same[:, None], 1.0, made.ratings.values)))
-    again = out_of_fold(other, eager, makers, photos)
+    again = predict_out_of_fold(other, eager, makers, photos)
     assert again[same] == pytest.approx(said[same])
     assert again[~same] != pytest.approx(said[~same])
 
 
 def test_cells_are_told_apart_in_every_way() -> None:
     first, second = np.array([0, 0, 1, 1, 0]), np.array([0, 1, 0, 1, 1])
-    cells = crossed(first, second)
+    cells = cross_folds(first, second)
     assert len(set(cells.tolist())) == 4
     assert cells[1] == cells[4]
-    assert crossed(first).tolist() == first.tolist()
+    assert cross_folds(first).tolist() == first.tolist()
 
 
 def test_more_makers_than_can_be_left_out_one_by_one_are_left_out_together() -> None:

@@ -10,19 +10,17 @@ import numpy as np
 import pytest
 
 from beholder.errors import UsageError
-from beholder.reports.changes import needed, verdict
-from beholder.reports.junit import comparison_junit
-from beholder.reports.markdown import comparison_markdown, prose
-from beholder.statistics.comparison.comparing import Asked, Comparison, compare
-from beholder.statistics.comparison.gating import FailOn, gate
-from beholder.statistics.data import Column, Floats, Kind, Scores
+from beholder.reports.ci import comparison_junit, comparison_markdown, format_prose
+from beholder.reports.comparison import cases_needed, conclusion
+from beholder.statistics.comparison import Comparison, ComparisonOptions, FailOn, compare, gate_comparison
+from beholder.statistics.data import Column, ColumnKind, Floats, Scores
 
 
 def scores(name: str, **columns: Floats) -> Scores:
-    kinds = {"score": (Kind.OVERALL, (0.0, 1.0)), "passed": (Kind.PASSED, (0.0, 1.0))}
+    kinds = {"score": (ColumnKind.OVERALL, (0.0, 1.0)), "passed": (ColumnKind.PASSED, (0.0, 1.0))}
     made = {}
     for key, values in columns.items():
-        kind, scale = kinds.get(key, (Kind.CRITERION, (1.0, 5.0)))
+        kind, scale = kinds.get(key, (ColumnKind.CRITERION, (1.0, 5.0)))
         made[key] = Column(key, kind, values, scale)
     cases = tuple(f"c{row}" for row in range(len(next(iter(columns.values())))))
     return Scores(name, cases, made, {"source": cases})
@@ -38,24 +36,26 @@ def dropped(by: float, cases: int = 60, margin: float = 0.0, **margins: float) -
     }
     new = {key: values + rng.normal(0, 0.02, cases) for key, values in old.items()}
     new["accuracy"] = new["accuracy"] - by
-    return compare(scores("old", **old), scores("new", **new), Asked(margin=margin, margins=margins, detect=0.001))
+    return compare(
+        scores("old", **old), scores("new", **new), ComparisonOptions(margin=margin, margins=margins, detect=0.001)
+    )
 
 
 def test_a_drop_in_one_criterion_trips_it_and_nothing_else() -> None:
     found = dropped(0.3)
-    assert gate(found, ["any"]).regressed == ("accuracy",)
-    assert "accuracy is worse by 0.3" in gate(found, ["any"]).failed["accuracy"]
-    assert gate(found, ["accuracy"]).regressed == ("accuracy",)
-    assert gate(found).failed == {}
-    assert gate(found, ["clarity"]).failed == {}
+    assert gate_comparison(found, ["any"]).regressed == ("accuracy",)
+    assert "accuracy is worse by 0.3" in gate_comparison(found, ["any"]).failed["accuracy"]
+    assert gate_comparison(found, ["accuracy"]).regressed == ("accuracy",)
+    assert gate_comparison(found).failed == {}
+    assert gate_comparison(found, ["clarity"]).failed == {}
 
 
 def test_the_verdict_says_it_in_one_sentence() -> None:
-    said = verdict(dropped(0.3))
+    said = conclusion(dropped(0.3))
     assert said.startswith("new is worse on accuracy by 0.30")
     assert "nothing else changed that these 60 cases could show" in said
     assert "a drop of score under 0.0" in said
-    assert needed(dropped(0.3))[0].startswith("score: to see a difference of 0.001 takes ")
+    assert cases_needed(dropped(0.3))[0].startswith("score: to see a difference of 0.001 takes ")
 
 
 def test_a_fall_that_was_noticed_is_not_said_to_go_unnoticed() -> None:
@@ -63,34 +63,38 @@ def test_a_fall_that_was_noticed_is_not_said_to_go_unnoticed() -> None:
     old = rng.uniform(3, 5, 20)
     found = compare(scores("old", accuracy=old), scores("new", accuracy=old - rng.uniform(0, 3, 20)))
     assert found.changes[0].down
-    assert re.fullmatch(r"new is worse on accuracy by 1\.\d+ \([\d.]+ to [\d.]+ worse\)\.", verdict(found))
+    assert re.fullmatch(r"new is worse on accuracy by 1\.\d+ \([\d.]+ to [\d.]+ worse\)\.", conclusion(found))
 
 
 def test_a_margin_allows_what_is_within_it() -> None:
-    assert gate(dropped(0.3, margin=0.2), ["accuracy"]).regressed == ("accuracy",)
-    assert gate(dropped(0.3, margin=0.4), ["accuracy"]).failed == {}
-    assert gate(dropped(0.3, accuracy=0.4), ["any"]).failed == {}
-    assert gate(dropped(0.3, margin=0.299), ["accuracy"]).regressed == ()
+    assert gate_comparison(dropped(0.3, margin=0.2), ["accuracy"]).regressed == ("accuracy",)
+    assert gate_comparison(dropped(0.3, margin=0.4), ["accuracy"]).failed == {}
+    assert gate_comparison(dropped(0.3, accuracy=0.4), ["any"]).failed == {}
+    assert gate_comparison(dropped(0.3, margin=0.299), ["accuracy"]).regressed == ()
 
 
 def test_an_improvement_is_no_regression() -> None:
     found = dropped(-0.3)
-    assert gate(found, ["any"]).failed == {}
-    assert verdict(found).startswith("new is better on accuracy by 0.299 (0.294 to 0.304 better)")
+    assert gate_comparison(found, ["any"]).failed == {}
+    assert conclusion(found).startswith("new is better on accuracy by 0.299 (0.294 to 0.304 better)")
 
 
 def test_what_is_not_ruled_out_fails_only_who_asks_for_that() -> None:
     noisy = dropped(0.0)
-    assert gate(noisy, ["any"]).failed == {}
-    assert set(gate(noisy, ["any"], FailOn.INCONCLUSIVE).failed) == set(gate(noisy, ["any"]).open) != set()
-    assert gate(dropped(0.0, margin=0.1), ["any"], FailOn.INCONCLUSIVE).failed == {}
+    assert gate_comparison(noisy, ["any"]).failed == {}
+    assert (
+        set(gate_comparison(noisy, ["any"], FailOn.INCONCLUSIVE).failed)
+        == set(gate_comparison(noisy, ["any"]).open)
+        != set()
+    )
+    assert gate_comparison(dropped(0.0, margin=0.1), ["any"], FailOn.INCONCLUSIVE).failed == {}
 
 
 def test_a_drop_in_a_handful_of_cases_is_not_let_through_unseen() -> None:
-    unseen = gate(dropped(0.3, cases=5), ["accuracy"]).undecided["accuracy"]
+    unseen = gate_comparison(dropped(0.3, cases=5), ["accuracy"]).undecided["accuracy"]
     assert re.match(r"accuracy fell by 0.[23]\d*, and 5 groups of cases cannot tell that from chance", unseen)
-    assert gate(dropped(0.3, cases=6), ["accuracy"]).regressed == ("accuracy",)
-    assert gate(dropped(-0.3, cases=3), ["accuracy"]).failed == {}
+    assert gate_comparison(dropped(0.3, cases=6), ["accuracy"]).regressed == ("accuracy",)
+    assert gate_comparison(dropped(-0.3, cases=3), ["accuracy"]).failed == {}
 
 
 def test_noise_seldom_trips_it() -> None:
@@ -100,8 +104,8 @@ def test_noise_seldom_trips_it() -> None:
         names = [f"k{at}" for at in range(8)]
         old = {name: rng.uniform(1, 5, 25) for name in names}
         new = {name: values + rng.normal(0, 0.5, 25) for name, values in old.items()}
-        found = compare(scores("old", **old), scores("new", **new), Asked(draws=200, seed=number))
-        tripped += bool(gate(found, ["any"]).regressed)
+        found = compare(scores("old", **old), scores("new", **new), ComparisonOptions(draws=200, seed=number))
+        tripped += bool(gate_comparison(found, ["any"]).regressed)
     assert tripped <= 10  # half of 5 % are drops; without Holm about 27 of these would trip
 
 
@@ -109,7 +113,7 @@ def test_noise_seldom_trips_it() -> None:
 def test_a_gate_on_what_is_not_there_is_not_decided(on: str) -> None:
     found = compare(scores("old", accuracy=np.ones(9)), scores("new", accuracy=np.ones(9)))
     said = f"There is no '{on}' in both runs to decide by; there are: accuracy, or any."
-    assert gate(found, [on]).undecided == {on: said}
+    assert gate_comparison(found, [on]).undecided == {on: said}
 
 
 def test_a_margin_for_nothing_or_below_nothing_is_wrong_use() -> None:
@@ -123,7 +127,7 @@ def test_a_gate_without_a_number_is_not_open() -> None:
     gone = scores("new", accuracy=np.full(9, np.nan))
     for after in (gone, replace(gone, columns={})):
         found = compare(scores("old", accuracy=np.ones(9)), after)
-        decided = gate(found, ["any"])
+        decided = gate_comparison(found, ["any"])
         said = "Nothing has a score in both runs, so that there is nothing to decide 'accuracy' by."
         assert decided.undecided == decided.to_dict()["undecided"] == {"accuracy": said}
         assert "❌ **Not decided** on <code>accuracy</code>" in comparison_markdown(found, decided)
@@ -137,7 +141,7 @@ def test_a_gate_without_a_number_is_not_open() -> None:
 
 def test_an_error_of_junit_names_what_is_not_there_beside_a_regression() -> None:
     found = dropped(0.3)
-    decided = gate(found, ["accuracy", "nothing"])
+    decided = gate_comparison(found, ["accuracy", "nothing"])
     assert (decided.regressed, list(decided.undecided)) == (("accuracy",), ["nothing"])
     suite = Xml.fromstring(comparison_junit(found, decided)).find("testsuite")
     assert suite is not None
@@ -157,22 +161,22 @@ def all_down(groups: int, criteria: int = 8, each: int = 4) -> Comparison:
 
 def test_a_gate_that_could_not_close_for_many_columns_does_not_open() -> None:
     found = all_down(7)
-    unseen = gate(found, ["any"]).undecided["k0"]
+    unseen = gate_comparison(found, ["any"]).undecided["k0"]
     assert re.match(r"k0 fell by 2.05, and 7 groups of cases cannot .* among 8 columns: it takes 9 at least", unseen)
-    assert gate(found, ["k0"]).regressed == ("k0",)
-    assert len(gate(all_down(9), ["any"]).regressed) == 8
-    assert "8 groups" in gate(all_down(8), ["any"]).undecided["k0"]
-    assert gate(all_down(9), ["any"]).undecided == {}
+    assert gate_comparison(found, ["k0"]).regressed == ("k0",)
+    assert len(gate_comparison(all_down(9), ["any"]).regressed) == 8
+    assert "8 groups" in gate_comparison(all_down(8), ["any"]).undecided["k0"]
+    assert gate_comparison(all_down(9), ["any"]).undecided == {}
 
 
 def test_the_verdict_never_says_that_nothing_changed_where_it_could_not_see() -> None:
-    said = verdict(all_down(7))
+    said = conclusion(all_down(7))
     assert "othing changed" not in said
     assert said.startswith("Not sure: k0 is worse by 2.05")
     assert said.endswith(
         "7 groups of cases cannot tell any change in one of 8 columns from chance: it takes 9 at least."
     )
-    assert verdict(all_down(9)).startswith("new is worse on k0 by 2.05")
+    assert conclusion(all_down(9)).startswith("new is worse on k0 by 2.05")
 
 
 def test_an_interval_is_no_regression_unless_the_test_agrees_and_that_is_said() -> None:
@@ -181,18 +185,18 @@ def test_an_interval_is_no_regression_unless_the_test_agrees_and_that_is_said() 
     found = compare(scores("old", passed=np.ones(100)), scores("new", passed=after))
     assert found.changes[0].difference.high is not None
     assert found.changes[0].difference.high < 0
-    decided = gate(found, ["passed"])
+    decided = gate_comparison(found, ["passed"])
     assert (decided.regressed, decided.failed) == ((), {})
     said = decided.doubted["passed"]
     assert "wholly beyond the margin of 0, but the permutation test does not agree (p = 0.125)" in said
     assert decided.to_dict()["doubted"] == {"passed": said}
-    assert prose(said) in comparison_markdown(found, decided)
+    assert format_prose(said) in comparison_markdown(found, decided)
     suite = Xml.fromstring(comparison_junit(found, decided)).find("testsuite")
     assert suite is not None
     assert suite.get("failures") == "0"
     assert suite.findtext("testcase/system-out") == said
-    assert gate(found, ["passed"], FailOn.INCONCLUSIVE).failed == {"passed": said}
-    assert verdict(found).startswith("Not sure: passed is worse by 0.040")
+    assert gate_comparison(found, ["passed"], FailOn.INCONCLUSIVE).failed == {"passed": said}
+    assert conclusion(found).startswith("Not sure: passed is worse by 0.040")
 
 
 @pytest.mark.parametrize("groups", [6, 12])
@@ -202,8 +206,8 @@ def test_a_gate_on_one_column_seldom_trips_by_chance(groups: int) -> None:
     for number in range(600):
         old = rng.uniform(0.3, 0.7, groups)
         new = old + rng.normal(0, 0.1, groups)
-        found = compare(scores("old", score=old), scores("new", score=new), Asked(draws=200, seed=number))
-        tripped += bool(gate(found).regressed)
+        found = compare(scores("old", score=old), scores("new", score=new), ComparisonOptions(draws=200, seed=number))
+        tripped += bool(gate_comparison(found).regressed)
     assert tripped <= 15  # half of 5 % are drops; with 6 groups the interval alone would trip at 4 %
 
 
@@ -219,23 +223,23 @@ def test_what_rounding_leaves_is_no_regression() -> None:
         change = found.changes[0]
         assert (change.difference.value, change.difference.low, change.difference.high, change.p) == (0, 0, 0, 1)
         assert not change.shown
-        assert gate(found).regressed == gate(found).open == ()
+        assert gate_comparison(found).regressed == gate_comparison(found).open == ()
 
 
 def test_a_fall_by_just_the_margin_is_within_it() -> None:
     old = np.full(12, 0.8)
     new = np.full(12, 0.7)
     assert (new - old)[0] < -0.1  # by rounding
-    found = compare(scores("old", score=old), scores("new", score=new), Asked(margin=0.1))
+    found = compare(scores("old", score=old), scores("new", score=new), ComparisonOptions(margin=0.1))
     assert found.changes[0].p_beyond == 1
-    assert gate(found).regressed == gate(found).open == ()
+    assert gate_comparison(found).regressed == gate_comparison(found).open == ()
 
 
 @pytest.mark.parametrize("wrong", [-0.1, float("nan"), float("inf")])
 def test_a_margin_is_a_number_from_0_up(wrong: float) -> None:
     with pytest.raises(UsageError, match="The margin is how far a mean may fall"):
-        Asked(margin=wrong)
+        ComparisonOptions(margin=wrong)
     with pytest.raises(UsageError, match="The margin of clarity is how far"):
-        Asked(margins={"clarity": wrong})
+        ComparisonOptions(margins={"clarity": wrong})
     with pytest.raises(UsageError, match="The difference to detect is a number above 0"):
-        Asked(detect=wrong)
+        ComparisonOptions(detect=wrong)

@@ -15,19 +15,27 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from beholder.errors import UsageError
-from beholder.reports.agreement import tables
-from beholder.statistics.agreement.agreeing import Agreement, Asked, Criterion, agree, ratings_of
-from beholder.statistics.agreement.drawing import Against, alike, medians_of_others
-from beholder.statistics.agreement.words import overall_sentence, sentences, straight_lines
-from beholder.statistics.data import SOURCE, Column, Kind, Ratings, Scores
-from beholder.statistics.intervals import Estimate
+from beholder.reports.agreement import agreement_tables
+from beholder.statistics.agreement import (
+    Agreement,
+    AgreementOptions,
+    CriterionAgreement,
+    agree,
+    describe_criterion,
+    describe_overall,
+    describe_straightlining,
+    ratings_from_scores,
+)
+from beholder.statistics.bootstrap import Estimate
+from beholder.statistics.data import SOURCE_GROUP, Column, ColumnKind, Ratings, Scores
+from beholder.statistics.raters import ReferenceMode, find_identical_cases, leave_group_out_medians
 
 NAN = float("nan")
 DRAWS = 200
 
 
 def judged(values: Sequence[float], scale: tuple[float, float] | None = (1, 7), **groups: Sequence[str]) -> Scores:
-    column = Column("realism", Kind.CRITERION, np.array(values, np.float64), scale)
+    column = Column("realism", ColumnKind.CRITERION, np.array(values, np.float64), scale)
     names = tuple(f"c{at}" for at in range(len(values)))
     return Scores("judge", names, {"realism": column}, {name: tuple(of) for name, of in groups.items()})
 
@@ -38,8 +46,8 @@ def rated(rows: Sequence[Sequence[float]]) -> dict[str, Ratings]:
     return {"realism": Ratings("realism", tuple(f"c{at}" for at in range(len(rows))), raters, values)}
 
 
-def found(scores: Scores, ratings: dict[str, Ratings], **asked: object) -> Criterion:
-    return agree(scores, ratings, Asked(draws=DRAWS, **asked)).criteria[0]  # type: ignore[arg-type]  # names of Asked
+def found(scores: Scores, ratings: dict[str, Ratings], **asked: object) -> CriterionAgreement:
+    return agree(scores, ratings, AgreementOptions(draws=DRAWS, **asked)).criteria[0]  # type: ignore[arg-type]  # names of Asked
 
 
 def value(estimate: Estimate) -> float:
@@ -71,7 +79,7 @@ def test_every_coefficient_has_its_interval() -> None:
 
 
 def test_it_can_be_written_as_json() -> None:
-    whole = agree(judged(JUDGE), rated(PEOPLE), Asked(draws=DRAWS)).to_dict()
+    whole = agree(judged(JUDGE), rated(PEOPLE), AgreementOptions(draws=DRAWS)).to_dict()
     back = json.loads(json.dumps(whole, allow_nan=False))
     assert back["criteria"][0]["coefficients"]["spearman"]["low"] < 1
     assert back["criteria"][0]["each_rater"][0]["rater"] == "r0"
@@ -81,7 +89,7 @@ def test_one_rater_has_nobody_to_agree_with() -> None:
     one = found(judged([1, 2, 3, 4, 7]), rated([[2], [2], [4], [4], [6]]))
     assert one.coefficients["spearman"].value == pytest.approx(0.9486833)
     assert {estimate.why for estimate in one.people.values()} == {"no case was rated by two people"}
-    assert "no ceiling to hold it against: no case was rated by two people" in " ".join(sentences(one))
+    assert "no ceiling to hold it against: no case was rated by two people" in " ".join(describe_criterion(one))
 
 
 @pytest.mark.parametrize(
@@ -97,14 +105,14 @@ def test_a_correlation_with_a_constant_is_not_defined(judge: list[float], people
     for name in ("spearman", "tau_b", "tau_c", "pearson"):
         assert (one.coefficients[name].value, one.coefficients[name].why) == (None, why)
     assert one.coefficients["mae"].value is not None
-    assert f"cannot be told: {why}" in " ".join(sentences(one))
+    assert f"cannot be told: {why}" in " ".join(describe_criterion(one))
 
 
 def test_missing_scores_and_ratings_leave_a_case_out_and_are_told() -> None:
     scores = judged([1, 2, NAN, 4, 5, 6])
     scores = Scores(scores.name, scores.cases, scores.columns, {}, {"c2": "refused"})
     people = rated([[1, 2], [NAN, 2], [3, 3], [NAN, NAN], [5, 6], [6, NAN]])
-    whole = agree(scores, people, Asked(draws=DRAWS))
+    whole = agree(scores, people, AgreementOptions(draws=DRAWS))
     assert (whole.cases, whole.criteria[0].cases, whole.criteria[0].ratings) == (4, 4, 6)
     assert any("c2 (refused)" in note for note in whole.notes)
 
@@ -134,7 +142,7 @@ def test_cases_of_one_source_make_intervals_wider() -> None:
     judge, people = [one for one in JUDGE[:12] for _ in range(10)], [one for one in PEOPLE[:12] for _ in range(10)]
     groups = [str(at) for at in range(12) for _ in range(10)]
     alone, together = (
-        found(judged(judge, **named), rated(people)).coefficients["spearman"] for named in ({}, {SOURCE: groups})
+        found(judged(judge, **named), rated(people)).coefficients["spearman"] for named in ({}, {SOURCE_GROUP: groups})
     )
     assert alone.value == together.value
     widths = [high - low for low, high in map(ends, (alone, together))]
@@ -143,14 +151,14 @@ def test_cases_of_one_source_make_intervals_wider() -> None:
 
 def test_each_rating_may_be_a_point_of_its_own() -> None:
     by_mean = found(judged([1, 3, 5]), rated([[1, 3], [2, 4], [5, 7]]))
-    by_each = found(judged([1, 3, 5]), rated([[1, 3], [2, 4], [5, 7]]), against=Against.EACH)
+    by_each = found(judged([1, 3, 5]), rated([[1, 3], [2, 4], [5, 7]]), against=ReferenceMode.EACH)
     assert by_mean.coefficients["mae"].value == pytest.approx((1 + 0 + 1) / 3)
     assert by_each.coefficients["mae"].value == pytest.approx((0 + 2 + 1 + 1 + 0 + 2) / 6)
     assert by_mean.coefficients["exact"] == by_each.coefficients["exact"]
 
 
 def test_another_scale_is_mapped_and_said() -> None:
-    whole = agree(judged([0, 5, 10, 10], (0, 10)), rated([[0], [0.5], [1], [0]]), Asked(draws=DRAWS))
+    whole = agree(judged([0, 5, 10, 10], (0, 10)), rated([[0], [0.5], [1], [0]]), AgreementOptions(draws=DRAWS))
     one = whole.criteria[0]
     assert (one.judged_on, one.rated_on) == ((0, 10), (0, 1))
     assert one.coefficients["mae"].value == pytest.approx(0.25)
@@ -172,13 +180,15 @@ def test_a_slider_has_no_exact_agreement() -> None:
 
 
 def test_intervals_over_classes_are_said() -> None:
-    whole = agree(judged(RNG.random(70).tolist(), (0, 1)), rated(RNG.random((70, 1)).tolist()), Asked(draws=DRAWS))
+    whole = agree(
+        judged(RNG.random(70).tolist(), (0, 1)), rated(RNG.random((70, 1)).tolist()), AgreementOptions(draws=DRAWS)
+    )
     assert any("drawn over 64 classes" in note for note in whole.notes)
 
 
 def test_one_value_is_no_scale_to_map_from_or_onto() -> None:
     for judge, scale, people in (([2, 2, 2], None, 3), ([0, 5, 10], (0, 10), 0)):
-        whole = agree(judged(judge, scale), rated([[people]] * 3), Asked(draws=DRAWS))
+        whole = agree(judged(judge, scale), rated([[people]] * 3), AgreementOptions(draws=DRAWS))
         assert whole.criteria[0].coefficients["mae"].value == pytest.approx(np.mean(np.abs(np.array(judge) - people)))
         assert any("One number is no scale" in note and "compared as they are" in note for note in whole.notes)
         assert not any("mapped" in note for note in whole.notes)
@@ -186,13 +196,13 @@ def test_one_value_is_no_scale_to_map_from_or_onto() -> None:
 
 def test_numbers_taken_to_be_on_one_scale_are_said() -> None:
     people = [[0], [1], [4], [2]]
-    notes = agree(judged([0, 1, 3, 2], None), rated(people), Asked(draws=DRAWS)).notes
+    notes = agree(judged([0, 1, 3, 2], None), rated(people), AgreementOptions(draws=DRAWS)).notes
     assert any(
         "The judge's 0 to 3 and the ratings' 0 to 4 were taken to be on one scale: realism" in one for one in notes
     )
-    notes = agree(judged([0, 1, 3, 2], (0, 6)), rated(people), Asked(draws=DRAWS)).notes
+    notes = agree(judged([0, 1, 3, 2], (0, 6)), rated(people), AgreementOptions(draws=DRAWS)).notes
     assert any("The ratings' 0 to 4 were taken to be on the judge's 0 to 6: realism" in one for one in notes)
-    given_ = Asked(draws=DRAWS, scales={"": (0.0, 4.0)}, rating_scales={"": (0.0, 4.0)})
+    given_ = AgreementOptions(draws=DRAWS, scales={"": (0.0, 4.0)}, rating_scales={"": (0.0, 4.0)})
     assert not any("taken to be" in one for one in agree(judged([0, 1, 3, 2], None), rated(people), given_).notes)
 
 
@@ -220,12 +230,12 @@ def test_yes_and_no_have_kappa_precision_and_recall() -> None:
     assert one.decides
     assert one.coefficients["precision"].value == pytest.approx(2 / 3)
     assert one.coefficients["recall"].value == pytest.approx(2 / 4)
-    assert "of what people fail the judge finds 50%" in " ".join(sentences(one))
+    assert "of what people fail the judge finds 50%" in " ".join(describe_criterion(one))
     majority = [0, 0, 1, 1, 0, 0]
     assert one.coefficients["kappa"].value == pytest.approx(cohen_kappa_score([0, 0, 0, 1, 1, 1], majority))
     assert one.coefficients["exact"].value == pytest.approx(3 / 6)
     single = [(x, y) for x, row in zip([0, 0, 0, 1, 1, 1], people, strict=True) for y in row if y == y]
-    each = found(scores, rated(people), against=Against.EACH)
+    each = found(scores, rated(people), against=ReferenceMode.EACH)
     assert each.coefficients["kappa"].value == pytest.approx(cohen_kappa_score(*zip(*single, strict=True)))
 
 
@@ -248,7 +258,7 @@ def test_the_constant_is_learned_from_other_groups() -> None:
 @given(st.lists(st.tuples(st.integers(1, 7), st.integers(0, 4)), min_size=1, max_size=25))
 def test_the_median_of_other_groups(points: list[tuple[int, int]]) -> None:
     values, group = (np.array(one) for one in zip(*points, strict=True))
-    ours = medians_of_others(values.astype(np.float64), group.astype(np.int64))
+    ours = leave_group_out_medians(values.astype(np.float64), group.astype(np.int64))
     for at, own in enumerate(group):
         others = values[group != own]
         assert (np.isnan(ours[at]) and not len(others)) or ours[at] == np.median(others)
@@ -257,7 +267,7 @@ def test_the_median_of_other_groups(points: list[tuple[int, int]]) -> None:
 @given(st.lists(st.lists(st.sampled_from([1.0, 2.0, NAN]), min_size=3, max_size=3), min_size=1, max_size=30))
 def test_cases_that_are_alike_are_counted_together(rows: list[list[float]]) -> None:
     table = np.array(rows)
-    place, first, times = alike(table)
+    place, first, times = find_identical_cases(table)
     assert np.array_equal(table[first][place], table, equal_nan=True)
     assert np.array_equal(np.bincount(place), times)
 
@@ -266,7 +276,7 @@ def test_always_saying_the_same_can_be_nearer_than_the_judge() -> None:
     lofty = [min(7, one + 2) for one in JUDGE]
     one = found(judged(lofty), rated(PEOPLE))
     assert one.constant.difference.excludes_zero
-    told = " ".join(sentences(one))
+    told = " ".join(describe_criterion(one))
     assert "further from people than always saying" in told
     assert "too high on average" in told
     assert "ranks cases as a single person would, as far as these cases tell" in told
@@ -286,14 +296,14 @@ def test_a_judge_is_held_against_a_person_on_the_same_cases_and_others() -> None
 
 
 def test_a_judge_that_ranks_backwards_is_said_to() -> None:
-    told = " ".join(sentences(found(judged([8 - one for one in JUDGE]), rated(PEOPLE))))
+    told = " ".join(describe_criterion(found(judged([8 - one for one in JUDGE]), rated(PEOPLE))))
     assert "The judge's ranking is the reverse of people's: what the one puts high the other puts low (ρ -0." in told
     assert "cannot be told" not in told
 
 
 def test_a_ranking_without_an_interval_says_nothing_for_or_against() -> None:
     for judge in ([1, 2, 3], [3, 2, 1]):
-        told = " ".join(sentences(found(judged(judge, source=["same"] * 3), rated([[3], [2], [1]]))))
+        told = " ".join(describe_criterion(found(judged(judge, source=["same"] * 3), rated([[3], [2], [1]]))))
         assert "better than chance cannot be told: ρ" in told
         assert "has no interval: all cases are of one group." in told
 
@@ -303,20 +313,20 @@ def test_a_judge_whose_difference_lies_below_zero_is_less_than_a_person_however_
     one = found(judged(nearly), rated(PEOPLE))
     near, low, high = (Estimate(-0.05, *between) for between in ((-0.08, -0.02), (-0.08, 0.02), (0.01, 0.09)))
     for difference, words in ((near, "less well than"), (low, "as"), (replace(high, value=0.05), "better than")):
-        told = " ".join(sentences(replace(one, people={**one.people, "rater_difference": difference})))
+        told = " ".join(describe_criterion(replace(one, people={**one.people, "rater_difference": difference})))
         assert f"ranks cases {words} a single person would" in told
 
 
 def test_better_and_worse_than_a_person_are_said_where_the_cases_show_it() -> None:
     oracle = found(judged(np.clip(TRUE, 1, 7).tolist()), rated(np.clip(np.rint(NOISY), 1, 7).tolist()))
-    assert "ranks cases better than a single person would" in " ".join(sentences(oracle))
+    assert "ranks cases better than a single person would" in " ".join(describe_criterion(oracle))
     blunt = found(judged(np.clip(np.rint(NOISY[:, 0]), 1, 7).tolist()), rated(PEOPLE))
-    assert "less well than a single person would" in " ".join(sentences(blunt))
+    assert "less well than a single person would" in " ".join(describe_criterion(blunt))
 
 
 def test_a_metric_stands_beside_the_judge_with_a_paired_difference() -> None:
-    noise = Scores("lpips", judged(JUDGE).cases, {"all": Column("all", Kind.CRITERION, -TRUE)})
-    partly = Column("realism", Kind.CRITERION, np.where(np.arange(60) < 30, TRUE, NAN))
+    noise = Scores("lpips", judged(JUDGE).cases, {"all": Column("all", ColumnKind.CRITERION, -TRUE)})
+    partly = Column("realism", ColumnKind.CRITERION, np.where(np.arange(60) < 30, TRUE, NAN))
     some = Scores("partly", judged(JUDGE).cases, {"realism": partly})
     one = found(judged(JUDGE), rated(PEOPLE), beside=[noise, some])
     lpips, half = one.beside
@@ -327,48 +337,52 @@ def test_a_metric_stands_beside_the_judge_with_a_paired_difference() -> None:
 
 
 def test_criteria_on_one_scale_are_averaged() -> None:
-    columns = {name: Column(name, Kind.CRITERION, np.array(JUDGE), (1, 7)) for name in ("realism", "detail")}
+    columns = {name: Column(name, ColumnKind.CRITERION, np.array(JUDGE), (1, 7)) for name in ("realism", "detail")}
     scores = Scores("judge", judged(JUDGE).cases, columns)
     people = {name: Ratings(name, scores.cases, ("a", "b", "c"), np.array(PEOPLE)) for name in columns}
-    whole = agree(scores, people, Asked(draws=DRAWS))
+    whole = agree(scores, people, AgreementOptions(draws=DRAWS))
     assert whole.overall["mae"].value == pytest.approx(whole.criteria[0].coefficients["mae"].value)
-    assert "Over the 2 criteria together" in overall_sentence(whole)
-    assert agree(judged(JUDGE), rated(PEOPLE), Asked(draws=DRAWS)).overall == {}
+    assert "Over the 2 criteria together" in describe_overall(whole)
+    assert agree(judged(JUDGE), rated(PEOPLE), AgreementOptions(draws=DRAWS)).overall == {}
 
 
 def test_another_judge_may_be_the_reference() -> None:
     other = judged([min(7, one + 1) for one in JUDGE])
-    whole = agree(judged(JUDGE), ratings_of(other), Asked(draws=DRAWS), "the other")
+    whole = agree(judged(JUDGE), ratings_from_scores(other), AgreementOptions(draws=DRAWS), "the other")
     assert whole.reference == "the other"
     one = whole.criteria[0]
     assert one.people == {}
     assert one.each_rater == ()
-    told = " ".join(sentences(one, other_judge=True))
+    told = " ".join(describe_criterion(one, other_judge=True))
     assert "goes with the other judge's" in told
     assert "to the other judge" in told
     assert "people" not in told
 
 
 def test_with_another_judge_nobody_was_asked() -> None:
-    columns = {name: Column(name, Kind.CRITERION, np.array(JUDGE), (1, 7)) for name in ("realism", "detail")}
-    flat = {"flat": Column("flat", Kind.CRITERION, np.full(60, 3.0), (1, 7))}
-    passed = {"A1": Column("A1", Kind.ASSERTION, np.array(JUDGE) > 4, (0, 1))}
-    unlike = {"slider": Column("slider", Kind.CRITERION, TRUE, (0, 10))}
+    columns = {name: Column(name, ColumnKind.CRITERION, np.array(JUDGE), (1, 7)) for name in ("realism", "detail")}
+    flat = {"flat": Column("flat", ColumnKind.CRITERION, np.full(60, 3.0), (1, 7))}
+    passed = {"A1": Column("A1", ColumnKind.ASSERTION, np.array(JUDGE) > 4, (0, 1))}
+    unlike = {"slider": Column("slider", ColumnKind.CRITERION, TRUE, (0, 10))}
     scores = Scores("judge", judged(JUDGE).cases, {**columns, **passed, **unlike, "flat": columns["realism"]})
-    other = ratings_of(Scores("other", scores.cases, {**columns, **flat, **passed, **unlike}))
-    whole = agree(scores, other, Asked(draws=DRAWS, rating_scales={"detail": (0.0, 10.0)}), "other")
-    words = [overall_sentence(whole), *whole.notes, *(told for one in whole.criteria for told in sentences(one, True))]
+    other = ratings_from_scores(Scores("other", scores.cases, {**columns, **flat, **passed, **unlike}))
+    whole = agree(scores, other, AgreementOptions(draws=DRAWS, rating_scales={"detail": (0.0, 10.0)}), "other")
+    words = [
+        describe_overall(whole),
+        *whole.notes,
+        *(told for one in whole.criteria for told in describe_criterion(one, True)),
+    ]
     words += [estimate.why for one in whole.criteria for estimate in one.coefficients.values()]
-    words += [title for title, _, _ in tables(whole, full=True)]
+    words += [title for title, _, _ in agreement_tables(whole, full=True)]
     for text in words:
         assert not re.search("people|person|rating|rater", text.replace("--rating-scale", "")), text
 
 
 def test_straight_lines_are_told() -> None:
     people = [[*row[:2], 7] for row in PEOPLE]
-    whole: Agreement = agree(judged(JUDGE), rated(people), Asked(draws=DRAWS))
-    assert "r2 in 1 of 1 criteria" in straight_lines(whole.criteria)
-    assert straight_lines(agree(judged(JUDGE), rated(PEOPLE), Asked(draws=DRAWS)).criteria) == ""
+    whole: Agreement = agree(judged(JUDGE), rated(people), AgreementOptions(draws=DRAWS))
+    assert "r2 in 1 of 1 criteria" in describe_straightlining(whole.criteria)
+    assert describe_straightlining(agree(judged(JUDGE), rated(PEOPLE), AgreementOptions(draws=DRAWS)).criteria) == ""
 
 
 def test_the_same_seed_gives_the_same_intervals() -> None:
@@ -390,16 +404,16 @@ def anything(draw: st.DrawFn) -> tuple[list[float], list[list[float]], list[str]
     return scores, draw(st.lists(row, min_size=cases, max_size=cases)), groups
 
 
-@given(anything(), st.sampled_from(Against), st.sampled_from([None, (0.0, 1.0), (0.0, 10.0)]), st.booleans())
+@given(anything(), st.sampled_from(ReferenceMode), st.sampled_from([None, (0.0, 1.0), (0.0, 10.0)]), st.booleans())
 def test_whatever_there_is_to_compare_there_is_an_answer(
     data: tuple[list[float], list[list[float]], list[str]],
-    against: Against,
+    against: ReferenceMode,
     scale: tuple[float, float] | None,
     other_judge: bool,
 ) -> None:
     scores, people, groups = data
-    metric = Scores("metric", ("c1", "c0"), {"all": Column("all", Kind.CRITERION, np.array([1.0, 2.0]))})
-    asked = Asked(draws=100, against=against, beside=[metric])
+    metric = Scores("metric", ("c1", "c0"), {"all": Column("all", ColumnKind.CRITERION, np.array([1.0, 2.0]))})
+    asked = AgreementOptions(draws=100, against=against, beside=[metric])
     both = ~np.isnan(scores) & ~np.isnan(people).all(axis=1)
     assume(both.any())
     whole = agree(judged(scores, scale, source=groups), rated(people), asked, "other" if other_judge else "")
@@ -407,4 +421,4 @@ def test_whatever_there_is_to_compare_there_is_an_answer(
     for one in whole.criteria:
         told = {**one.coefficients, **one.people, "constant": one.constant.mae}
         assert all(estimate.value is not None or estimate.why for estimate in told.values())
-        assert all(sentence.endswith(".") for sentence in sentences(one, other_judge))
+        assert all(sentence.endswith(".") for sentence in describe_criterion(one, other_judge))

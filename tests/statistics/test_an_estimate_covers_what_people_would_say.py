@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from beholder.statistics.estimation.estimating import LEAST_GROUPS, estimated_mean, estimated_rate
-from beholder.statistics.intervals import Estimate
+from beholder.statistics.bootstrap import Estimate
+from beholder.statistics.estimation import MIN_RATED_GROUPS, estimate_human_mean, estimate_pass_rate
 
 RUNS = 400
 BAND = (0.92, 0.98)  # 95 % of 400, give or take two and a half standard errors
@@ -66,7 +66,7 @@ def test_the_mean_is_covered_however_far_off_the_judge_is(world: World) -> None:
     covered, narrower = 0, []
     for _ in range(RUNS):
         human, judge, groups = world.draw(rng)
-        found = estimated_mean(human, judge, groups)
+        found = estimate_human_mean(human, judge, groups)
         covered += holds(found.together, 0.0)
         narrower.append(wide(found.together) / wide(found.people))
     assert BAND[0] <= covered / RUNS <= BAND[1]
@@ -80,8 +80,10 @@ def test_cases_taken_as_independent_that_are_not_would_be_covered_too_seldom() -
     world = World(0.5, rated=200, alike=20)
     rng = np.random.default_rng(5)
     draws = [world.draw(rng) for _ in range(RUNS)]
-    together = sum(holds(estimated_mean(human, judge, groups).together, 0.0) for human, judge, groups in draws) / RUNS
-    alone = sum(holds(estimated_mean(human, judge, None).together, 0.0) for human, judge, _ in draws) / RUNS
+    together = (
+        sum(holds(estimate_human_mean(human, judge, groups).together, 0.0) for human, judge, groups in draws) / RUNS
+    )
+    alone = sum(holds(estimate_human_mean(human, judge, None).together, 0.0) for human, judge, _ in draws) / RUNS
     assert alone < 0.8
     assert 0.9 <= together <= 0.98  # twenty groups only
 
@@ -94,7 +96,7 @@ def test_a_pass_rate_is_covered_and_stays_within_0_and_1(rate: float, right: flo
         truth = (rng.random(400) < rate).astype(float)
         judge = np.where(rng.random(400) < right, truth, 1 - truth)
         human = np.where(np.arange(400) < 60, truth, np.nan)
-        found = estimated_rate(human, judge, None)
+        found = estimate_pass_rate(human, judge, None)
         covered += holds(found.together, rate)
         assert found.together.low is not None
         assert found.together.high is not None
@@ -109,7 +111,7 @@ def test_a_pass_rate_is_covered_and_stays_within_0_and_1(rate: float, right: flo
 
 def test_a_useless_judge_gets_no_weight_half_of_the_time_and_little_else() -> None:
     rng = np.random.default_rng(2)
-    weights = [estimated_mean(*World(0.0, rated=200).draw(rng)).weight for _ in range(100)]
+    weights = [estimate_human_mean(*World(0.0, rated=200).draw(rng)).weight for _ in range(100)]
     used = [weight for weight in weights if weight is not None]
     assert 30 <= len(used) <= 70
     assert max(used) < 0.15  # half a point of people for a point of this judge is all that there is to have
@@ -121,14 +123,14 @@ def test_the_expected_width_is_what_comes_out() -> None:
     told = []
     seen = []
     for _ in range(100):
-        rows = estimated_mean(*world.draw(rng)).widths
+        rows = estimate_human_mean(*world.draw(rng)).widths
         told += [row.with_judge for row in rows if row.ratings == 200]
-        seen.append(wide(estimated_mean(*World(0.8, alike=4, rated=200).draw(rng)).together))
+        seen.append(wide(estimate_human_mean(*World(0.8, alike=4, rated=200).draw(rng)).together))
     assert np.median(told) == pytest.approx(np.median(seen), rel=0.1)
 
 
 def test_too_few_for_a_weight_leave_people_alone() -> None:
-    human, judge, groups = World(0.9, rated=LEAST_GROUPS - 1).draw(np.random.default_rng(0))
-    found = estimated_mean(human, judge, groups)
+    human, judge, groups = World(0.9, rated=MIN_RATED_GROUPS - 1).draw(np.random.default_rng(0))
+    found = estimate_human_mean(human, judge, groups)
     assert found.weight is None
     assert found.together == found.people

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.statistics.estimation.estimating import estimated_mean, estimated_rate, told
+from beholder.statistics.estimation import describe_estimate, estimate_human_mean, estimate_pass_rate
 
 rng = np.random.default_rng(1)
 PEOPLE = rng.normal(3, 1, 200)
@@ -22,7 +22,7 @@ def rated(where: np.ndarray) -> np.ndarray:
 
 
 def test_nobody_rated() -> None:
-    found = estimated_mean(np.full(200, np.nan), JUDGE, None, moved=JUDGE)
+    found = estimate_human_mean(np.full(200, np.nan), JUDGE, None, moved=JUDGE)
     assert found.together.value is None
     assert found.together.why == "no case of these is rated"
     assert found.judge.value == pytest.approx(JUDGE.mean())
@@ -31,27 +31,27 @@ def test_nobody_rated() -> None:
 
 
 def test_one_rated_case_has_no_interval() -> None:
-    found = estimated_mean(rated(np.arange(200) == 7), JUDGE, None, width=0.5)
+    found = estimate_human_mean(rated(np.arange(200) == 7), JUDGE, None, width=0.5)
     assert found.together.value == PEOPLE[7]
     assert found.together.low is None
     assert found.needed is not None
     assert found.needed.people is None
-    assert any("at least two" in sentence for sentence in told(found))
+    assert any("at least two" in sentence for sentence in describe_estimate(found))
 
 
 def test_one_group_has_no_interval() -> None:
     groups = ["a"] * 50 + [f"b{row}" for row in range(150)]
-    found = estimated_mean(rated(np.arange(200) < 20), JUDGE, groups)
+    found = estimate_human_mean(rated(np.arange(200) < 20), JUDGE, groups)
     assert found.together.why == "no interval: all rated cases are of one group"
 
 
 def test_ratings_that_are_all_alike_have_no_interval_but_a_pass_rate_has_one() -> None:
     human = np.where(PICKED, 0.1 + 0.2, np.nan)
-    found = estimated_mean(human, JUDGE, None)
+    found = estimate_human_mean(human, JUDGE, None)
     assert found.together.why == "no interval: all rated cases have the same score"
     assert found.weight is None
     assert not found.widths
-    passed = estimated_rate(np.where(PICKED, 1.0, np.nan), (JUDGE > 2).astype(float), None)
+    passed = estimate_pass_rate(np.where(PICKED, 1.0, np.nan), (JUDGE > 2).astype(float), None)
     assert passed.together.value == 1
     assert passed.together.high == 1
     assert passed.together.low is not None
@@ -61,10 +61,10 @@ def test_ratings_that_are_all_alike_have_no_interval_but_a_pass_rate_has_one() -
 
 
 def test_a_judge_that_was_never_wrong_is_not_taken_as_perfect() -> None:
-    found = estimated_mean(rated(PICKED), PEOPLE, None)
+    found = estimate_human_mean(rated(PICKED), PEOPLE, None)
     assert found.weight is None
     truth = (PEOPLE > 2.5).astype(float)
-    passed = estimated_rate(np.where(PICKED, truth, np.nan), truth, None)
+    passed = estimate_pass_rate(np.where(PICKED, truth, np.nan), truth, None)
     sampling = np.sqrt(truth.mean() * (1 - truth.mean()) / 200)
     assert passed.together.low is not None
     assert passed.together.high is not None
@@ -72,24 +72,24 @@ def test_a_judge_that_was_never_wrong_is_not_taken_as_perfect() -> None:
 
 
 def test_a_judge_that_says_the_same_of_all_is_not_used() -> None:
-    found = estimated_mean(rated(PICKED), np.full(200, 0.1 + 0.2), None)
+    found = estimate_human_mean(rated(PICKED), np.full(200, 0.1 + 0.2), None)
     assert found.weight is None
     assert found.together == found.people
-    assert any("does not go along" in sentence for sentence in told(found))
+    assert any("does not go along" in sentence for sentence in describe_estimate(found))
 
 
 def test_a_judge_that_runs_against_people_is_used_only_where_it_may() -> None:
-    assert estimated_mean(rated(PICKED), -JUDGE, None).weight is None
-    distance = estimated_mean(rated(PICKED), -JUDGE, None, either_way=True)
+    assert estimate_human_mean(rated(PICKED), -JUDGE, None).weight is None
+    distance = estimate_human_mean(rated(PICKED), -JUDGE, None, either_way=True)
     assert distance.weight is not None
     assert distance.weight < 0
-    assert distance.together.value == pytest.approx(estimated_mean(rated(PICKED), JUDGE, None).together.value)
+    assert distance.together.value == pytest.approx(estimate_human_mean(rated(PICKED), JUDGE, None).together.value)
 
 
 def test_cases_that_the_judge_refused_stay_in_the_run() -> None:
     # It refuses the worst third: the mean of the others would be far too high.
     refused = np.where(np.argsort(np.argsort(PEOPLE)) < 66, np.nan, JUDGE)
-    found = estimated_mean(rated(PICKED), refused, None, moved=refused)
+    found = estimate_human_mean(rated(PICKED), refused, None, moved=refused)
     assert found.cases == 200
     assert found.judged == 134
     assert found.together.low is not None
@@ -97,11 +97,11 @@ def test_cases_that_the_judge_refused_stay_in_the_run() -> None:
     assert found.together.low < PEOPLE.mean() < found.together.high
     assert found.judge.low is not None
     assert found.judge.low > PEOPLE.mean()
-    assert any("66 cases have no score" in sentence for sentence in told(found))
+    assert any("66 cases have no score" in sentence for sentence in describe_estimate(found))
 
 
 def test_no_judge_at_all_leaves_people() -> None:
-    found = estimated_mean(rated(PICKED), np.full(200, np.nan), None, moved=np.full(200, np.nan))
+    found = estimate_human_mean(rated(PICKED), np.full(200, np.nan), None, moved=np.full(200, np.nan))
     assert found.together == found.people
     assert found.judge.value is None
     assert found.bias.value is None
@@ -109,17 +109,21 @@ def test_no_judge_at_all_leaves_people() -> None:
 
 def test_cases_that_were_picked_for_their_score_are_noticed() -> None:
     best = rated(np.argsort(np.argsort(JUDGE)) >= 160)
-    found = estimated_mean(best, JUDGE, None)
+    found = estimate_human_mean(best, JUDGE, None)
     assert found.unlike is not None
     assert found.unlike.rated > found.unlike.others
-    assert any(sentence.startswith("Warning: these do not look drawn at random") for sentence in told(found))
+    assert any(
+        sentence.startswith("Warning: these do not look drawn at random") for sentence in describe_estimate(found)
+    )
 
 
 def test_what_more_ratings_give_is_not_told_of_cases_that_were_picked() -> None:
     best = rated(np.argsort(np.argsort(JUDGE)) >= 160)
-    found = estimated_mean(best, JUDGE, None, width=0.1)
+    found = estimate_human_mean(best, JUDGE, None, width=0.1)
     assert (found.widths, found.needed) == ((), None)
-    assert any("What more ratings would give is therefore not told" in sentence for sentence in told(found))
+    assert any(
+        "What more ratings would give is therefore not told" in sentence for sentence in describe_estimate(found)
+    )
 
 
 @given(st.integers(0, 10_000), st.floats(0, 4))
@@ -129,7 +133,7 @@ def test_widths_fall_as_ratings_are_added(seed: int, noise: float) -> None:
     some = draws.choice(200, 60, replace=False)
     human[some] = PEOPLE[some]
     groups = [str(at // 3) for at in range(200)]
-    found = estimated_mean(human, PEOPLE + draws.normal(0, noise, 200), groups)
+    found = estimate_human_mean(human, PEOPLE + draws.normal(0, noise, 200), groups)
     for widths in ([row.people for row in found.widths], [row.with_judge for row in found.widths if row.with_judge]):
         assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(widths))
 
@@ -137,14 +141,16 @@ def test_widths_fall_as_ratings_are_added(seed: int, noise: float) -> None:
 def test_an_interval_is_cut_at_the_ends_of_a_scale_that_is_known() -> None:
     human = np.full(200, np.nan)
     human[:5] = [0, 0, 0, 0.5, 0.5]
-    free = estimated_mean(human, JUDGE, None)
+    free = estimate_human_mean(human, JUDGE, None)
     assert free.together.low is not None
     assert free.together.low < 0
     assert free.cut is None
-    held = estimated_mean(human, JUDGE, None, within=(0, 1))
+    held = estimate_human_mean(human, JUDGE, None, within=(0, 1))
     assert (held.together.value, held.together.low, held.together.high) == (0.2, 0, free.together.high)
     assert held.cut == (0, 1)
-    assert any("reached beyond the scale, 0 to 1, and was cut there" in sentence for sentence in told(held))
+    assert any(
+        "reached beyond the scale, 0 to 1, and was cut there" in sentence for sentence in describe_estimate(held)
+    )
 
 
 def test_and_cases_drawn_at_random_seldom_are() -> None:
@@ -153,7 +159,7 @@ def test_and_cases_drawn_at_random_seldom_are() -> None:
     for _ in range(400):
         human = np.full(200, np.nan)
         human[draws.choice(200, 40, replace=False)] = 1.0
-        alarms += estimated_mean(human, JUDGE, None).unlike is not None
+        alarms += estimate_human_mean(human, JUDGE, None).unlike is not None
     assert alarms <= 12  # 4 expected
 
 
@@ -164,7 +170,7 @@ def test_a_correction_that_falls_outside_is_cut_and_says_so() -> None:
     human[90:100] = [0] * 10
     judge[90:95] = 0
     judge[5:10] = 0  # sees half of what is good, and passes 85 %
-    found = estimated_rate(human, judge, None).correction
+    found = estimate_pass_rate(human, judge, None).correction
     assert found is not None
     assert found.rate.value == 1
     assert found.clipped
@@ -172,21 +178,21 @@ def test_a_correction_that_falls_outside_is_cut_and_says_so() -> None:
 
 def test_a_judge_no_better_than_chance_has_no_correction() -> None:
     human = np.where(np.arange(100) < 40, np.arange(100) % 2, np.nan).astype(float)
-    found = estimated_rate(human, (np.arange(100) // 2 % 2).astype(float), None).correction
+    found = estimate_pass_rate(human, (np.arange(100) // 2 % 2).astype(float), None).correction
     assert found is not None
     assert found.rate.value is None
     assert found.sensitivity == 0.5
 
 
 def test_a_width_that_no_number_of_ratings_gives_is_said_to_be_out_of_reach() -> None:
-    found = estimated_mean(rated(PICKED), JUDGE, None, width=0.01).needed
+    found = estimate_human_mean(rated(PICKED), JUDGE, None, width=0.01).needed
     assert found is not None
     assert found.with_judge is None
     assert found.people is None
 
 
 def test_the_ratings_needed_are_the_fewest_that_do() -> None:
-    found = estimated_mean(rated(PICKED), JUDGE, None, width=0.35)
+    found = estimate_human_mean(rated(PICKED), JUDGE, None, width=0.35)
     assert found.needed is not None
     assert found.needed.with_judge is not None
     assert found.needed.people is not None

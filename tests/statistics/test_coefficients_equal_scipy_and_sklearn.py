@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
-from beholder.statistics.agreement.coefficients import (
-    decisions,
-    distances,
-    hits,
-    paired,
-    quadratic,
-    ranks,
-    step_of,
-    together,
+from beholder.statistics.coefficients import (
+    combine_sums,
+    decision_statistics,
+    distance_statistics,
+    exact_agreement_statistics,
+    find_scale_step,
+    pair_scores,
+    quadratic_kappa_statistics,
+    rank_statistics,
 )
 from beholder.statistics.data import Floats
 
@@ -65,7 +65,7 @@ def kendall(x: Floats, y: Floats, variant: str) -> float:
 @given(points())
 def test_ranks(given_: Points) -> None:
     x, y, times = given_
-    ours = ranks(paired(x, y))(np.stack([np.ones_like(x), times]))
+    ours = rank_statistics(pair_scores(x, y))(np.stack([np.ones_like(x), times]))
     for at, (one, other) in enumerate([(x, y), repeated(given_)]):
         assert same(ours["spearman"][at], quiet(partial(spearman, one, other)))
         for variant in "bc":
@@ -75,7 +75,7 @@ def test_ranks(given_: Points) -> None:
 @given(points())
 def test_distances(given_: Points) -> None:
     x, y, times = given_
-    ours = distances(paired(x, y))(times[None])
+    ours = distance_statistics(pair_scores(x, y))(times[None])
     one, other = repeated(given_)
     assert same(ours["pearson"][0], quiet(lambda: stats.pearsonr(one, other).statistic))
     assert same(ours["mae"][0], metrics.mean_absolute_error(other, one))
@@ -86,7 +86,7 @@ def test_distances(given_: Points) -> None:
 def test_quadratic_kappa(given_: Points) -> None:
     x, y, times = given_
     one, other = repeated(given_)
-    ours = quadratic(paired(x, y))(times[None])["quadratic_kappa"][0]
+    ours = quadratic_kappa_statistics(pair_scores(x, y))(times[None])["quadratic_kappa"][0]
     labels = list(range(1, 8))
     assert same(ours, quiet(lambda: metrics.cohen_kappa_score(one, other, labels=labels, weights="quadratic")))
 
@@ -95,7 +95,7 @@ def test_quadratic_kappa(given_: Points) -> None:
 def test_decisions(given_: Points) -> None:
     x, y, times = given_[0] - 1, given_[1] - 1, given_[2]
     one, other = repeated((x, y, times))
-    ours = decisions(paired(x, y))(times[None])
+    ours = decision_statistics(pair_scores(x, y))(times[None])
     assert same(ours["kappa"][0], quiet(lambda: metrics.cohen_kappa_score(one, other)))
     scored = {"pos_label": 0, "zero_division": np.nan}
     assert same(ours["precision"][0], quiet(lambda: metrics.precision_score(other, one, **scored)))
@@ -106,14 +106,14 @@ def test_decisions(given_: Points) -> None:
 def test_exact_and_within_one(given_: Points) -> None:
     x, y, times = given_
     one, other = repeated(given_)
-    ours = hits(paired(x, y), 1, 1)(times[None])
+    ours = exact_agreement_statistics(pair_scores(x, y), 1, 1)(times[None])
     assert same(ours["exact"][0], metrics.accuracy_score(other, one))
     assert same(ours["within_one"][0], float((np.abs(one - other) <= 1).mean()))
 
 
 def test_the_judge_is_rounded_to_a_step_of_the_peoples_scale() -> None:
     judge, people = np.array([0.2, 0.3, 0.9, 0.0]), np.array([0.0, 0.5, 0.5, 1.0])
-    ours = hits(paired(judge, people), 0, 0.5)(np.ones((1, 4)))
+    ours = exact_agreement_statistics(pair_scores(judge, people), 0, 0.5)(np.ones((1, 4)))
     assert (ours["exact"][0], ours["within_one"][0]) == (0.5, 0.75)
 
 
@@ -129,15 +129,15 @@ def test_the_judge_is_rounded_to_a_step_of_the_peoples_scale() -> None:
     ],
 )
 def test_the_step_of_a_scale_follows_from_its_ratings(ratings: Sequence[float], step: float | None) -> None:
-    assert step_of(np.array(ratings, np.float64)) == step
+    assert find_scale_step(np.array(ratings, np.float64)) == step
 
 
 @given(points())
 def test_several_at_once_are_the_same(given_: Points) -> None:
     x, y, times = given_
-    pairs = paired(x, y)
-    parts = [distances(pairs), quadratic(pairs), hits(pairs, 1, 1)]
-    at_once = together(parts)(times[None])
+    pairs = pair_scores(x, y)
+    parts = [distance_statistics(pairs), quadratic_kappa_statistics(pairs), exact_agreement_statistics(pairs, 1, 1)]
+    at_once = combine_sums(parts)(times[None])
     for part in parts:
         for name, value in part(times[None]).items():
             assert same(at_once[name][0], value[0])
@@ -148,7 +148,7 @@ def test_many_distinct_values_are_exact_for_all_cases(seed: int, pull: float) ->
     rng = np.random.default_rng(seed)
     x = rng.normal(size=300)
     y = np.round(pull * x + rng.normal(size=300), 2)  # some ties
-    ours = ranks(paired(x, y))(np.ones((1, 300)))
+    ours = rank_statistics(pair_scores(x, y))(np.ones((1, 300)))
     assert ours["spearman"][0] == pytest.approx(stats.spearmanr(x, y).statistic)
     assert ours["tau_b"][0] == pytest.approx(stats.kendalltau(x, y).statistic)
     assert ours["tau_c"][0] == pytest.approx(stats.kendalltau(x, y, variant="c").statistic)
@@ -160,7 +160,7 @@ def test_draws_over_classes_are_near_the_exact_ones(seed: int) -> None:
     x = rng.normal(size=400)
     y = x + rng.normal(size=400)
     weights = rng.multinomial(400, np.full(400, 1 / 400), 5)
-    ours = ranks(paired(x, y))(weights.astype(np.float64))
+    ours = rank_statistics(pair_scores(x, y))(weights.astype(np.float64))
     for at, times in enumerate(weights):
         one, other = np.repeat(x, times), np.repeat(y, times)
         assert ours["spearman"][at] == pytest.approx(stats.spearmanr(one, other).statistic, abs=0.005)
@@ -171,8 +171,8 @@ def test_draws_over_classes_are_near_the_exact_ones(seed: int) -> None:
 def test_cases_that_are_alike_may_be_counted_together(given_: Points) -> None:
     x, y, times = given_
     known = times > 0
-    pairs = paired(x[known], y[known], times[known].astype(np.int64))
-    ours = ranks(pairs)(times[None, known])
+    pairs = pair_scores(x[known], y[known], times[known].astype(np.int64))
+    ours = rank_statistics(pairs)(times[None, known])
     one, other = repeated(given_)
     assert same(ours["spearman"][0], quiet(lambda: stats.spearmanr(one, other).statistic))
 
@@ -180,7 +180,7 @@ def test_cases_that_are_alike_may_be_counted_together(given_: Points) -> None:
 def test_a_long_scale_counted_together_is_exact() -> None:
     rng = np.random.default_rng(0)
     x, y, times = rng.normal(size=200), rng.normal(size=200), rng.integers(1, 4, 200)
-    ours = ranks(paired(x, y, times))(times[None].astype(np.float64))
+    ours = rank_statistics(pair_scores(x, y, times))(times[None].astype(np.float64))
     one, other = np.repeat(x, times), np.repeat(y, times)
     assert ours["tau_b"][0] == pytest.approx(stats.kendalltau(one, other).statistic)
 
@@ -189,7 +189,7 @@ def test_tables_are_filled_some_draws_at_a_time() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 60, (2, 300)).astype(np.float64)
     weights = rng.integers(0, 3, (1500, 300)).astype(np.float64)  # 60 × 60 × 1500 is more than one block
-    statistic = ranks(paired(x, y))
+    statistic = rank_statistics(pair_scores(x, y))
     whole = statistic(weights)
     for at in (0, 700, 1499):
         alone = statistic(weights[at : at + 1])
@@ -198,25 +198,27 @@ def test_tables_are_filled_some_draws_at_a_time() -> None:
 
 def test_missing_scores_are_no_points_and_each_rating_is_one() -> None:
     people = np.array([[1, 2], [np.nan, 3], [1, 1]], np.float64)
-    pairs = paired(np.array([5, 6, np.nan]), people)
+    pairs = pair_scores(np.array([5, 6, np.nan]), people)
     assert pairs.x.tolist() == [5, 5, 6]
     assert pairs.y.tolist() == [1, 2, 3]
     assert pairs.case.tolist() == [0, 0, 1]
     weights = np.array([[2.0, 1.0, 9.0]])
-    assert distances(pairs)(weights)["mae"][0] == pytest.approx((2 * 4 + 2 * 3 + 3) / 5)
+    assert distance_statistics(pairs)(weights)["mae"][0] == pytest.approx((2 * 4 + 2 * 3 + 3) / 5)
 
 
-@pytest.mark.parametrize("statistic", [ranks, distances, quadratic, decisions])
+@pytest.mark.parametrize(
+    "statistic", [rank_statistics, distance_statistics, quadratic_kappa_statistics, decision_statistics]
+)
 def test_without_points_nothing_is_defined(statistic: Callable[..., Callable[[Floats], dict[str, Floats]]]) -> None:
     nothing = np.full(3, np.nan)
-    found = statistic(paired(nothing, nothing))(np.ones((2, 3)))
+    found = statistic(pair_scores(nothing, nothing))(np.ones((2, 3)))
     assert all(np.isnan(values).all() for values in found.values())
 
 
 def test_a_constant_has_a_distance_and_no_correlation() -> None:
     x, y = np.full(9, 0.1), np.arange(9) / 9
-    pairs, weights = paired(x, y), np.ones((1, 9))
-    assert np.isnan(distances(pairs)(weights)["pearson"][0])
-    assert all(np.isnan(value[0]) for value in ranks(pairs)(weights).values())
-    assert distances(pairs)(weights)["mae"][0] == pytest.approx(np.abs(x - y).mean())
-    assert quadratic(pairs)(weights)["quadratic_kappa"][0] == pytest.approx(0)
+    pairs, weights = pair_scores(x, y), np.ones((1, 9))
+    assert np.isnan(distance_statistics(pairs)(weights)["pearson"][0])
+    assert all(np.isnan(value[0]) for value in rank_statistics(pairs)(weights).values())
+    assert distance_statistics(pairs)(weights)["mae"][0] == pytest.approx(np.abs(x - y).mean())
+    assert quadratic_kappa_statistics(pairs)(weights)["quadratic_kappa"][0] == pytest.approx(0)

@@ -9,10 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from beholder.statistics.estimation.estimating import estimated_mean, estimated_rate
-from beholder.statistics.estimation.passing import corrected, rate_interval
-from beholder.statistics.estimation.regression import Fit, fitted
-from beholder.statistics.student import below, quantile
+from beholder.statistics.bootstrap import t_cdf, t_quantile
+from beholder.statistics.estimation import (
+    RegressionFit,
+    correct_pass_rate,
+    estimate_human_mean,
+    estimate_pass_rate,
+    fit_regression,
+    wilson_estimate,
+)
 
 HUMAN = np.array([3.0, 4, 2, 5, 4, 1, 3, 4, 5, 2, 4, 3] + [np.nan] * 18)
 JUDGE = np.array([6.0, 7, 5, 9, 8, 4, 5, 9, 9, 3, 7, 7, 8, 6, 5, 9, 4, 7, 8, 6, 7, 9, 3, 5, 8, 8, 7, 6, 9, 9])
@@ -22,23 +27,23 @@ PAIRS = SOLE // 2
 
 @given(st.floats(1e-4, 1 - 1e-4), st.integers(1, 5000))
 def test_students_t_is_scipys(share: float, freedom: int) -> None:
-    assert quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-6, abs=1e-6)
+    assert t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-6, abs=1e-6)
 
 
 @given(st.floats(-50, 50), st.integers(1, 5000))
 def test_and_so_is_the_probability_below(value: float, freedom: int) -> None:
-    assert below(value, freedom) == pytest.approx(stats.t.cdf(value, freedom), abs=1e-7)
+    assert t_cdf(value, freedom) == pytest.approx(stats.t.cdf(value, freedom), abs=1e-7)
 
 
 def test_people_alone_are_the_usual_mean_and_t_interval() -> None:
     known = HUMAN[:12]
-    found = estimated_mean(HUMAN, JUDGE, None).people
+    found = estimate_human_mean(HUMAN, JUDGE, None).people
     low, high = stats.t.interval(0.95, 11, known.mean(), stats.sem(known))
     assert (found.value, found.low, found.high) == pytest.approx((known.mean(), low, high))
 
 
 def test_people_alone_in_groups_are_statsmodels_clustered_mean() -> None:
-    fit = fitted(HUMAN, PAIRS)
+    fit = fit_regression(HUMAN, PAIRS)
     theirs = sm.OLS(HUMAN[:12], np.ones(12)).fit(cov_type="cluster", cov_kwds={"groups": PAIRS[:12]})
     assert fit is not None
     assert fit.value == pytest.approx(theirs.params[0])
@@ -47,7 +52,7 @@ def test_people_alone_in_groups_are_statsmodels_clustered_mean() -> None:
 
 @pytest.mark.parametrize("group", [SOLE, PAIRS], ids=["each alone", "pairs"])
 def test_with_the_judge_it_is_statsmodels_prediction_at_the_judges_mean(group: np.ndarray) -> None:
-    fit = fitted(HUMAN, group, JUDGE)
+    fit = fit_regression(HUMAN, group, JUDGE)
     design = sm.add_constant(JUDGE[:12])
     theirs = sm.OLS(HUMAN[:12], design).fit(cov_type="cluster", cov_kwds={"groups": group[:12]})
     at = np.array([1, JUDGE.mean()])
@@ -60,7 +65,7 @@ def test_with_the_judge_it_is_statsmodels_prediction_at_the_judges_mean(group: n
 def test_and_the_prediction_powered_estimate_by_hand() -> None:
     people, rated = HUMAN[:12], JUDGE[:12]
     weight = np.cov(people, rated)[0, 1] / np.var(rated, ddof=1)
-    found = estimated_mean(HUMAN, JUDGE, None)
+    found = estimate_human_mean(HUMAN, JUDGE, None)
     assert found.weight == pytest.approx(weight)
     assert found.together.value == pytest.approx(people.mean() + weight * (JUDGE.mean() - rated.mean()))
     # The same with rated and other cases apart, as PPI++ is written: the weight is then less by 1 + n/N.
@@ -73,7 +78,7 @@ def test_where_the_judge_means_are_alike_the_variance_is_cochrans_for_double_sam
     people = rng.choice([-1.0, 1.0], 4000)
     judge = np.where(rng.random(4000) < 0.8, people, -people)
     human = np.where(np.arange(4000) < 500, people, np.nan)
-    fit = fitted(human, np.arange(4000), judge)
+    fit = fit_regression(human, np.arange(4000), judge)
     assert fit is not None
     left = stats.linregress(judge[:500], human[:500])
     residual = np.var(human[:500] - left.slope * judge[:500], ddof=1) * 499 / 498
@@ -83,9 +88,9 @@ def test_where_the_judge_means_are_alike_the_variance_is_cochrans_for_double_sam
 
 def test_where_every_case_is_rated_the_judge_changes_nothing() -> None:
     people = np.tile(HUMAN[:12], 3)[:30]
-    found = estimated_mean(people, JUDGE, None)
+    found = estimate_human_mean(people, JUDGE, None)
     assert found.together.value == pytest.approx(people.mean())
-    alone, both = fitted(people, SOLE), fitted(people, SOLE, JUDGE)
+    alone, both = fit_regression(people, SOLE), fit_regression(people, SOLE, JUDGE)
     assert alone is not None
     assert both is not None
     assert both.variance == pytest.approx(alone.variance, rel=0.05)
@@ -93,7 +98,7 @@ def test_where_every_case_is_rated_the_judge_changes_nothing() -> None:
 
 @given(move=st.floats(-100, 100), stretch=st.floats(0.01, 100))
 def test_the_judges_scale_does_not_matter(move: float, stretch: float) -> None:
-    usual, other = estimated_mean(HUMAN, JUDGE, None), estimated_mean(HUMAN, move + stretch * JUDGE, None)
+    usual, other = estimate_human_mean(HUMAN, JUDGE, None), estimate_human_mean(HUMAN, move + stretch * JUDGE, None)
     ours = (usual.together.value, usual.together.low, usual.together.high)
     assert (other.together.value, other.together.low, other.together.high) == pytest.approx(ours)
 
@@ -104,7 +109,7 @@ def test_the_bias_is_the_judge_less_the_estimate(seed: int) -> None:
     people = rng.normal(size=80)
     judge = people + rng.normal(size=80) + 1
     human = np.where(np.arange(80) < 30, people, np.nan)
-    found = estimated_mean(human, judge, None, moved=judge)
+    found = estimate_human_mean(human, judge, None, moved=judge)
     if found.weight is not None:
         assert found.bias.value == pytest.approx(judge.mean() - found.together.value)
 
@@ -114,7 +119,7 @@ def test_with_a_judge_that_says_yes_or_no_it_is_the_mean_of_the_strata() -> None
     human = np.full(100, np.nan)
     human[:20] = [1] * 18 + [0] * 2
     human[60:70] = [1] * 3 + [0] * 7
-    found = estimated_rate(human, judge, None)
+    found = estimate_pass_rate(human, judge, None)
     assert found.together.value == pytest.approx(0.6 * 0.9 + 0.4 * 0.3)
 
 
@@ -123,14 +128,14 @@ def test_the_correction_is_rogan_and_gladens() -> None:
     human = np.full(100, np.nan)
     human[:20] = [1] * 18 + [0] * 2
     human[60:70] = [1] * 3 + [0] * 7
-    found = corrected(human, judge, np.arange(100))
+    found = correct_pass_rate(human, judge, np.arange(100))
     sensitivity, specificity = 18 / 21, 7 / 9
     assert (found.sensitivity, found.specificity) == pytest.approx((sensitivity, specificity))
     assert found.rate.value == pytest.approx((0.6 + specificity - 1) / (sensitivity + specificity - 1))
 
 
 def test_a_rate_of_independent_cases_has_wilsons_interval() -> None:
-    fit = Fit(0.7, 0.0, 0.7 * 0.3 / 5000, 0.0, 4999, 0.0)
+    fit = RegressionFit(0.7, 0.0, 0.7 * 0.3 / 5000, 0.0, 4999, 0.0)
     theirs = stats.binomtest(3500, 5000).proportion_ci(method="wilson")
-    ours = rate_interval(fit, 5000)
+    ours = wilson_estimate(fit, 5000)
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=2e-4)

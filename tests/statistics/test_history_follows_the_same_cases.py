@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from beholder.cli.history import sparkline
+from beholder.cli.compare import sparkline
 from beholder.errors import UsageError
-from beholder.statistics.comparison.comparing import compare
-from beholder.statistics.comparison.history import history
-from beholder.statistics.data import Column, Floats, Kind, Scores
+from beholder.statistics.comparison import compare
+from beholder.statistics.data import Column, ColumnKind, Floats, Scores
+from beholder.statistics.history import analyze_history
 
 
 def scores(name: str, values: Floats, start: int = 0) -> Scores:
     cases = tuple(f"c{start + row}" for row in range(len(values)))
     sources = tuple(f"s{(start + row) // 2}" for row in range(len(values)))
-    return Scores(name, cases, {"score": Column("score", Kind.OVERALL, values, (0.0, 1.0))}, {"source": sources})
+    return Scores(name, cases, {"score": Column("score", ColumnKind.OVERALL, values, (0.0, 1.0))}, {"source": sources})
 
 
 def test_the_slope_is_that_of_least_squares_over_common_cases() -> None:
     rng = np.random.default_rng(1)
     table = rng.uniform(0.2, 0.8, (5, 30)) - 0.05 * np.arange(5)[:, None]
-    [line] = history([scores(f"r{at}", values) for at, values in enumerate(table)])
+    [line] = analyze_history([scores(f"r{at}", values) for at, values in enumerate(table)])
     assert line.slope.value == pytest.approx(np.polyfit(np.arange(5), table.mean(axis=1), 1)[0])
     assert line.common == 30
     assert line.slope.excludes_zero
@@ -34,7 +34,7 @@ def test_the_slope_is_that_of_least_squares_over_common_cases() -> None:
 def test_a_case_that_joined_later_is_in_no_difference() -> None:
     old, new = np.full(10, 0.5), np.full(12, 0.5)
     new[10:] = 1.0
-    [line] = history([scores("a", old), scores("b", new)])
+    [line] = analyze_history([scores("a", old), scores("b", new)])
     point = line.points[1]
     assert point.change is not None
     assert (point.change.value, point.common, point.p) == (0, 10, 1)
@@ -44,7 +44,7 @@ def test_a_case_that_joined_later_is_in_no_difference() -> None:
 def test_a_run_that_lost_a_case_says_so_and_the_trend_does_without() -> None:
     gap = np.full(10, 0.5)
     gap[3] = np.nan
-    [line] = history([scores("a", np.full(10, 0.4)), scores("b", gap), scores("c", np.full(10, 0.6))])
+    [line] = analyze_history([scores("a", np.full(10, 0.4)), scores("b", gap), scores("c", np.full(10, 0.6))])
     assert [point.without for point in line.points] == [0, 1, 0]
     assert line.common == 9
     assert line.slope.value == pytest.approx(0.1)
@@ -53,7 +53,7 @@ def test_a_run_that_lost_a_case_says_so_and_the_trend_does_without() -> None:
 def test_what_rounding_leaves_is_no_change_and_no_trend() -> None:
     high, low = np.tile([0.9, 0.0], 12), np.tile([0.6, 0.3], 12)
     assert (high - low).sum() != 0
-    [line] = history([scores(f"r{at}", values) for at, values in enumerate((low, high, low, high, high))])
+    [line] = analyze_history([scores(f"r{at}", values) for at, values in enumerate((low, high, low, high, high))])
     for point in line.points[1:]:
         assert point.change is not None
         assert (point.change.value, point.change.low, point.change.high, point.p) == (0, 0, 0, 1)
@@ -63,19 +63,19 @@ def test_what_rounding_leaves_is_no_change_and_no_trend() -> None:
 def test_a_change_is_what_compare_says_of_it() -> None:
     rng = np.random.default_rng(3)
     runs = [scores(f"r{at}", rng.uniform(0.2, 0.8, 30) - 0.1 * at) for at in range(2)]
-    point = history(runs)[0].points[1]
+    point = analyze_history(runs)[0].points[1]
     told = compare(*runs).changes[0]
     assert (point.change, point.p, point.common) == (told.difference, told.p, told.cases)
 
 
 def test_two_runs_have_no_trend() -> None:
-    [line] = history([scores("a", np.ones(5)), scores("b", np.ones(5))])
+    [line] = analyze_history([scores("a", np.ones(5)), scores("b", np.ones(5))])
     assert line.slope.value is None
     assert "3 runs" in line.slope.why
 
 
 def test_strangers_have_no_difference_and_no_trend() -> None:
-    [line] = history([scores("a", np.ones(5)), scores("b", np.ones(5), 9), scores("c", np.ones(5), 20)])
+    [line] = analyze_history([scores("a", np.ones(5)), scores("b", np.ones(5), 9), scores("c", np.ones(5), 20)])
     assert line.points[1].change is not None
     assert (line.points[1].change.value, line.slope.value) == (None, None)
     assert line.slope.why == "no case is in every run"
@@ -84,9 +84,9 @@ def test_strangers_have_no_difference_and_no_trend() -> None:
 def test_an_unknown_column_or_group_lists_those_there_are() -> None:
     runs = [scores("a", np.ones(5))]
     with pytest.raises(UsageError, match="'clarity'; there are: score"):
-        history(runs, ["clarity"])
+        analyze_history(runs, ["clarity"])
     with pytest.raises(UsageError, match="'model'; there are: source"):
-        history(runs, group="model")
+        analyze_history(runs, group="model")
 
 
 def test_a_sparkline_has_a_bar_for_each_run() -> None:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from scipy.stats import bootstrap as scipy_bootstrap
 from scipy.stats import t as scipy_t
 
-from beholder.statistics.intervals import Draws, Estimate, Method, estimate_from, weighted_mean
+from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, IntervalMethod, estimate_from_draws, weighted_mean
 
 GROUPS = st.lists(st.sampled_from(["a", "b", "c", "d", ""]), min_size=1, max_size=30)
 
 
 @given(GROUPS, st.integers(0, 5))
 def test_cases_of_a_group_are_drawn_together(groups: list[str], seed: int) -> None:
-    draws = Draws(groups, len(groups), count=7, seed=seed)
+    draws = ClusterBootstrap(groups, len(groups), count=7, seed=seed)
     weights = np.concatenate(list(draws.weights()))
     assert weights.shape == (7, len(groups))
     for one, name in enumerate(groups):
@@ -30,21 +30,21 @@ def test_cases_of_a_group_are_drawn_together(groups: list[str], seed: int) -> No
 
 
 def test_a_case_in_no_group_stands_alone() -> None:
-    assert Draws(["", "", "a", "a"], 4).groups == 3
-    assert Draws(None, 4).groups == 4
+    assert ClusterBootstrap(["", "", "a", "a"], 4).groups == 3
+    assert ClusterBootstrap(None, 4).groups == 4
 
 
 @pytest.mark.parametrize("size", [5, 3000])
 def test_the_same_seed_draws_the_same_however_it_is_cut_into_blocks(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = np.concatenate(list(Draws(None, size, count=50, seed=3).counts()))
-    monkeypatch.setattr("beholder.statistics.intervals._BLOCK", size * 7)
-    assert np.array_equal(whole, np.concatenate(list(Draws(None, size, count=50, seed=3).counts())))
-    assert not np.array_equal(whole, np.concatenate(list(Draws(None, size, count=50, seed=4).counts())))
+    whole = np.concatenate(list(ClusterBootstrap(None, size, count=50, seed=3).counts()))
+    monkeypatch.setattr("beholder.statistics.bootstrap._WEIGHTS_PER_BLOCK", size * 7)
+    assert np.array_equal(whole, np.concatenate(list(ClusterBootstrap(None, size, count=50, seed=3).counts())))
+    assert not np.array_equal(whole, np.concatenate(list(ClusterBootstrap(None, size, count=50, seed=4).counts())))
 
 
 def test_bca_is_close_to_scipys_for_many_groups() -> None:
     values = np.random.default_rng(1).exponential(size=1000)
-    ours = Draws(None, 1000, count=10_000).estimate(weighted_mean(values))
+    ours = ClusterBootstrap(None, 1000, count=10_000).estimate(weighted_mean(values))
     theirs = scipy_bootstrap((values,), np.mean, n_resamples=10_000, method="BCa", rng=2).confidence_interval
     assert ours.value == pytest.approx(values.mean())
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.004)
@@ -52,7 +52,7 @@ def test_bca_is_close_to_scipys_for_many_groups() -> None:
 
 def test_few_groups_reach_further_as_students_t_does() -> None:
     values = np.random.default_rng(1).normal(size=12)
-    ours = Draws(None, 12, count=20_000, method=Method.PERCENTILE).estimate(weighted_mean(values))
+    ours = ClusterBootstrap(None, 12, count=20_000, method=IntervalMethod.PERCENTILE).estimate(weighted_mean(values))
     low, high = scipy_t.interval(0.95, 11, values.mean(), values.std(ddof=1) / 12**0.5)
     assert ours.low is not None
     assert ours.high is not None
@@ -68,7 +68,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(size: int) -> None:
         values = photographs + rng.normal(size=4 * size)
         groups = [str(row // 4) for row in range(4 * size)]
         for kept in (groups, None):
-            found = Draws(kept, 4 * size, count=400, seed=seed).estimate(weighted_mean(values))
+            found = ClusterBootstrap(kept, 4 * size, count=400, seed=seed).estimate(weighted_mean(values))
             assert found.low is not None
             assert found.high is not None
             inside = found.low <= 0 <= found.high
@@ -78,27 +78,27 @@ def test_intervals_cover_the_truth_as_often_as_they_say(size: int) -> None:
 
 
 def test_one_group_has_a_value_and_no_interval() -> None:
-    found = Draws(["a"] * 3, 3).estimate(weighted_mean(np.array([1.0, 2.0, 3.0])))
+    found = ClusterBootstrap(["a"] * 3, 3).estimate(weighted_mean(np.array([1.0, 2.0, 3.0])))
     assert (found.value, found.low, found.high) == (2.0, None, None)
     assert "one group" in found.why
 
 
 def test_what_is_mostly_undefined_has_no_interval() -> None:
     drawn = np.where(np.arange(100) < 20, np.nan, 1.0)
-    assert estimate_from(1.0, drawn).low is None
-    assert estimate_from(float("nan"), drawn, why="nobody rated") == Estimate(None, why="nobody rated")
+    assert estimate_from_draws(1.0, drawn).low is None
+    assert estimate_from_draws(float("nan"), drawn, why="nobody rated") == Estimate(None, why="nobody rated")
 
 
 def test_no_case_is_no_estimate_and_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert Draws(None, 0).estimates(lambda weights: {"mean": weights.sum(axis=1)}) == {}
+        assert ClusterBootstrap(None, 0).estimates(lambda weights: {"mean": weights.sum(axis=1)}) == {}
 
 
 def test_it_says_how_it_was_drawn() -> None:
-    assert "BCa bootstrap, 2,000 draws of 2 groups (seed 0)" in Draws(["a", "a", "b"], 3).told()
-    assert "too narrow" in Draws(["a", "a", "b"], 3).told()
-    many = Draws(None, 5000)
+    assert "BCa bootstrap, 2,000 draws of 2 groups (seed 0)" in ClusterBootstrap(["a", "a", "b"], 3).told()
+    assert "too narrow" in ClusterBootstrap(["a", "a", "b"], 3).told()
+    many = ClusterBootstrap(None, 5000)
     assert "too narrow" not in many.told()
-    assert many.method is Method.PERCENTILE
+    assert many.method is IntervalMethod.PERCENTILE
     assert "each taken as independent" in many.told()

@@ -11,19 +11,31 @@ from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import Ridge
 
-from beholder.statistics.calibration.folding import folds_of
-from beholder.statistics.calibration.lesson import Lesson
-from beholder.statistics.calibration.recipes import curved, ends, isotonic, linear, pooled, ridge
-from beholder.statistics.calibration.trees import BOOSTED, DRAWN, FOREST, boosted, exported, forest
-from beholder.verdicts.maps import Trees
+from beholder.statistics.calibration_recipes import (
+    BOOSTED_SAMPLING,
+    BOOSTED_SETTINGS,
+    FOREST_SETTINGS,
+    TrainingData,
+    assign_folds,
+    export_tree,
+    fit_boosted,
+    fit_curved,
+    fit_forest,
+    fit_isotonic,
+    fit_linear,
+    pool_adjacent_violators,
+    snap_to_ends,
+    solve_ridge,
+)
+from beholder.verdicts.calibration_maps import TreeEnsembleMap
 
 NUMBERS = st.floats(-100, 100, width=32)
 
 
-def lesson(values: np.ndarray, ratings: np.ndarray, groups: np.ndarray | None = None) -> Lesson:
+def lesson(values: np.ndarray, ratings: np.ndarray, groups: np.ndarray | None = None) -> TrainingData:
     names = tuple(f"f{place}" for place in range(values.shape[1]))
     apart = np.arange(len(ratings)) if groups is None else groups
-    return Lesson(names, values, ratings, apart, 0, (0.0, 10.0), (0.0, 1.0))
+    return TrainingData(names, values, ratings, apart, 0, (0.0, 10.0), (0.0, 1.0))
 
 
 @given(arrays.arrays(np.float64, st.integers(1, 30), elements=NUMBERS), st.randoms(use_true_random=False))
@@ -31,13 +43,13 @@ def test_pooling_is_the_nearest_sequence_that_never_falls(values: np.ndarray, ra
     weights = np.array([random.choice([1.0, 2.0, 5.0]) for _ in values])  # type: ignore[attr-defined]
     places = np.arange(len(values))
     expected = IsotonicRegression().fit(places, values, sample_weight=weights).predict(places)
-    assert pooled(values, weights) == pytest.approx(expected, abs=1e-9)
+    assert pool_adjacent_violators(values, weights) == pytest.approx(expected, abs=1e-9)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10), st.sampled_from([0.0, 0.25, 0.5, 1.0])), min_size=1, max_size=40))
 def test_isotonic_keeps_ties_and_says_what_scikit_learn_says(points: list[tuple[int, float]]) -> None:
     raw, ratings = (np.array(side, float) for side in zip(*points, strict=True))
-    fitted = isotonic(lesson(raw[:, None], ratings))
+    fitted = fit_isotonic(lesson(raw[:, None], ratings))
     asked = np.linspace(-1, 11, 49)[:, None]
     expected = IsotonicRegression(out_of_bounds="clip").fit(raw, ratings)
     assert fitted.predict(asked) == pytest.approx(expected.predict(asked[:, 0]), abs=1e-9)
@@ -50,8 +62,8 @@ def test_ridge_is_ridge(seed: int, cases: int, width: int, penalty: float) -> No
     rng = np.random.default_rng(seed)
     design, ratings = rng.normal(2, 3, (cases, width)), rng.normal(0, 1, cases)
     expected = Ridge(alpha=penalty).fit(design, ratings)
-    assert ridge(design, ratings, (penalty,))[0] == pytest.approx(expected.coef_, abs=1e-8)
-    fitted = linear(lesson(design, ratings), penalties=(penalty,))
+    assert solve_ridge(design, ratings, (penalty,))[0] == pytest.approx(expected.coef_, abs=1e-8)
+    fitted = fit_linear(lesson(design, ratings), penalties=(penalty,))
     standard = (design - design.mean(axis=0)) / design.std(axis=0)
     said = Ridge(alpha=penalty).fit(standard, ratings).predict(standard)
     assert fitted.predict(design) == pytest.approx(said, abs=1e-8)
@@ -65,26 +77,28 @@ def test_trees_say_without_scikit_learn_what_they_say_with_it(seed: int, cases: 
     asked = np.vstack([values, rng.normal(0, 3, (50, width)), np.full((1, width), 1e300)])
     with np.errstate(over="ignore"):
         near = asked.astype(np.float32)[:-1]  # scikit-learn takes no number beyond single precision
-    grown = ExtraTreesRegressor(random_state=0, **FOREST).fit(values, ratings)
-    assert forest(lesson(values, ratings)).predict(asked)[:-1] == pytest.approx(grown.predict(near), abs=1e-12)
-    stepped = GradientBoostingRegressor(random_state=0, **BOOSTED, **DRAWN).fit(values, ratings)
-    assert boosted(lesson(values, ratings)).predict(asked)[:-1] == pytest.approx(stepped.predict(near), abs=1e-12)
-    one = exported(grown.estimators_[0].tree_)
-    assert Trees(0.0, 1.0, (one,)).predict(asked[:-1]) == pytest.approx(grown.estimators_[0].predict(near), abs=0)
+    grown = ExtraTreesRegressor(random_state=0, **FOREST_SETTINGS).fit(values, ratings)
+    assert fit_forest(lesson(values, ratings)).predict(asked)[:-1] == pytest.approx(grown.predict(near), abs=1e-12)
+    stepped = GradientBoostingRegressor(random_state=0, **BOOSTED_SETTINGS, **BOOSTED_SAMPLING).fit(values, ratings)
+    assert fit_boosted(lesson(values, ratings)).predict(asked)[:-1] == pytest.approx(stepped.predict(near), abs=1e-12)
+    one = export_tree(grown.estimators_[0].tree_)
+    assert TreeEnsembleMap(0.0, 1.0, (one,)).predict(asked[:-1]) == pytest.approx(
+        grown.estimators_[0].predict(near), abs=0
+    )
     assert not one.fault(width)
 
 
 def test_a_forest_is_the_same_each_time() -> None:
     rng = np.random.default_rng(0)
     taught = lesson(rng.normal(0, 1, (40, 3)), rng.uniform(0, 1, 40))
-    assert forest(taught) == forest(taught)
+    assert fit_forest(taught) == fit_forest(taught)
 
 
 def test_curves_bend_and_numbers_out_of_the_ordinary_do_no_harm() -> None:
     rng = np.random.default_rng(1)
     values = rng.normal(0, 1, (300, 2))
     ratings = np.clip(1 - values[:, 0] ** 2 / 6, 0, 1)  # best in the middle
-    fitted = curved(lesson(values, ratings))
+    fitted = fit_curved(lesson(values, ratings))
     middle, sides = fitted.predict(np.array([[0.0, 0.0]]))[0], fitted.predict(np.array([[2.0, 0.0], [-2.0, 0.0]]))
     assert (sides < middle - 0.3).all()
     far = fitted.predict(np.array([[1e9, 1e9]]))[0]
@@ -95,7 +109,7 @@ def test_ends_keep_the_ties_that_people_have_at_the_end_of_their_scale() -> None
     rng = np.random.default_rng(2)
     raw = rng.uniform(0, 10, (400, 1))
     ratings = np.where(raw[:, 0] < 5, 0.0, raw[:, 0] / 10) * (rng.uniform(size=400) > 0.05)
-    fitted = ends(linear)(lesson(raw, ratings))
+    fitted = snap_to_ends(fit_linear)(lesson(raw, ratings))
     said = fitted.predict(np.array([[0.5], [1.0], [9.0]]))
     assert fitted.under is not None
     assert fitted.over is None  # nobody gave the highest rating
@@ -105,7 +119,7 @@ def test_ends_keep_the_ties_that_people_have_at_the_end_of_their_scale() -> None
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(1, 12), st.integers(0, 99))
 def test_folds_never_divide_a_group(groups: list[int], count: int, seed: int) -> None:
-    fold = folds_of(np.array(groups), count, seed)
+    fold = assign_folds(np.array(groups), count, seed)
     assert all(len(set(fold[np.array(groups) == one])) == 1 for one in set(groups))
     assert set(fold) == set(range(min(count, len(set(groups)))))
-    assert (fold == folds_of(np.array(groups), count, seed)).all()
+    assert (fold == assign_folds(np.array(groups), count, seed)).all()

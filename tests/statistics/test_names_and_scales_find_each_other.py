@@ -6,15 +6,23 @@ import numpy as np
 import pytest
 
 from beholder.errors import UsageError
-from beholder.statistics.data import Column, Kind, Ratings, Scores
-from beholder.statistics.mapping import fits, matched, on_scale, range_given, scales_of, told
-from beholder.statistics.scales import scales_by_aspect, scales_given
+from beholder.statistics.aspects import (
+    describe_matches,
+    fits_scale,
+    infer_scales,
+    infer_scales_by_aspect,
+    match_aspects,
+    parse_scale,
+    parse_scales,
+    rescale,
+)
+from beholder.statistics.data import Column, ColumnKind, Ratings, Scores
 
 NAN = float("nan")
 
 
 def column(
-    name: str, *values: float, kind: Kind = Kind.CRITERION, scale: tuple[float, float] | None = (0, 10)
+    name: str, *values: float, kind: ColumnKind = ColumnKind.CRITERION, scale: tuple[float, float] | None = (0, 10)
 ) -> Column:
     return Column(name, kind, np.array(values, np.float64), scale)
 
@@ -34,19 +42,21 @@ def judge(*columns: Column) -> Scores:
     ],
 )
 def test_names_are_compared_loosely(aspect: str, criterion: str) -> None:
-    found = matched([aspect, "other"], judge(column(criterion, 1, 2)))
+    found = match_aspects([aspect, "other"], judge(column(criterion, 1, 2)))
     assert {name: one.name for name, one in found.items()} == {aspect: criterion}
 
 
 def test_an_exact_name_wins_and_two_loose_ones_are_refused() -> None:
     both = judge(column("Detail", 1, 2), column("detail", 3, 4))
-    assert matched(["detail"], both)["detail"].values.tolist() == [3, 4]
+    assert match_aspects(["detail"], both)["detail"].values.tolist() == [3, 4]
     with pytest.raises(UsageError, match="could be any of Detail, detail; say which with --map DETAIL=CRITERION"):
-        matched(["DETAIL"], both)
+        match_aspects(["DETAIL"], both)
 
 
 def test_overall_is_the_rubrics_own_score() -> None:
-    found = matched(["overall"], judge(column("score", 0, 1, kind=Kind.OVERALL, scale=(0, 1)), column("x", 1, 1)))
+    found = match_aspects(
+        ["overall"], judge(column("score", 0, 1, kind=ColumnKind.OVERALL, scale=(0, 1)), column("x", 1, 1))
+    )
     assert found["overall"].name == "score"
 
 
@@ -55,13 +65,13 @@ def test_overall_is_the_rubrics_own_score() -> None:
     [("SC=min(a,b)", [1, 4]), ("SC = mean( a , b )", [2, 4.5]), ("SC=max(a,b)", [3, 5]), ("SC=A", [1, 5])],
 )
 def test_criteria_can_be_combined(text: str, values: list[float]) -> None:
-    found = matched(["SC"], judge(column("a", 1, 5), column("b", 3, 4)), [text])["SC"]
+    found = match_aspects(["SC"], judge(column("a", 1, 5), column("b", 3, 4)), [text])["SC"]
     assert found.values.tolist() == values
     assert found.scale == (0, 10)
 
 
 def test_a_combination_lacks_what_a_part_lacks() -> None:
-    found = matched(["SC"], judge(column("a", 1, NAN), column("b", 3, 4)), ["SC=min(a,b)"])["SC"]
+    found = match_aspects(["SC"], judge(column("a", 1, NAN), column("b", 3, 4)), ["SC=min(a,b)"])["SC"]
     assert np.array_equal(found.values, [1, NAN], equal_nan=True)
 
 
@@ -86,26 +96,26 @@ def test_a_combination_lacks_what_a_part_lacks() -> None:
 def test_a_pair_that_cannot_be_is_one_plain_sentence(given: list[str], problem: str) -> None:
     scores = judge(column("a", 1, 2), column("b", 1, 2), column("unlike", 1, 2, scale=(1, 7)))
     with pytest.raises(UsageError, match=problem):
-        matched(["SC"], scores, given)
+        match_aspects(["SC"], scores, given)
 
 
 def test_what_was_inferred_and_left_out_is_told() -> None:
     scores = judge(column("texture_and_detail", 1, 2), column("b", 1, 2), column("same", 1, 1))
     aspects, given = ["texture_detail", "SC", "same", "joy"], ["SC=b"]
-    assert told(matched(aspects, scores, given), aspects, given) == [
+    assert describe_matches(match_aspects(aspects, scores, given), aspects, given) == [
         "Inferred by name: texture_detail = texture_and_detail (--map ASPECT=CRITERION changes it).",
         "Rated, but no criterion has the name: joy (--map ASPECT=CRITERION adds it).",
     ]
 
 
 def test_scales_are_mapped_from_end_to_end() -> None:
-    assert on_scale(column("a", 0, 5, 10), (1, 7)).values.tolist() == [1, 4, 7]
-    assert on_scale(column("a", 0, 5, 10), (1, 7)).scale == (1, 7)
+    assert rescale(column("a", 0, 5, 10), (1, 7)).values.tolist() == [1, 4, 7]
+    assert rescale(column("a", 0, 5, 10), (1, 7)).scale == (1, 7)
     same = column("a", 0.1, 0.7)
-    assert on_scale(same, (0, 10)) is same
+    assert rescale(same, (0, 10)) is same
     for unknown in (column("a", 1, scale=None), column("a", 1, scale=(3, 3))):
         with pytest.raises(UsageError, match=r"--scale a=0\.\.10"):
-            on_scale(unknown, (0, 1))
+            rescale(unknown, (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +123,7 @@ def test_scales_are_mapped_from_end_to_end() -> None:
     [((4, 6), (1, 7), True), ((1, 4), (1, 7), True), ((0, 1), (0, 10), False), ((0, 8), (1, 7), False)],
 )
 def test_numbers_fit_a_scale_or_not(seen: tuple[float, float], scale: tuple[float, float], fit: bool) -> None:
-    assert fits(seen, scale) is fit
+    assert fits_scale(seen, scale) is fit
 
 
 @pytest.mark.parametrize(
@@ -136,14 +146,14 @@ def test_scales_are_taken_as_given_or_inferred(
     given: dict[str, tuple[float, float]],
     expected: tuple[tuple[float, float], tuple[float, float]],
 ) -> None:
-    assert scales_of(judged, rated, **given) == expected
+    assert infer_scales(judged, rated, **given) == expected
 
 
 def test_aspects_rated_together_are_on_one_scale() -> None:
     columns = {name: column(name, 0, 1, scale=None) for name in ("wide", "narrow", "tiny")}
     people = {"wide": [1.0, 7.0], "narrow": [3.0, 7.0], "tiny": [0.5, 1.5]}
     ratings = {name: Ratings(name, ("a", "b"), ("r",), np.array(values)[:, None]) for name, values in people.items()}
-    found = scales_by_aspect(columns, ratings, {"": (0, 1)}, {"tiny": (0, 2)})
+    found = infer_scales_by_aspect(columns, ratings, {"": (0, 1)}, {"tiny": (0, 2)})
     assert found == {"wide": ((0, 1), (0.5, 7)), "narrow": ((0, 1), (0.5, 7)), "tiny": ((0, 1), (0, 2))}
 
 
@@ -163,12 +173,12 @@ def test_a_number_off_a_scale_that_was_given_is_refused(
     )
     for name in ("", "a"):
         with pytest.raises(UsageError, match=problem):
-            scales_by_aspect(columns, people, {name: judged} if judged else {}, {name: rated} if rated else {})
-    assert scales_by_aspect(columns, people, {"": (0, 3)}, {"": (0, 3)})["a"] == ((0, 3), (0, 3))
+            infer_scales_by_aspect(columns, people, {name: judged} if judged else {}, {name: rated} if rated else {})
+    assert infer_scales_by_aspect(columns, people, {"": (0, 3)}, {"": (0, 3)})["a"] == ((0, 3), (0, 3))
 
 
 def test_scales_are_written_from_end_to_end() -> None:
-    assert scales_given(["0..10", "SC=-1..1.5"]) == {"": (0, 10), "SC": (-1, 1.5)}
+    assert parse_scales(["0..10", "SC=-1..1.5"]) == {"": (0, 10), "SC": (-1, 1.5)}
     for wrong in ("7", "7..1", "1..1", "SC=", "a..b", "1-7"):
         with pytest.raises(UsageError, match=r"such as 1\.\.7"):
-            range_given(wrong.rpartition("=")[2])
+            parse_scale(wrong.rpartition("=")[2])

@@ -9,11 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beholder.reports.junit import comparison_junit
-from beholder.reports.markdown import code, comparison_markdown, prose
-from beholder.statistics.comparison.comparing import Asked, Comparison, compare
-from beholder.statistics.comparison.gating import gate
-from beholder.statistics.data import Column, Kind, Scores
+from beholder.reports.ci import comparison_junit, comparison_markdown, format_code, format_prose
+from beholder.statistics.comparison import Comparison, ComparisonOptions, compare, gate_comparison
+from beholder.statistics.data import Column, ColumnKind, Scores
 
 HOSTILE = (
     "a|b`c`\\|<img src=x onerror=alert(1)>\x00\x1b[2J\ufffe\ud800]]>&amp;@everyone #1 https://evil.example **b**\n| x"
@@ -25,20 +23,20 @@ def hostile(case: str, criterion: str, run: str) -> Comparison:
     cases = tuple(f"{case}{row}" for row in range(8))
 
     def scores(values: list[float], which: str) -> Scores:
-        column = Column(criterion, Kind.CRITERION, np.array(values), (0.0, 1.0), HOSTILE)
-        overall = Column("score", Kind.OVERALL, np.array(values), (0.0, 1.0))
+        column = Column(criterion, ColumnKind.CRITERION, np.array(values), (0.0, 1.0), HOSTILE)
+        overall = Column("score", ColumnKind.OVERALL, np.array(values), (0.0, 1.0))
         lacks = {cases[7]: f"refused, {case}"} if np.isnan(values[7]) else {}
         return Scores(f"{run}{which}", cases, {"score": overall, criterion: column}, {"source": cases}, lacks)
 
     old, new = scores([0.9] * 8, "A"), scores([0.1 + 0.01 * row for row in range(7)] + [float("nan")], "B")
-    return compare(old, new, Asked(draws=100), warnings=[case])
+    return compare(old, new, ComparisonOptions(draws=100), warnings=[case])
 
 
 @given(names, names.filter(lambda name: name != "score"), names)
 @settings(max_examples=60)
 def test_junit_is_xml_with_a_failure_for_each_regression(case: str, criterion: str, run: str) -> None:
     found = hostile(case, criterion, run)
-    decided = gate(found, ["any"])
+    decided = gate_comparison(found, ["any"])
     suite = Xml.fromstring(comparison_junit(found, decided).encode("utf-8")).find("testsuite")
     assert suite is not None
     tests = suite.findall("testcase")
@@ -52,7 +50,7 @@ def test_junit_is_xml_with_a_failure_for_each_regression(case: str, criterion: s
 @settings(max_examples=60)
 def test_markdown_keeps_its_cells_and_says_nothing_on_its_own(case: str, criterion: str, run: str) -> None:
     found = hostile(case, criterion, run)
-    text = comparison_markdown(found, gate(found, ["any"]))
+    text = comparison_markdown(found, gate_comparison(found, ["any"]))
     for line in text.splitlines():
         if line.startswith("|"):
             assert line.count("|") in (9, 5)
@@ -62,9 +60,9 @@ def test_markdown_keeps_its_cells_and_says_nothing_on_its_own(case: str, criteri
 
 
 def test_a_name_reads_as_it_is() -> None:
-    assert code("p12/anime-2") == "<code>p12/anime-2</code>"
-    assert code("a|b") == "<code>a&#124;b</code>"
-    assert prose("It is 0.5 (at most). Ask @me or see #3.") == (
+    assert format_code("p12/anime-2") == "<code>p12/anime-2</code>"
+    assert format_code("a|b") == "<code>a&#124;b</code>"
+    assert format_prose("It is 0.5 (at most). Ask @me or see #3.") == (
         "It is 0.5 (at most). Ask <code>&#64;</code>me or see <code>&#35;</code>3."
     )
-    assert prose("see www.evil.example") == "see www&#46;evil&#46;example"
+    assert format_prose("see www.evil.example") == "see www&#46;evil&#46;example"

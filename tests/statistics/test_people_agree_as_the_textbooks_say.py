@@ -12,14 +12,14 @@ from scipy import stats
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from beholder.statistics.agreement.raters import (
-    alphas,
-    consistency,
-    distance_to_others,
-    each_rater,
-    one_against_others,
-)
 from beholder.statistics.data import Floats, Ratings
+from beholder.statistics.raters import (
+    intraclass_statistics,
+    krippendorff_statistics,
+    rater_distance_statistics,
+    rater_rank_statistics,
+    summarize_raters,
+)
 
 LEVELS = ("ordinal", "interval", "nominal")
 
@@ -46,7 +46,7 @@ def varies(values: Floats) -> bool:
 @given(rated())
 def test_alpha_with_missing_ratings(values: Floats) -> None:
     assume(varies(values))
-    found = alphas(values)(np.ones((1, len(values))))
+    found = krippendorff_statistics(values)(np.ones((1, len(values))))
     for level in LEVELS:
         assert found[f"alpha_{level}"][0] == pytest.approx(theirs(values, level), abs=1e-9)
 
@@ -56,7 +56,7 @@ def test_a_weight_repeats_a_case(values: Floats, seed: int) -> None:
     times = np.random.default_rng(seed).integers(0, 3, len(values))
     again = np.repeat(values, times, axis=0)
     assume(len(again) and varies(again))
-    found = alphas(values)(times[None].astype(np.float64))
+    found = krippendorff_statistics(values)(times[None].astype(np.float64))
     for level in LEVELS:
         assert found[f"alpha_{level}"][0] == pytest.approx(theirs(again, level), abs=1e-9)
 
@@ -65,7 +65,7 @@ def test_alpha_on_a_long_scale_is_exact() -> None:
     rng = np.random.default_rng(1)
     values = rng.normal(size=(80, 1)) + rng.normal(size=(80, 3))
     values[rng.random(values.shape) < 0.2] = np.nan
-    found = alphas(values)(np.ones((1, 80)))
+    found = krippendorff_statistics(values)(np.ones((1, 80)))
     assert found["alpha_ordinal"][0] == pytest.approx(theirs(values, "ordinal"))
     assert found["alpha_interval"][0] == pytest.approx(theirs(values, "interval"))
 
@@ -88,7 +88,7 @@ def test_alpha_of_a_book() -> None:
     values = np.array(
         [[np.nan if one == "." else float(one) for one in line.split()] for line in table.strip().splitlines()]
     )
-    found = alphas(values)(np.ones((1, 12)))
+    found = krippendorff_statistics(values)(np.ones((1, 12)))
     assert {name: round(float(value[0]), 3) for name, value in found.items()} == {
         "alpha_ordinal": 0.815,
         "alpha_interval": 0.849,
@@ -97,10 +97,10 @@ def test_alpha_of_a_book() -> None:
 
 
 def test_alpha_is_one_when_all_agree_and_not_defined_when_all_is_one_rating() -> None:
-    agreed = alphas(np.array([[1.0, 1.0], [2.0, 2.0], [5.0, 5.0]]))(np.ones((1, 3)))
+    agreed = krippendorff_statistics(np.array([[1.0, 1.0], [2.0, 2.0], [5.0, 5.0]]))(np.ones((1, 3)))
     assert all(value[0] == pytest.approx(1) for value in agreed.values())
     for nothing in (np.full((3, 2), 4.0), np.array([[1.0, np.nan], [np.nan, 2.0]])):
-        found = alphas(nothing)(np.ones((1, len(nothing))))
+        found = krippendorff_statistics(nothing)(np.ones((1, len(nothing))))
         assert all(np.isnan(value[0]) for value in found.values())
 
 
@@ -111,7 +111,7 @@ def test_intraclass_correlation_is_the_analysis_of_variance(seed: int, raters: i
     frame = pd.DataFrame({"case": np.repeat(np.arange(cases), raters), "score": values.ravel()})
     table = anova_lm(ols("score ~ C(case)", frame).fit())
     among, within = table["mean_sq"]["C(case)"], table["mean_sq"]["Residual"]
-    found = consistency(values)(np.ones((1, cases)))
+    found = intraclass_statistics(values)(np.ones((1, cases)))
     assert found["icc_1"][0] == pytest.approx((among - within) / (among + (raters - 1) * within))
     assert found["icc_k"][0] == pytest.approx((among - within) / among)
 
@@ -122,15 +122,15 @@ def test_unequal_numbers_of_raters_count_as_in_the_analysis_of_variance() -> Non
     table = anova_lm(ols("score ~ C(case)", used.set_axis(["case", "score"], axis=1)).fit())
     among, within = table["mean_sq"]["C(case)"], table["mean_sq"]["Residual"]
     k = (8 - (9 + 4 + 9) / 8) / 2
-    found = consistency(values)(np.ones((1, 4)))
+    found = intraclass_statistics(values)(np.ones((1, 4)))
     assert found["icc_1"][0] == pytest.approx((among - within) / (among + (k - 1) * within))
 
 
 def test_intraclass_correlation_has_its_ends() -> None:
     one = np.ones((1, 3))
-    assert consistency(np.array([[1.0, 1], [2, 2], [3, 3]]))(one)["icc_1"][0] == pytest.approx(1)
-    assert np.isnan(consistency(np.full((3, 2), 0.1))(one)["icc_1"][0])
-    assert np.isnan(consistency(np.array([[1.0, np.nan], [2, np.nan], [3, np.nan]]))(one)["icc_k"][0])
+    assert intraclass_statistics(np.array([[1.0, 1], [2, 2], [3, 3]]))(one)["icc_1"][0] == pytest.approx(1)
+    assert np.isnan(intraclass_statistics(np.full((3, 2), 0.1))(one)["icc_1"][0])
+    assert np.isnan(intraclass_statistics(np.array([[1.0, np.nan], [2, np.nan], [3, np.nan]]))(one)["icc_k"][0])
 
 
 def test_one_rater_against_the_others_is_averaged_over_raters() -> None:
@@ -144,7 +144,7 @@ def test_one_rater_against_the_others_is_averaged_over_raters() -> None:
         others = np.delete(values, at, axis=1)
         both = ~np.isnan(values[:, at]) & ~np.isnan(others).all(axis=1)
         each.append(stats.spearmanr(values[both, at], np.nanmean(others[both], axis=1)).statistic)
-    statistic = one_against_others(values)
+    statistic = rater_rank_statistics(values)
     assert statistic(np.ones((1, 40)))["rater_spearman"][0] == pytest.approx(np.mean(each))
 
 
@@ -159,26 +159,26 @@ def test_one_rater_against_each_rating_of_the_others() -> None:
             if place != at and not np.isnan(row[at]) and not np.isnan(other)
         ]
         each.append(stats.spearmanr(*zip(*points, strict=True)).statistic)
-    statistic = one_against_others(values, each=True)
+    statistic = rater_rank_statistics(values, each=True)
     assert statistic(np.ones((1, 6)))["rater_spearman"][0] == pytest.approx(np.mean(each))
 
 
 def test_who_cannot_be_compared_is_left_out() -> None:
     alone = np.array([[float(one), np.nan] for one in range(10)])
-    statistic = one_against_others(alone)
+    statistic = rater_rank_statistics(alone)
     assert np.isnan(statistic(np.ones((2, 10)))["rater_spearman"]).all()
-    assert np.isnan(distance_to_others(alone)(np.ones((1, 10)))["rater_mae"][0])
+    assert np.isnan(rater_distance_statistics(alone)(np.ones((1, 10)))["rater_mae"][0])
 
 
 def test_the_distance_of_one_rating_to_the_others() -> None:
     values = np.array([[1.0, 3, 5], [2, 2, np.nan]])
-    assert distance_to_others(values)(np.ones((1, 2)))["rater_mae"][0] == pytest.approx((3 + 0 + 3 + 0 + 0) / 5)
+    assert rater_distance_statistics(values)(np.ones((1, 2)))["rater_mae"][0] == pytest.approx((3 + 0 + 3 + 0 + 0) / 5)
 
 
 def test_every_rater_is_told() -> None:
     values = np.array([[1, 4, np.nan], [2, 4, np.nan], [3, 4, np.nan], [4, 4, 1], [5, 4, np.nan], [6, 4, np.nan]])
     ratings = Ratings("realism", tuple("abcdef"), ("ann", "bob", "cy"), values.astype(np.float64))
-    ann, bob, cy = each_rater(ratings)
+    ann, bob, cy = summarize_raters(ratings)
     assert (ann.rated, ann.mean, ann.straight) == (6, 3.5, False)
     assert ann.deviation == pytest.approx(np.std(range(6), ddof=1))
     assert ann.bias == pytest.approx(((1 + 2 + 3 + 5 + 6) - 5 * 4 + 4 - 2.5) / 6)

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from beholder.errors import UsageError
-from beholder.statistics.data import Kind
-from beholder.statistics.reading import (
-    group_of,
+from beholder.statistics.data import (
+    ColumnKind,
+    add_groups,
     read_groups,
     read_ratings,
     read_scores,
-    scores_of_verdicts,
-    with_groups,
+    select_group,
+    tabulate_verdicts,
 )
-from beholder.verdicts.model import AssertionResult, CriterionResult, Jury, Outcome, Verdict
+from beholder.verdicts.verdict import AssertionResult, CriterionResult, Jury, Outcome, Verdict
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -78,18 +78,18 @@ def test_verdicts_are_columns_and_a_refusal_is_said(tmp_path: Path) -> None:
         (verdict("b", None), {}),
         (Verdict(**{**_values(verdict("c", 2)), "jury": spread, "measurements": {"m.x": {"value": 3.5}}}), {}),
     ]
-    found = scores_of_verdicts("these", lines)
+    found = tabulate_verdicts("these", lines)
     assert found.cases == ("a", "b", "c")
     assert found.lacks == {"b": "refused, it would not"}
     assert found.groups == {"source": ("p1", "", "")}
     kinds = {name: column.kind for name, column in found.columns.items()}
     assert kinds == {
-        "accuracy": Kind.CRITERION,
-        "A1": Kind.ASSERTION,
-        "score": Kind.OVERALL,
-        "spread.accuracy": Kind.SPREAD,
-        "spread.score": Kind.SPREAD,
-        "measured.m.x": Kind.MEASUREMENT,
+        "accuracy": ColumnKind.CRITERION,
+        "A1": ColumnKind.ASSERTION,
+        "score": ColumnKind.OVERALL,
+        "spread.accuracy": ColumnKind.SPREAD,
+        "spread.score": ColumnKind.SPREAD,
+        "measured.m.x": ColumnKind.MEASUREMENT,
     }
     np.testing.assert_array_equal(found.columns["accuracy"].values, [4, np.nan, 2])
     assert found.columns["accuracy"].scale == (1, 5)
@@ -104,21 +104,21 @@ def test_verdicts_are_columns_and_a_refusal_is_said(tmp_path: Path) -> None:
 
 
 def test_styles_and_rubrics_keep_their_names_apart() -> None:
-    found = scores_of_verdicts("these", [(verdict("a", 4, style="Anime"), {}), (verdict("b", 2, style="Doodle"), {})])
+    found = tabulate_verdicts("these", [(verdict("a", 4, style="Anime"), {}), (verdict("b", 2, style="Doodle"), {})])
     assert {"Anime/A1", "Doodle/A1", "score"} <= found.columns.keys()
-    both = scores_of_verdicts("these", [(verdict("a", 4), {}), (verdict("a", 2, rubric="other"), {})])
+    both = tabulate_verdicts("these", [(verdict("a", 4), {}), (verdict("a", 2, rubric="other"), {})])
     assert {"restyle.score", "other.score"} <= both.columns.keys()
     assert {"restyle.accuracy", "other.accuracy"} <= both.columns.keys()
     np.testing.assert_array_equal(both.columns["restyle.accuracy"].values, [4])
     np.testing.assert_array_equal(both.columns["other.accuracy"].values, [2])
     with pytest.raises(UsageError, match="two verdicts on 'a'"):
-        scores_of_verdicts("these", [(verdict("a", 4), {}), (verdict("a", 4), {})])
+        tabulate_verdicts("these", [(verdict("a", 4), {}), (verdict("a", 4), {})])
 
 
 def test_two_columns_never_have_one_name() -> None:
     named = CriterionResult(4, 4, (1, 5), 1.0, assertions=(AssertionResult("A1", "Is it?", "yes"),))
     one = Verdict("a", "mine", "1", "j", Outcome.SCORED, criteria={"score": named}, score=0.8)
-    found = scores_of_verdicts("these", [(one, {})])
+    found = tabulate_verdicts("these", [(one, {})])
     assert {name: column.values[0] for name, column in found.columns.items()} == {
         "score.score": 4,
         "A1": 1,
@@ -126,20 +126,20 @@ def test_two_columns_never_have_one_name() -> None:
     }
     twice = Verdict("a", "mine", "1", "j", Outcome.SCORED, criteria={"A1": named}, score=0.8)
     with pytest.raises(UsageError, match="Two columns of these are called 'A1'"):
-        scores_of_verdicts("these", [(twice, {})])
+        tabulate_verdicts("these", [(twice, {})])
 
 
 def test_groups_come_from_a_case_file_that_holds_more(tmp_path: Path) -> None:
     path = written(tmp_path, "c.jsonl", '{"id": "a", "source": "p1", "references": ["x"], "size": 3}\n')
     assert read_groups(path) == {"a": {"source": "p1", "size": "3"}}
-    scores = with_groups(scores_of_verdicts("these", [(verdict("a", 4), {}), (verdict("b", 4), {})]), read_groups(path))
+    scores = add_groups(tabulate_verdicts("these", [(verdict("a", 4), {}), (verdict("b", 4), {})]), read_groups(path))
     assert scores.groups == {"source": ("p1", ""), "size": ("3", "")}
-    assert group_of(scores, None) == ("p1", "")
+    assert select_group(scores, None) == ("p1", "")
     assert scores.at([1]).groups["source"] == ("",)
     with pytest.raises(
         UsageError, match="no case of these is in a group 'sauce'; there are: source, size".capitalize()
     ):
-        group_of(scores, "sauce")
+        select_group(scores, "sauce")
 
 
 @pytest.mark.parametrize("name", ["missing.csv", "missing.jsonl", "ratings.txt"])

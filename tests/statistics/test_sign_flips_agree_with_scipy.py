@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import permutation_test
 from statsmodels.stats.multitest import multipletests
 
-from beholder.statistics.comparison.flipping import FLIPS, flip_p, holm
+from beholder.statistics.significance import RANDOM_FLIPS, correct_holm, sign_flip_test
 
 steps = st.integers(-5, 5).map(lambda number: number / 4)
 
@@ -24,7 +24,7 @@ def test_all_flips_are_gone_through_where_there_are_few(differences: list[float]
         n_resamples=np.inf,
         vectorized=True,
     )
-    assert flip_p(values[:, None], 0)[0] == pytest.approx(min(1.0, expected.pvalue))
+    assert sign_flip_test(values[:, None], 0)[0] == pytest.approx(min(1.0, expected.pvalue))
 
 
 def test_many_groups_are_flipped_at_random_and_come_near() -> None:
@@ -38,35 +38,35 @@ def test_many_groups_are_flipped_at_random_and_come_near() -> None:
         vectorized=True,
         rng=np.random.default_rng(1),
     )
-    assert flip_p(values[:, None], 0)[0] == pytest.approx(expected.pvalue, abs=0.015)
+    assert sign_flip_test(values[:, None], 0)[0] == pytest.approx(expected.pvalue, abs=0.015)
 
 
 def test_a_p_is_never_nothing() -> None:
-    assert flip_p(np.ones((50, 1)), 0)[0] == pytest.approx(1 / (FLIPS + 1))
+    assert sign_flip_test(np.ones((50, 1)), 0)[0] == pytest.approx(1 / (RANDOM_FLIPS + 1))
 
 
 def test_each_column_has_the_p_that_it_has_alone() -> None:
     rng = np.random.default_rng(5)
     few, many = np.zeros((30, 2)), rng.normal(0.2, 1, (30, 2))
     few[:6] = rng.normal(0.5, 1, (6, 2))
-    together = flip_p(np.hstack([few, many]), 7)
-    assert list(together[:2]) == [flip_p(few[:, [at]], 7)[0] for at in (0, 1)]
-    assert together[2:] == pytest.approx([flip_p(many[:, [at]], 7)[0] for at in (0, 1)])
+    together = sign_flip_test(np.hstack([few, many]), 7)
+    assert list(together[:2]) == [sign_flip_test(few[:, [at]], 7)[0] for at in (0, 1)]
+    assert together[2:] == pytest.approx([sign_flip_test(many[:, [at]], 7)[0] for at in (0, 1)])
 
 
 def test_false_alarms_are_as_rare_as_promised() -> None:
     rng = np.random.default_rng(9)
-    p = flip_p(rng.normal(size=(10, 2000)), 0)
+    p = sign_flip_test(rng.normal(size=(10, 2000)), 0)
     assert (p <= 0.05).mean() == pytest.approx(0.05, abs=0.015)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 @settings(max_examples=15)  # statsmodels takes its time
 def test_holm_is_statsmodels(p: list[float]) -> None:
-    assert holm(np.array(p)) == pytest.approx(multipletests(p, method="holm")[1])
+    assert correct_holm(np.array(p)) == pytest.approx(multipletests(p, method="holm")[1])
 
 
 def test_what_was_not_tested_does_not_count_for_holm() -> None:
-    corrected = holm(np.array([0.01, np.nan, 0.04]))
+    corrected = correct_holm(np.array([0.01, np.nan, 0.04]))
     assert list(corrected[[0, 2]]) == pytest.approx([0.02, 0.04])
     assert np.isnan(corrected[1])

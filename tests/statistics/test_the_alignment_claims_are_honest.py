@@ -15,8 +15,8 @@ import cv2
 import numpy as np
 import pytest
 
-from beholder.statistics.calibration import RECIPES
-from beholder.statistics.intervals import Estimate
+from beholder.statistics.bootstrap import Estimate
+from beholder.statistics.calibration_recipes import RECIPES
 
 HERE = Path(__file__).parents[2] / "benchmarks" / "alignment"
 MODELS = ("one", "two", "three")

@@ -14,12 +14,19 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from beholder.judges.recorded import Rescorer, read_recorded
-from beholder.rubrics.library import load_all
-from beholder.statistics.agreement.agreeing import Agreement, Asked, Criterion, agree
-from beholder.statistics.agreement.drawing import Against
-from beholder.statistics.data import Column, Kind, Scores
-from beholder.statistics.intervals import Estimate
-from beholder.statistics.reading import read_groups, read_ratings, scores_of_verdicts, with_groups
+from beholder.rubrics.load import load_rubrics
+from beholder.statistics.agreement import Agreement, AgreementOptions, CriterionAgreement, agree
+from beholder.statistics.bootstrap import Estimate
+from beholder.statistics.data import (
+    Column,
+    ColumnKind,
+    Scores,
+    add_groups,
+    read_groups,
+    read_ratings,
+    tabulate_verdicts,
+)
+from beholder.statistics.raters import ReferenceMode
 
 FOLDER = Path(__file__).parents[2] / ".." / "shared" / "data"
 TOLERANCE = 0.06  # half of the data against all of it
@@ -44,7 +51,7 @@ def value(estimate: Estimate) -> float:
     return estimate.value
 
 
-def by_aspect(found: Agreement) -> Mapping[str, Criterion]:
+def by_aspect(found: Agreement) -> Mapping[str, CriterionAgreement]:
     return {one.aspect: one for one in found.criteria}
 
 
@@ -54,21 +61,23 @@ def task(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def gpt4o(data: Path, task: str) -> Mapping[str, Criterion]:
+def gpt4o(data: Path, task: str) -> Mapping[str, CriterionAgreement]:
     """The smaller of GPT-4o's two numbers, or the one where it gave but one."""
     said: dict[str, dict[str, float]] = {}
     for line in lines(data / "imagenhub" / "judge_scores.jsonl"):
         if line["judge"] == "gpt4o_0shot" and line["case"].startswith(task) and line["scores"]:
             said.setdefault(line["case"], {})[line["aspect"]] = min(line["scores"])
     columns = {
-        aspect: Column(aspect, Kind.CRITERION, np.array([one.get(aspect, np.nan) for one in said.values()]), (0, 10))
+        aspect: Column(
+            aspect, ColumnKind.CRITERION, np.array([one.get(aspect, np.nan) for one in said.values()]), (0, 10)
+        )
         for aspect in ("SC", "PQ")
     }
-    scores = with_groups(Scores("GPT-4o", tuple(said), columns), read_groups(data / "imagenhub" / "cases.jsonl"))
-    return by_aspect(agree(scores, read_ratings(data / "imagenhub" / "ratings.csv"), Asked(draws=300)))
+    scores = add_groups(Scores("GPT-4o", tuple(said), columns), read_groups(data / "imagenhub" / "cases.jsonl"))
+    return by_aspect(agree(scores, read_ratings(data / "imagenhub" / "ratings.csv"), AgreementOptions(draws=300)))
 
 
-def test_gpt4o_ranks_edits_as_it_was_measured(gpt4o: Mapping[str, Criterion], task: str) -> None:
+def test_gpt4o_ranks_edits_as_it_was_measured(gpt4o: Mapping[str, CriterionAgreement], task: str) -> None:
     found = [value(gpt4o[aspect].coefficients["spearman"]) for aspect in ("SC", "PQ")]
     if task == "text":
         assert [round(one, 3) for one in found] == [0.658, 0.535]
@@ -76,7 +85,7 @@ def test_gpt4o_ranks_edits_as_it_was_measured(gpt4o: Mapping[str, Criterion], ta
         assert found == pytest.approx([0.664, 0.503], abs=TOLERANCE)
 
 
-def test_one_rater_against_the_others(gpt4o: Mapping[str, Criterion], task: str) -> None:
+def test_one_rater_against_the_others(gpt4o: Mapping[str, CriterionAgreement], task: str) -> None:
     found = [value(gpt4o[aspect].people["rater_spearman"]) for aspect in ("SC", "PQ")]
     assert found == pytest.approx({"text": [0.745, 0.686], "mask": [0.756, 0.699]}[task], abs=TOLERANCE)
 
@@ -85,12 +94,12 @@ def test_one_rater_against_the_others(gpt4o: Mapping[str, Criterion], task: str)
 def category_wise(data: Path) -> Agreement:
     """GPT-5-mini's answers that compare the input with the edited image (`online`)."""
     problems: list[str] = []
-    rescorers = [Rescorer(one, setting="online", style_folders=[], family=True) for one in load_all("edit")]
+    rescorers = [Rescorer(one, setting="online", style_folders=[], family=True) for one in load_rubrics("edit")]
     recorded = read_recorded(data / "edit-factors" / "answers_category_wise.jsonl", problems.append)
     verdicts = [(rescorer.verdict(one)[0], {}) for one in recorded for rescorer in rescorers]
     assert not problems
-    scores = scores_of_verdicts("GPT-5-mini", verdicts)
-    return agree(scores, read_ratings(data / "edit-factors" / "ratings.csv"), Asked(draws=300))
+    scores = tabulate_verdicts("GPT-5-mini", verdicts)
+    return agree(scores, read_ratings(data / "edit-factors" / "ratings.csv"), AgreementOptions(draws=300))
 
 
 def test_raters_of_edit_factors_barely_agree(category_wise: Agreement) -> None:
@@ -131,10 +140,10 @@ def test_tf_idf_on_flickr8k_as_in_the_literature(data: Path) -> None:
     model = TfidfVectorizer().fit(references)
     one, other = model.transform(case["output"] for case in cases), model.transform(references)
     cosine = np.asarray(one.multiply(other).sum(axis=1)).ravel()
-    columns = {"description": Column("description", Kind.CRITERION, cosine, (0, 1))}
+    columns = {"description": Column("description", ColumnKind.CRITERION, cosine, (0, 1))}
     groups = {"image": tuple(case["image"] for case in cases)}
     scores = Scores("tf-idf", tuple(case["id"] for case in cases), columns, groups)
-    asked = Asked(against=Against.EACH, group="image", draws=100)
+    asked = AgreementOptions(against=ReferenceMode.EACH, group="image", draws=100)
     found = agree(scores, read_ratings(data / "flickr8k-expert" / "ratings.csv"), asked).criteria[0]
     assert found.ratings == 3 * len(cases)
     assert 100 * value(found.coefficients["tau_c"]) == pytest.approx(43.5, abs=1)

@@ -6,11 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.statistics.agreement.agreeing import Asked, agree
-from beholder.statistics.agreement.coefficients import paired, ranks
-from beholder.statistics.agreement.weighing import BITS, PACKED, Classes, Weights
-from beholder.statistics.data import Column, Floats, Ints, Kind, Ratings, Scores
-from beholder.statistics.intervals import Draws
+from beholder.statistics.agreement import AgreementOptions, agree
+from beholder.statistics.bootstrap import ClusterBootstrap
+from beholder.statistics.coefficients import (
+    BITS_PER_DRAW,
+    PACKED_DRAWS,
+    BootstrapWeights,
+    ClassSums,
+    pair_scores,
+    rank_statistics,
+)
+from beholder.statistics.data import Column, ColumnKind, Floats, Ints, Ratings, Scores
 
 
 def plainly(place: Ints, case: Ints, size: int, share: Floats, weights: Floats) -> Floats:
@@ -21,8 +27,8 @@ def plainly(place: Ints, case: Ints, size: int, share: Floats, weights: Floats) 
     seed=st.integers(0, 1 << 30),
     points=st.integers(0, 40),
     size=st.integers(1, 30),
-    draws=st.integers(1, 3 * PACKED + 1),
-    most=st.sampled_from([0, 1, 5, (1 << BITS) - 1, 1 << BITS, 1 << 30]),
+    draws=st.integers(1, 3 * PACKED_DRAWS + 1),
+    most=st.sampled_from([0, 1, 5, (1 << BITS_PER_DRAW) - 1, 1 << BITS_PER_DRAW, 1 << 30]),
     grouped=st.booleans(),
 )
 def test_sums_are_the_plain_ones(seed: int, points: int, size: int, draws: int, most: int, grouped: bool) -> None:
@@ -32,7 +38,7 @@ def test_sums_are_the_plain_ones(seed: int, points: int, size: int, draws: int, 
     group = rng.integers(0, 4, 12) if grouped else np.arange(12)
     rows = rng.integers(0, most, (draws, int(group.max()) + 1), endpoint=True).astype(np.float64)
     expected = plainly(place, case, size, share, rows[:, group])
-    found = np.concatenate(list(Classes(place, case, size, share).weighed(Weights(rows, group))))
+    found = np.concatenate(list(ClassSums(place, case, size, share).weighed(BootstrapWeights(rows, group))))
     assert np.array_equal(found, expected)
 
 
@@ -40,7 +46,7 @@ def test_more_draws_than_fit_in_a_block_are_all_there() -> None:
     rng = np.random.default_rng(0)
     place, case, share = rng.integers(0, 300_000, 50), np.arange(50), np.ones(50)
     rows = rng.integers(0, 4, (20, 50)).astype(np.float64)
-    blocks = list(Classes(place, case, 300_000).weighed(rows))
+    blocks = list(ClassSums(place, case, 300_000).weighed(rows))
     assert len(blocks) > 1
     assert np.array_equal(np.concatenate(blocks), plainly(place, case, 300_000, share, rows))
 
@@ -49,7 +55,7 @@ def test_terms_are_added_up_by_group_or_by_case_alike() -> None:
     rng = np.random.default_rng(1)
     group, terms = rng.integers(0, 5, 40), rng.normal(size=(40, 3))
     counts = rng.integers(0, 4, (7, 5)).astype(np.float64)
-    assert np.allclose(Weights(counts, group).times(terms), Weights(counts[:, group]).times(terms))
+    assert np.allclose(BootstrapWeights(counts, group).times(terms), BootstrapWeights(counts[:, group]).times(terms))
 
 
 def test_agreement_draws_the_groups_that_its_sentence_names() -> None:
@@ -57,10 +63,10 @@ def test_agreement_draws_the_groups_that_its_sentence_names() -> None:
     true = rng.normal(size=200)
     x, people = true + rng.normal(size=200), true[:, None] + rng.normal(size=(200, 2))
     cases, sources = tuple(f"c{row}" for row in range(200)), tuple(f"s{row // 5}" for row in range(200))
-    scores = Scores("judge", cases, {"a": Column("a", Kind.CRITERION, x, None)}, {"source": sources})
-    found = agree(scores, {"a": Ratings("a", cases, ("ada", "ben"), people)}, Asked(draws=300))
-    pairs = paired(x, np.round(people.mean(axis=1), 12))
-    expected = Draws(sources, 200, count=300).estimates(ranks(pairs))
+    scores = Scores("judge", cases, {"a": Column("a", ColumnKind.CRITERION, x, None)}, {"source": sources})
+    found = agree(scores, {"a": Ratings("a", cases, ("ada", "ben"), people)}, AgreementOptions(draws=300))
+    pairs = pair_scores(x, np.round(people.mean(axis=1), 12))
+    expected = ClusterBootstrap(sources, 200, count=300).estimates(rank_statistics(pairs))
     assert "300 draws of 40 groups" in found.intervals
     for name, one in expected.items():
         ours = found.criteria[0].coefficients[name]

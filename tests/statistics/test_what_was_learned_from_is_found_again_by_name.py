@@ -14,13 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beholder.errors import SetupError
-from beholder.statistics.calibration import measured_pixels
-from beholder.statistics.calibration.pedigree import Pedigree, pedigree_of_files
-from beholder.statistics.data import Column, Kind, Scores
-from beholder.statistics.mapping import answering
-from beholder.statistics.reading import read_scores, scores_of_verdicts
-from beholder.verdicts.calibrating import number_named, numbers_of
-from beholder.verdicts.model import AssertionResult, CriterionResult, Outcome, Verdict
+from beholder.statistics.aspects import find_column
+from beholder.statistics.calibration_task import Provenance, measure_pixels, read_file_provenance
+from beholder.statistics.data import Column, ColumnKind, Scores, read_scores, tabulate_verdicts
+from beholder.verdicts.calibration import collect_numbers, look_up_number
+from beholder.verdicts.verdict import AssertionResult, CriterionResult, Outcome, Verdict
 
 
 def verdict(case: str, style: str | None, judge: str = "a:judge") -> Verdict:
@@ -30,11 +28,11 @@ def verdict(case: str, style: str | None, judge: str = "a:judge") -> Verdict:
 
 
 def scores(*verdicts: Verdict) -> Scores:
-    return scores_of_verdicts("a run", ((one, {}) for one in verdicts))
+    return tabulate_verdicts("a run", ((one, {}) for one in verdicts))
 
 
 def spelled(styles: tuple[str, ...], judged: Scores) -> Scores:
-    return Pedigree("a run", ("a:judge",), styles=styles).spelled_out(judged).of_all(judged)
+    return Provenance("a run", ("a:judge",), styles=styles).spelled_out(judged).of_all(judged)
 
 
 @pytest.mark.parametrize("styles", [("Anime",), ("Anime", "Oil"), (None,), ("Anime", None)])
@@ -42,8 +40,10 @@ def test_every_number_of_a_verdict_is_there_under_its_own_name(styles: tuple[str
     verdicts = [verdict(f"case {row}", style) for row, style in enumerate(styles)]
     judged = spelled(tuple(style or "" for style in styles), scores(*verdicts))
     for row, one in enumerate(verdicts):
-        numbers = numbers_of([one])
-        named = {name: column.values[row] for name, column in judged.columns.items() if column.kind is Kind.ASSERTION}
+        numbers = collect_numbers([one])
+        named = {
+            name: column.values[row] for name, column in judged.columns.items() if column.kind is ColumnKind.ASSERTION
+        }
         assert {name for name, value in named.items() if not np.isnan(value)} == {
             name for name in numbers if "A" in name
         }
@@ -54,9 +54,9 @@ def test_criteria_of_one_key_are_told_apart_by_their_rubrics() -> None:
     overall = {"look": CriterionResult(7, 7, (0, 10), 1), "score": CriterionResult(2, 2, (0, 10), 1)}
     second = replace(first, rubric="sister", criteria=overall, score=0.9)
     for judged in ([first], [second], [first, second]):
-        numbers = numbers_of(judged)
+        numbers = collect_numbers(judged)
         columns = {
-            name: one.values[0] for name, one in scores(*judged).columns.items() if one.kind is not Kind.ASSERTION
+            name: one.values[0] for name, one in scores(*judged).columns.items() if one.kind is not ColumnKind.ASSERTION
         }
         assert {name: numbers.get(name) for name in columns} == columns
     assert "look" not in numbers
@@ -64,14 +64,14 @@ def test_criteria_of_one_key_are_told_apart_by_their_rubrics() -> None:
 
 def test_an_assertion_of_one_style_is_not_that_of_another() -> None:
     judged = scores(verdict("case 1", "Anime"))
-    spelling = Pedigree("a run", ("a:judge",), styles=("Anime",)).spelled_out(judged)
+    spelling = Provenance("a run", ("a:judge",), styles=("Anime",)).spelled_out(judged)
     assert spelling.of(judged.columns["A1"]).name == "Anime/A1"
-    least = answering("min(A1, A2)", judged)
+    least = find_column("min(A1, A2)", judged)
     assert spelling.of(least).name == "min(Anime/A1, Anime/A2)"
     assert spelling.of(judged.columns["look"]).name == "look"
-    numbers = numbers_of([verdict("case 2", "Oil")])
-    assert number_named("min(Anime/A1, Anime/A2)", numbers) is None
-    assert number_named("min(Oil/A1, Oil/A2)", numbers) == 0
+    numbers = collect_numbers([verdict("case 2", "Oil")])
+    assert look_up_number("min(Anime/A1, Anime/A2)", numbers) is None
+    assert look_up_number("min(Oil/A1, Oil/A2)", numbers) == 0
 
 
 def test_a_file_of_several_judges_tells_of_the_one_that_is_calibrated(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_file_of_several_judges_tells_of_the_one_that_is_calibrated(tmp_path: 
     both = [verdict("case 1", "Anime"), replace(verdict("case 1", "Oil", "b:judge"), rubric_version="2.0")]
     file.write_text("".join(json.dumps(one.to_dict()) + "\n" for one in both), "utf-8")
     for judged, style in zip(read_scores(file), ("Anime", "Oil"), strict=True):
-        pedigree = pedigree_of_files(judged, [file], None)
+        pedigree = read_file_provenance(judged, [file], None)
         assert (pedigree.judges, pedigree.styles) == ((judged.name,), (style,))
         assert pedigree.to_dict()["styles"] == [style]
 
@@ -90,9 +90,9 @@ NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5)
 @given(NUMBERS, st.sampled_from(["min", "max", "mean"]))
 def test_a_combination_is_the_same_for_a_column_and_for_a_verdict(values: list[float], how: str) -> None:
     numbers = {f"c{at}": value for at, value in enumerate(values)}
-    columns = {name: Column(name, Kind.CRITERION, np.array([one, 0.0]), (0, 1)) for name, one in numbers.items()}
-    found = answering(f"{how}({','.join(numbers)})", Scores("a judge", ("x", "y"), columns))
-    assert number_named(found.name, numbers) == found.values[0]
+    columns = {name: Column(name, ColumnKind.CRITERION, np.array([one, 0.0]), (0, 1)) for name, one in numbers.items()}
+    found = find_column(f"{how}({','.join(numbers)})", Scores("a judge", ("x", "y"), columns))
+    assert look_up_number(found.name, numbers) == found.values[0]
 
 
 class Fatal:
@@ -105,5 +105,5 @@ class Fatal:
 def test_a_process_that_dies_while_measuring_is_one_plain_sentence() -> None:
     pair: Any = (Fatal(), Fatal())
     with pytest.raises(SetupError, match="ended from outside after 0 of 1 cases") as told:
-        measured_pixels({"case 1": pair}, workers=1)
+        measure_pixels({"case 1": pair}, workers=1)
     assert "\n" not in str(told.value)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from beholder.testing import Fault, JudgeServer
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
 
 JPEG = b"\xff\xd8\xff\xe0 a picture"
 STRICT = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import openai
 import pytest
 
-from beholder.testing import Fault, JudgeServer
+from beholder.testing.base import Fault
+from beholder.testing.server import JudgeServer
 
 
 @pytest.fixture

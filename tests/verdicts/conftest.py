@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from beholder.rubrics.library import find_style
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.judging import Head, judge_answer
-from beholder.verdicts.model import Verdict
+from beholder.rubrics.load import find_style
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.score import VerdictHeader, score_answer
+from beholder.verdicts.verdict import Verdict
 
 Json = dict[str, object]
 DIMENSIONS = {"accuracy": ("A", 5), "completeness": ("C", 5), "relevance": ("R", 4), "usefulness": ("U", 4),
@@ -51,7 +51,7 @@ def verdict(rubrics: dict[str, Rubric]) -> Callable[..., Verdict]:
     def make(rubric: str | Rubric, answer: object, *, label: str = "", **scoring: object) -> Verdict:
         asked = rubrics[rubric] if isinstance(rubric, str) else rubric
         text = answer if isinstance(answer, str) else json.dumps(answer)
-        return judge_answer(Head("p12/anime", asked.with_scoring(**scoring), "j"), text, label=label)
+        return score_answer(VerdictHeader("p12/anime", asked.with_scoring(**scoring), "j"), text, label=label)
 
     return make
 

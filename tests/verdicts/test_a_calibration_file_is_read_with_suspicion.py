@@ -13,21 +13,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beholder.errors import UsageError
-from beholder.verdicts.calibrating import MOST_BYTES, aspect_to_dict, calibration_from, digest_of, load_calibration
-from beholder.verdicts.maps import (
-    LEAF,
-    Blend,
-    Constant,
-    Curved,
-    Ends,
-    Isotonic,
-    Linear,
-    Map,
-    Offset,
-    Tree,
-    Trees,
-    map_from,
+from beholder.verdicts.calibration import (
+    MAX_CALIBRATION_BYTES,
+    aspect_to_dict,
+    digest_calibration,
+    load_calibration,
+    parse_calibration,
+)
+from beholder.verdicts.calibration_maps import (
+    LEAF_COLUMN,
+    BlendMap,
+    CalibrationMap,
+    ConstantMap,
+    CurvedMap,
+    DecisionTree,
+    IsotonicMap,
+    LinearMap,
+    OffsetMap,
+    SnapToEndsMap,
+    TreeEnsembleMap,
     map_to_dict,
+    parse_map,
 )
 
 WIDTH = 2
@@ -37,31 +43,31 @@ PAIR = st.tuples(NUMBER, NUMBER)
 SCALES = st.tuples(st.floats(0.1, 100), st.floats(0.1, 100))
 KNOTS = RISING.map(lambda values: tuple((value, place - 1.5) for place, value in enumerate(values)))
 STEPS = st.builds(
-    lambda column, at: Isotonic(column, tuple(at), tuple(float(one) for one in range(len(at)))),
+    lambda column, at: IsotonicMap(column, tuple(at), tuple(float(one) for one in range(len(at)))),
     st.integers(0, WIDTH - 1),
     RISING,
 )
-LEAFY = st.builds(lambda value: Tree((LEAF,), (value,), (0,)), NUMBER)
+LEAFY = st.builds(lambda value: DecisionTree((LEAF_COLUMN,), (value,), (0,)), NUMBER)
 SPLIT = st.builds(
-    lambda column, at, left, right: Tree((column, LEAF, LEAF), (at, left, right), (2, 0, 0)),
+    lambda column, at, left, right: DecisionTree((column, LEAF_COLUMN, LEAF_COLUMN), (at, left, right), (2, 0, 0)),
     st.integers(0, WIDTH - 1),
     *(NUMBER, NUMBER, NUMBER),
 )
 PARTS: st.SearchStrategy[Any] = st.one_of(
-    st.builds(Constant, NUMBER),
-    st.builds(Offset, st.integers(0, WIDTH - 1), NUMBER, NUMBER),
+    st.builds(ConstantMap, NUMBER),
+    st.builds(OffsetMap, st.integers(0, WIDTH - 1), NUMBER, NUMBER),
     STEPS,
-    st.builds(Linear, NUMBER, PAIR, SCALES, PAIR),
-    st.builds(Curved, NUMBER, st.tuples(KNOTS, KNOTS), PAIR, PAIR),
-    st.builds(Trees, NUMBER, NUMBER, st.lists(LEAFY | SPLIT, min_size=1, max_size=4).map(tuple)),
+    st.builds(LinearMap, NUMBER, PAIR, SCALES, PAIR),
+    st.builds(CurvedMap, NUMBER, st.tuples(KNOTS, KNOTS), PAIR, PAIR),
+    st.builds(TreeEnsembleMap, NUMBER, NUMBER, st.lists(LEAFY | SPLIT, min_size=1, max_size=4).map(tuple)),
 )
-BLENDS = st.lists(PARTS, min_size=1, max_size=3).map(lambda parts: Blend(tuple(parts), (1.5,) * len(parts)))
-ENDS = st.builds(Ends, PARTS | BLENDS, st.none() | NUMBER, st.none() | NUMBER, st.just(0.0), st.just(1.0))
+BLENDS = st.lists(PARTS, min_size=1, max_size=3).map(lambda parts: BlendMap(tuple(parts), (1.5,) * len(parts)))
+ENDS = st.builds(SnapToEndsMap, PARTS | BLENDS, st.none() | NUMBER, st.none() | NUMBER, st.just(0.0), st.just(1.0))
 
 
 @given(PARTS | BLENDS | ENDS, st.lists(PAIR, max_size=5))
-def test_every_map_reads_back_as_itself(given: Map, cases: list[tuple[float, float]]) -> None:
-    again = map_from(json.loads(json.dumps(map_to_dict(given))), WIDTH)
+def test_every_map_reads_back_as_itself(given: CalibrationMap, cases: list[tuple[float, float]]) -> None:
+    again = parse_map(json.loads(json.dumps(map_to_dict(given))), WIDTH)
     assert again == given
     values = np.array(cases, np.float64).reshape(-1, WIDTH)
     assert (again.predict(values) == given.predict(values)).all()
@@ -74,10 +80,10 @@ def test_the_digest_is_of_what_it_says_and_not_of_how_it_is_laid_out(tmp_path: P
     files[0].write_text(json.dumps(values), "utf-8")
     files[1].write_text(json.dumps(dict(reversed(values.items())), indent=4), "utf-8")
     one, two = map(load_calibration, files)
-    assert one.digest == two.digest == digest_of(values)
+    assert one.digest == two.digest == digest_calibration(values)
     assert load_calibration(files[0]).aspects["looks"].scale == (0.0, 1.0)
     other = file_values(raw="A1")
-    assert calibration_from(other).digest != one.digest
+    assert parse_calibration(other).digest != one.digest
     assert aspect_to_dict(one.aspects["looks"]) == values["aspects"]["looks"]
 
 
@@ -130,7 +136,7 @@ def test_what_is_wrong_is_said(changes: dict[str, Any], tmp_path: Path) -> None:
 )
 def test_what_it_was_made_for_is_lists_of_names(made: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="What it was made for is wrong"):
-        calibration_from(file_values() | {"made": made})
+        parse_calibration(file_values() | {"made": made})
 
 
 @pytest.mark.parametrize(
@@ -163,6 +169,6 @@ def test_a_file_that_is_not_there_or_too_large_is_not_read(tmp_path: Path) -> No
         load_calibration(tmp_path)
     huge = tmp_path / "huge.json"
     with huge.open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
+        file.truncate(MAX_CALIBRATION_BYTES + 1)
     with pytest.raises(UsageError, match="larger than"):
         load_calibration(huge)

@@ -11,12 +11,12 @@ import pytest
 from calibration_files import file_values
 from rich.console import Console
 
-from beholder.ledger.flattening import Columns, flat
-from beholder.ledger.reading import Judged
-from beholder.ledger.tallying import tally
-from beholder.reports.card import card
-from beholder.verdicts.calibrating import calibrated, calibration_from, number_named, numbers_of
-from beholder.verdicts.model import AssertionResult, CriterionResult, Jury, Outcome, Verdict
+from beholder.ledger.export import ExportColumns, flatten_verdict
+from beholder.ledger.query import tally_verdicts
+from beholder.ledger.types import StoredVerdict
+from beholder.reports.cards import render_verdict
+from beholder.verdicts.calibration import apply_calibration, collect_numbers, look_up_number, parse_calibration
+from beholder.verdicts.verdict import AssertionResult, CriterionResult, Jury, Outcome, Verdict
 
 
 def verdict(score: float = 8, answer: str = "yes", **changes: Any) -> Verdict:
@@ -29,7 +29,7 @@ def verdict(score: float = 8, answer: str = "yes", **changes: Any) -> Verdict:
 
 
 def applied(given: Verdict, values: dict[str, Any] | None = None, **how: Any) -> Verdict:
-    [found] = calibrated(calibration_from(values or file_values()), [given], **how)
+    [found] = apply_calibration(parse_calibration(values or file_values()), [given], **how)
     return found
 
 
@@ -41,7 +41,7 @@ def test_it_says_what_people_would_and_changes_nothing_else() -> None:
     assert people.value is not None
     assert (people.low, people.high) == (pytest.approx(people.value - 0.2), pytest.approx(people.value + 0.1))
     assert (people.raw, people.scale, people.why, people.filled) == (8, (0.0, 1.0), "", ())
-    assert people.calibration == calibration_from(file_values()).digest[:12]
+    assert people.calibration == parse_calibration(file_values()).digest[:12]
     assert replace(found, calibrated={}) == given
 
 
@@ -107,7 +107,7 @@ def test_verdicts_by_several_rubrics_are_taken_together() -> None:
     values = file_values(inputs=[{"name": "quality", "median": 5.0}, {"name": "far", "median": 5.0}])
     values["made"]["rubrics"]["sister"] = "1.0"
     sister = replace(verdict(), rubric="sister", criteria={"far": CriterionResult(10, 10, (0, 10), 1)})
-    first, second = calibrated(calibration_from(values), [verdict(), sister])
+    first, second = apply_calibration(parse_calibration(values), [verdict(), sister])
     assert first.calibrated["looks"].value == 1.0
     assert second.calibrated == {}
     assert applied(verdict(), values).calibrated["looks"].why.startswith("far is missing")
@@ -118,7 +118,7 @@ def test_numbers_go_by_the_names_that_statistics_give_them() -> None:
     given = verdict(
         style="Anime", jury=jury, measurements={"a.b": {"value": 0.5, "unit": "", "sentence": ""}, "c": "?"}
     )
-    found = numbers_of([given])
+    found = collect_numbers([given])
     assert found == {
         "quality": 8,
         "other": 3,
@@ -131,30 +131,30 @@ def test_numbers_go_by_the_names_that_statistics_give_them() -> None:
         "spread.score": 0.1,
         "measured.a.b": 0.5,
     }
-    assert number_named("min(quality, other)", found) == 3
-    assert number_named("mean(quality,other)", found) == 5.5
-    assert number_named("max(quality, gone)", found) is None
-    assert number_named("sum(quality, other)", found) is None
-    assert numbers_of([verdict()])["A1"] == 1
+    assert look_up_number("min(quality, other)", found) == 3
+    assert look_up_number("mean(quality,other)", found) == 5.5
+    assert look_up_number("max(quality, gone)", found) is None
+    assert look_up_number("sum(quality, other)", found) is None
+    assert collect_numbers([verdict()])["A1"] == 1
 
 
 def test_cards_columns_and_means_show_both() -> None:
     found = applied(verdict())
     text = io.StringIO()
-    Console(file=text, width=110).print(card(found))
+    Console(file=text, width=110).print(render_verdict(found))
     assert "people would say 0.84 (0.64 to 0.94 of 1); the judge said 8" in text.getvalue()
     text = io.StringIO()
-    Console(file=text, width=110).print(card(applied(verdict(judge="x:y"))))
+    Console(file=text, width=110).print(render_verdict(applied(verdict(judge="x:y"))))
     assert "looks: not calibrated, it was fitted for the judge" in text.getvalue()
-    one = Judged(0, found, {}, False)
-    columns = Columns()
+    one = StoredVerdict(0, found, {}, False)
+    columns = ExportColumns()
     columns.add(one)
     names = list(columns.kinds)
     at = names.index("looks.calibrated")
     assert names[at : at + 3] == ["looks.calibrated", "looks.calibrated_low", "looks.calibrated_high"]
-    assert flat(one)["looks.calibrated"] == pytest.approx(0.84)
-    assert tally([one]).rubrics["mine"].calibrated["looks"].value == pytest.approx(0.84)
-    plain = Columns()
+    assert flatten_verdict(one)["looks.calibrated"] == pytest.approx(0.84)
+    assert tally_verdicts([one]).rubrics["mine"].calibrated["looks"].value == pytest.approx(0.84)
+    plain = ExportColumns()
     plain.add(replace(one, verdict=verdict()))
     assert not any("calibrated" in name for name in plain.kinds)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from beholder.verdicts.model import Verdict
+from beholder.verdicts.verdict import Verdict
 
 Answer = Callable[..., dict[str, object]]
 Judge = Callable[..., Verdict]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.model import Flag, Verdict
+from beholder.rubrics.brief import Composer
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.verdict import Flag, Verdict
 
 WHY = "no style has this name; the generic assertions were asked."
 

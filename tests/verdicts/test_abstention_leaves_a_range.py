@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beholder.errors import AnswerError, UsageError
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.abstaining import LEAST_COVERAGE
-from beholder.verdicts.combining import agreement, combine
-from beholder.verdicts.judging import Head, judge_answer, read_answer, scored_verdict
-from beholder.verdicts.model import Coverage, Outcome, Verdict
-from beholder.verdicts.seed import seed_format
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.jury import combine_observations, compute_agreement
+from beholder.verdicts.score import MIN_COVERAGE, VerdictHeader, make_scored_verdict, read_answer, score_answer
+from beholder.verdicts.seed_format import to_seed_format
+from beholder.verdicts.verdict import Coverage, Outcome, Verdict
 
 DIMENSIONS = {"accuracy": ("A", 5), "completeness": ("C", 5), "relevance": ("R", 4), "usefulness": ("U", 4),
               "exceptional": ("E", 5)}  # fmt: skip
@@ -50,8 +49,8 @@ def factors(*scores: object) -> str:
 @pytest.fixture
 def judged(rubrics: dict[str, Rubric]) -> Callable[..., Verdict]:
     def judge(name: str, answer: str, **scoring: object) -> Verdict:
-        head = Head("c", rubrics[name].with_scoring(**scoring), "instruments")
-        return judge_answer(head, answer, may_abstain=True)
+        head = VerdictHeader("c", rubrics[name].with_scoring(**scoring), "instruments")
+        return score_answer(head, answer, may_abstain=True)
 
     return judge
 
@@ -92,7 +91,7 @@ def test_below_the_coverage_there_is_a_range_in_place_of_score_and_grade(judged:
 def test_from_the_coverage_up_what_was_left_open_leaves_the_denominator(judged: Callable[..., Verdict]) -> None:
     made = judged("restyle", measured({"accuracy": "YN?YY", "relevance": "????"[:3] + "Y"}))
     assert made.coverage == Coverage(19, 23, "assertions")
-    assert Fraction(19, 23) >= LEAST_COVERAGE
+    assert Fraction(19, 23) >= MIN_COVERAGE
     assert made.criteria["accuracy"].score == 4
     assert made.criteria["accuracy"].score_range == (2, 4)
     assert made.criteria["relevance"].score == 5
@@ -146,12 +145,12 @@ def test_a_weighted_mean_needs_its_coverage_too(judged: Callable[..., Verdict]) 
 
 
 def test_a_failed_gate_fails_a_case_that_has_no_score(judged: Callable[..., Verdict]) -> None:
-    from beholder.rubrics.model import Gate
+    from beholder.rubrics.rubric import GateRule
 
     text = factors(2, "abstain", "abstain")
-    made = judged("edit-preservation online", text, gates=(Gate(criterion="unchanged_regions", least=3),))
+    made = judged("edit-preservation online", text, gates=(GateRule(criterion="unchanged_regions", least=3),))
     assert made.passed is False
-    rule = (Gate(criterion="accuracy", least=3),)
+    rule = (GateRule(criterion="accuracy", least=3),)
     assert judged("restyle", measured({"accuracy": "NNN??", "exceptional": "?????"}), gates=rule).passed is None
     assert judged("restyle", measured({"accuracy": "NNNYY", "exceptional": "?????"}), gates=rule).passed is False
 
@@ -173,7 +172,7 @@ def test_measurements_are_taken_only_from_a_judge_that_measures(rubrics: dict[st
     assert read_answer(rubric, text).measurements == {}
     observed = read_answer(rubric, text, may_abstain=True)
     nothing = {"value": None, "unit": "", "sentence": ""}
-    kept = scored_verdict(Head("c", rubric, "j"), observed).measurements
+    kept = make_scored_verdict(VerdictHeader("c", rubric, "j"), observed).measurements
     assert kept == {"a.b": told["a.b"], "c.d": nothing, "e.f": nothing}
 
 
@@ -183,7 +182,7 @@ def test_the_seed_format_has_no_word_for_it(
 ) -> None:
     text = measured({"accuracy": "?YYYY"}) if name == "restyle" else factors(7, "abstain", 7)
     with pytest.raises(UsageError, match="left open"):
-        seed_format(judged(name, text), rubrics[name])
+        to_seed_format(judged(name, text), rubrics[name])
 
 
 def test_it_reads_back_from_json(judged: Callable[..., Verdict]) -> None:
@@ -206,21 +205,21 @@ def test_who_abstains_takes_no_part_in_a_jury(rubrics: dict[str, Rubric]) -> Non
     rubric = rubrics["restyle"]
     instruments = read_answer(rubric, measured({"accuracy": "N????", "completeness": "?????"}), may_abstain=True)
     model = read_answer(rubric, measured({"accuracy": "YYYYN"}, score=4))
-    together = combine(rubric, [model, instruments])
-    made = scored_verdict(Head("c", rubric, "jury"), together)
+    together = combine_observations(rubric, [model, instruments])
+    made = make_scored_verdict(VerdictHeader("c", rubric, "jury"), together)
     assert made.coverage is None
     assert [one.answer for one in made.criteria["accuracy"].assertions] == ["no", "yes", "yes", "yes", "no"]
     assert made.criteria["accuracy"].score == 3
     assert made.criteria["completeness"].score == 4  # the model's alone
     assert {flag.at for flag in made.flags if flag.flag == "tie"} == {"A1"}
-    assert agreement([model, instruments]) == 13 / 14  # of those that both answered
+    assert compute_agreement([model, instruments]) == 13 / 14  # of those that both answered
 
 
 def test_what_all_jurors_leave_open_stays_open(rubrics: dict[str, Rubric]) -> None:
     rubric = rubrics["edit-preservation online"]
     one = read_answer(rubric, factors(7, "abstain", "abstain"), may_abstain=True)
     other = read_answer(rubric, factors(5, "abstain", 2), may_abstain=True)
-    made = scored_verdict(Head("c", rubric, "jury"), combine(rubric, [one, other]))
+    made = make_scored_verdict(VerdictHeader("c", rubric, "jury"), combine_observations(rubric, [one, other]))
     assert {key: result.score for key, result in made.criteria.items()} == {
         "unchanged_regions": 6, "global_consistency": None, "identity_preservation": 2,
     }  # fmt: skip
@@ -240,8 +239,8 @@ def filled(answers: dict[str, str], with_: str) -> dict[str, str]:
 def test_whatever_the_open_answers_are_the_total_lies_in_its_range(
     answers: dict[str, str], rubrics: dict[str, Rubric]
 ) -> None:
-    head = Head("c", rubrics["restyle"], "j")
-    made = judge_answer(head, measured(answers), may_abstain=True)
+    head = VerdictHeader("c", rubrics["restyle"], "j")
+    made = score_answer(head, measured(answers), may_abstain=True)
     if made.outcome is Outcome.INVALID:
         assert set("".join(answers.values())) == {"/"}
         return
@@ -254,7 +253,7 @@ def test_whatever_the_open_answers_are_the_total_lies_in_its_range(
     assert made.total_range is not None
     low, high = made.total_range
     for answer in "YN":
-        whole = judge_answer(head, measured(filled(answers, answer)), may_abstain=True)
+        whole = score_answer(head, measured(filled(answers, answer)), may_abstain=True)
         assert whole.total is not None
         assert low - 1e-9 <= whole.total <= high + 1e-9
     if made.total is not None:

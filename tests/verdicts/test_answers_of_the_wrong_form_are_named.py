@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from beholder.verdicts.model import Outcome, Verdict
+from beholder.verdicts.verdict import Outcome, Verdict
 
 Answer = Callable[..., dict]
 Judge = Callable[..., Verdict]
@@ -133,14 +133,14 @@ def test_findings_are_lists_of_texts(value: object, verdict: Judge, description:
 
 
 def test_a_list_that_was_not_given_is_flagged_unless_a_gate_needs_it(verdict: Judge, description: Answer) -> None:
-    from beholder.rubrics.model import Gate
+    from beholder.rubrics.rubric import GateRule
 
     answer = description((1, 1, 1, 1))
     del answer["hallucinations"]
     assert [(flag.flag, flag.at) for flag in verdict("description", answer).flags] == [
         ("finding_missing", "hallucinations")
     ]
-    gated = verdict("description", answer, gates=(Gate(finding="hallucinations"),))
+    gated = verdict("description", answer, gates=(GateRule(finding="hallucinations"),))
     assert "hallucinations should be a list" in invalid(gated)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beholder.rubrics.model import Gate
-from beholder.verdicts.model import Verdict
+from beholder.rubrics.rubric import GateRule
+from beholder.verdicts.verdict import Verdict
 
 Answer = Callable[..., dict[str, object]]
 Judge = Callable[..., Verdict]
@@ -85,7 +85,7 @@ def test_a_higher_score_never_lowers_a_description(
 def test_another_hallucination_never_turns_fail_into_pass(
     verdict: Judge, description: Answer, scores: tuple[int, ...], lies: list[str], gated: bool
 ) -> None:
-    gates = (Gate(finding="hallucinations"),) if gated else ()
+    gates = (GateRule(finding="hallucinations"),) if gated else ()
     given = [one / 100 for one in scores]
     fewer = verdict("description", description(given, hallucinations=lies), gates=gates)
     more = verdict("description", description(given, hallucinations=[*lies, "a unicorn"]), gates=gates)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beholder.rubrics.model import Gate, Rubric
-from beholder.verdicts.combining import agreement, combine, spread
-from beholder.verdicts.judging import Head, read_answer, scored_verdict
-from beholder.verdicts.model import Outcome, Verdict
+from beholder.rubrics.rubric import GateRule, Rubric
+from beholder.verdicts.jury import combine_observations, compute_agreement, compute_spread
+from beholder.verdicts.score import VerdictHeader, make_scored_verdict, read_answer
+from beholder.verdicts.verdict import Outcome, Verdict
 
 Answer = Callable[..., dict]
 Jury = Callable[..., Verdict]
@@ -31,7 +31,7 @@ def jury(rubrics: dict[str, Rubric]) -> Jury:
     def make(name: str, answers: Sequence[dict | None], **scoring: object) -> Verdict:
         rubric = rubrics[name].with_scoring(**scoring)
         observed = [answer and read_answer(rubric, json.dumps(answer)) for answer in answers]
-        return scored_verdict(Head("c", rubric, "jury"), combine(rubric, observed))
+        return make_scored_verdict(VerdictHeader("c", rubric, "jury"), combine_observations(rubric, observed))
 
     return make
 
@@ -78,7 +78,7 @@ def test_a_list_of_findings_stands_where_most_filled_it(jury: Jury, description:
     def answers(*lists: list[str]) -> list[dict]:
         return [description((1, 1, 1, 1), hallucinations=one) for one in lists]
 
-    gate = (Gate(finding="hallucinations"),)
+    gate = (GateRule(finding="hallucinations"),)
     made = jury("description", answers(["a cat"], ["A cat", "a dog"], []), gates=gate)
     assert [one.casefold() for one in made.findings["hallucinations"]] == ["a cat", "a dog"]
     assert made.passed is False
@@ -126,18 +126,18 @@ def test_spread_and_agreement(rubrics: dict[str, Rubric], factors: Answer, resty
     verdicts = []
     for scores in ((1, 4, 7), (3, 4, 6), (7, 4, 7)):
         observed = read_answer(rubric, json.dumps(factors(scores)))
-        verdicts.append(scored_verdict(Head("c", rubric, "j"), observed))
-    assert spread(rubric, verdicts) == {
+        verdicts.append(make_scored_verdict(VerdictHeader("c", rubric, "j"), observed))
+    assert compute_spread(rubric, verdicts) == {
         "unchanged_regions": 6,
         "global_consistency": 0,
         "identity_preservation": 1,
         "score": pytest.approx(15 / 18 - 9 / 18),
     }
-    assert agreement([read_answer(rubric, json.dumps(factors()))] * 2) is None
+    assert compute_agreement([read_answer(rubric, json.dumps(factors()))] * 2) is None
     styled = rubrics["restyle"]
     answers = [read_answer(styled, json.dumps(restyle({"accuracy": said}))) for said in ("YYYYY", "NYYY/")]
-    assert agreement(answers) == 21 / 23
-    assert agreement(answers[:1]) is None
+    assert compute_agreement(answers) == 21 / 23
+    assert compute_agreement(answers[:1]) is None
 
 
 @settings(max_examples=150, deadline=None)

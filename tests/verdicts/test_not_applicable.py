@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from beholder.cases import Case
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.model import Assertion, Criterion, Image, NotApplicable, Rubric, ScoringKind
-from beholder.verdicts.model import Outcome, Verdict
+from beholder.cases.case import Case
+from beholder.rubrics.brief import Composer
+from beholder.rubrics.rubric import Assertion, Criterion, NotApplicable, Rubric, RubricImage, ScoringKind
+from beholder.verdicts.verdict import Outcome, Verdict
 
 Answer = Callable[..., dict[str, object]]
 Judge = Callable[..., Verdict]
@@ -91,7 +91,7 @@ def test_an_answer_in_which_nothing_applies_has_no_score(mode: str, verdict: Jud
 @pytest.mark.parametrize("kind", ScoringKind)
 def test_a_criterion_without_weight_is_nothing_to_score(kind: ScoringKind, verdict: Judge) -> None:
     sharp = Criterion(key="sharp", assertions=(Assertion("Is it sharp?", id="S1"),))
-    rubric = Rubric("mine", (sharp, Criterion(key="calm", weight=0)), images=(Image("photo", "Photo"),))
+    rubric = Rubric("mine", (sharp, Criterion(key="calm", weight=0)), images=(RubricImage("photo", "Photo"),))
     blocks = {
         "sharp": {"assertions": {"S1": {"answer": "N/A", "evidence": "dark"}}, "score": 3, "reason": "x"},
         "calm": {"score": 5, "reason": "x"},

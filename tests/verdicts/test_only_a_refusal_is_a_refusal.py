@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beholder.verdicts.refusing import declines
+from beholder.verdicts.parse import is_refusal
 
 REFUSALS = [
     "I'm sorry, but I can't help with identifying people.",
@@ -54,14 +54,14 @@ ANSWERS = [
 
 @pytest.mark.parametrize("text", REFUSALS)
 def test_a_refusal(text: str) -> None:
-    assert declines(text)
+    assert is_refusal(text)
 
 
 @pytest.mark.parametrize("text", ANSWERS)
 def test_no_refusal(text: str) -> None:
-    assert not declines(text)
+    assert not is_refusal(text)
 
 
 def test_a_long_text_is_read_quickly() -> None:
     for word in ("sorry ", "i cannot ", "i cannot rate a ", "unable to see the ", "sorry i can't see a a a a "):
-        assert declines(word * 100_000) in (True, False)
+        assert is_refusal(word * 100_000) in (True, False)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from beholder.judges.recorded import Recorded, Rescorer, read_recorded
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.model import Outcome, Verdict
-from beholder.verdicts.seed import seed_format
+from beholder.judges.recorded import RecordedAnswer, Rescorer, read_recorded
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.seed_format import to_seed_format
+from beholder.verdicts.verdict import Outcome, Verdict
 
 FACTORS = {
     "edit-preservation": ("unchanged_regions", "global_consistency", "identity_preservation"),
@@ -27,7 +27,7 @@ FACTORS = {
 
 def rescored(rubric: str, setting: str, lines: list[dict]) -> list[tuple[Verdict, Rubric]]:
     rescorer = Rescorer(Rubric.load(rubric), setting=setting)
-    return [rescorer.verdict(Recorded(line["image_id"], json.dumps(line), {})) for line in lines]
+    return [rescorer.verdict(RecordedAnswer(line["image_id"], json.dumps(line), {})) for line in lines]
 
 
 def told(verdict: Verdict) -> None:
@@ -73,7 +73,7 @@ def test_every_edit_answer_reads_back_from_the_seeds_form(lines: list[dict]) -> 
     for rubric in FACTORS:
         rescorer = Rescorer(Rubric.load(rubric))
         for verdict, settled in rescored(rubric, "offline", lines):
-            again = rescorer.verdict(Recorded(verdict.case, seed_format(verdict, settled), {}))[0]
+            again = rescorer.verdict(RecordedAnswer(verdict.case, to_seed_format(verdict, settled), {}))[0]
             assert again.setting == "offline"
             assert again.to_dict()["criteria"] == verdict.to_dict()["criteria"]
 
@@ -96,7 +96,8 @@ def acrue(shared: Path) -> list[dict]:
 def test_the_restyle_answers_are_read_and_the_broken_one_is_not_guessed(acrue: list[dict]) -> None:
     rescorer = Rescorer(Rubric.load("restyle"))
     verdicts = [
-        rescorer.verdict(Recorded(one["evaluation_id"], json.dumps(one), {"style": one["style"]}))[0] for one in acrue
+        rescorer.verdict(RecordedAnswer(one["evaluation_id"], json.dumps(one), {"style": one["style"]}))[0]
+        for one in acrue
     ]
     for verdict in verdicts:
         told(verdict)
@@ -121,7 +122,7 @@ def test_the_restyle_answers_are_read_and_the_broken_one_is_not_guessed(acrue: l
 def test_the_answer_with_confidences_is_read(shared: Path) -> None:
     (record,) = json.loads((shared / "data" / "acrue" / "acrue_v3_storybook.json").read_text("utf-8"))
     rescorer = Rescorer(Rubric.load("restyle-confidence"))
-    verdict, _ = rescorer.verdict(Recorded("c", json.dumps(record), {}))  # the style stands in the answer itself
+    verdict, _ = rescorer.verdict(RecordedAnswer("c", json.dumps(record), {}))  # the style stands in the answer itself
     told(verdict)
     assert verdict.scored, verdict.detail
     assert verdict.style == "Storybook"

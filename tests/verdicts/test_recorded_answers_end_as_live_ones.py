@@ -10,8 +10,8 @@ import pytest
 
 from beholder.errors import CaseError, RubricError, UsageError
 from beholder.judges.recorded import Rescorer, read_recorded
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.model import Outcome, Verdict
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.verdict import Outcome, Verdict
 
 Answer = Callable[..., dict]
 From = Callable[..., list[Verdict]]

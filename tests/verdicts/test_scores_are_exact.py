@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beholder.rubrics.model import Gate, Rubric
-from beholder.verdicts.model import Correction, Verdict
+from beholder.rubrics.rubric import GateRule, Rubric
+from beholder.verdicts.verdict import Correction, Verdict
 
 Answer = Callable[..., dict[str, object]]
 Judge = Callable[..., Verdict]
@@ -177,18 +177,18 @@ def test_the_mean_factor_is_offered_and_marked_as_derived(verdict: Judge, factor
 def test_gates_fail_a_case_whatever_its_score(verdict: Judge, description: Answer) -> None:
     perfect = description((1, 1, 1, 1), hallucinations=["a cat"])
     assert verdict("description", perfect).passed is True
-    gate = (Gate(finding="hallucinations"),)
+    gate = (GateRule(finding="hallucinations"),)
     assert verdict("description", perfect, gates=gate).passed is False
     assert verdict("description", description((1, 1, 1, 1)), gates=gate).passed is True
     assert verdict("description", description((1, 1, 1, 1), hallucinations=["", " "]), gates=gate).passed is True
-    least = (Gate(criterion="clarity", least=0.5),)
+    least = (GateRule(criterion="clarity", least=0.5),)
     assert verdict("description", description((1, 1, 0.5, 1)), gates=least).passed is True
     assert verdict("description", description((1, 1, 0.49, 1)), gates=least).passed is False
     assert verdict("description", description((0, 0, 1, 0)), gates=least, threshold=None).passed is True
 
 
 def test_a_gate_that_fails_a_case_says_why(verdict: Judge, description: Answer, restyle: Answer) -> None:
-    gates = (Gate(finding="hallucinations"), Gate(criterion="clarity", least=0.5))
+    gates = (GateRule(finding="hallucinations"), GateRule(criterion="clarity", least=0.5))
     low = (1, 1, 0.495, 1)
     made = verdict("description", description(low, hallucinations=["a cat", "a dog"]), gates=gates)
     assert [(one.flag, one.at, one.why) for one in made.flags] == [
@@ -198,7 +198,7 @@ def test_a_gate_that_fails_a_case_says_why(verdict: Judge, description: Answer, 
     made = verdict("description", description((0, 0, 0, 0), hallucinations=["a cat"]), gates=gates[:1])
     assert [one.why for one in made.flags] == ["a finding that fails the case: 1 entry"]  # below the threshold too
     lowered = restyle({"accuracy": "NYYYY"}, score=5)
-    made = verdict("restyle", lowered, gates=(Gate(criterion="accuracy", least=5),))
+    made = verdict("restyle", lowered, gates=(GateRule(criterion="accuracy", least=5),))
     assert [(one.at, one.why) for one in made.flags] == [("accuracy", "4 is below the least, 5")]
     assert verdict("description", description((1, 1, 1, 1)), gates=gates).flags == ()
 
@@ -206,7 +206,7 @@ def test_a_gate_that_fails_a_case_says_why(verdict: Judge, description: Answer, 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_scale_and_weight_of_a_users_rubric(data: st.DataObject, verdict: Judge) -> None:
-    from beholder.rubrics.model import Criterion, Image, Scoring
+    from beholder.rubrics.rubric import Criterion, RubricImage, Scoring
 
     criteria, expected, weights, blocks = [], Fraction(0), 0, {}
     for n in range(data.draw(st.integers(1, 4))):
@@ -218,7 +218,7 @@ def test_any_scale_and_weight_of_a_users_rubric(data: st.DataObject, verdict: Ju
         blocks[f"c{n}"] = {"score": score / 10, "reason": "x"}
         expected += weight * (Fraction(score, 10) - low) / (high - low)
         weights += weight
-    rubric = Rubric("mine", tuple(criteria), images=(Image("a", "A"),), scoring=Scoring(threshold=0.5))
+    rubric = Rubric("mine", tuple(criteria), images=(RubricImage("a", "A"),), scoring=Scoring(threshold=0.5))
     made = verdict(rubric, {"criteria": blocks})
     assert made.scored, made.detail
     assert made.score == float(expected / weights)

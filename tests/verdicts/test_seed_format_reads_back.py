@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beholder.errors import UsageError
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.judging import Head
-from beholder.verdicts.model import Outcome, Verdict
-from beholder.verdicts.seed import seed_format
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.score import VerdictHeader
+from beholder.verdicts.seed_format import to_seed_format
+from beholder.verdicts.verdict import Outcome, Verdict
 
 Answer = Callable[..., dict]
 Judge = Callable[..., Verdict]
@@ -38,7 +38,7 @@ def outcome(verdict: Verdict) -> dict:
 
 def back(verdict: Judge, name: str, first: Verdict, rubrics: dict[str, Rubric]) -> Verdict:
     assert first.scored, first.detail
-    text = json.dumps(seed_format(first, rubrics[name]))
+    text = json.dumps(to_seed_format(first, rubrics[name]))
     second = verdict(name, text)
     assert second.scored, second.detail
     assert not second.corrections
@@ -112,7 +112,7 @@ def test_factors(verdict: Judge, rubrics: dict[str, Rubric], data: st.DataObject
 
 def test_the_restyle_form_is_the_seeds(verdict: Judge, restyle: Answer, rubrics: dict[str, Rubric]) -> None:
     first = verdict("restyle", restyle({"accuracy": "YYYYN", "relevance": "////"}, {"accuracy": 5}))
-    seed = seed_format(first, rubrics["restyle"])
+    seed = to_seed_format(first, rubrics["restyle"])
     assert list(seed) == ["style", "assertions", "summary", "overall_assessment"]
     assert list(seed["assertions"]) == list(COUNTS)
     accuracy = seed["assertions"]["accuracy"]
@@ -134,7 +134,7 @@ def test_the_restyle_form_is_the_seeds(verdict: Judge, restyle: Answer, rubrics:
 
 def test_the_description_form_is_the_seeds(verdict: Judge, description: Answer, rubrics: dict[str, Rubric]) -> None:
     first = verdict("description", description((0.9, 0.8, 0.85, 0.9), missing_elements=["wall art"], score=0.85))
-    assert json.dumps(seed_format(first, rubrics["description"])) == json.dumps(
+    assert json.dumps(to_seed_format(first, rubrics["description"])) == json.dumps(
         {
             "score": 0.86,
             "passed": True,
@@ -149,7 +149,7 @@ def test_the_description_form_is_the_seeds(verdict: Judge, description: Answer, 
 
 
 def test_numbers_have_at_most_two_decimals(verdict: Judge, description: Answer, rubrics: dict[str, Rubric]) -> None:
-    seed = seed_format(verdict("description", description((0.125, 0.333, 1, 0.005))), rubrics["description"])
+    seed = to_seed_format(verdict("description", description((0.125, 0.333, 1, 0.005))), rubrics["description"])
     assert seed["details"] == {"visual_accuracy": 0.13, "completeness": 0.33, "clarity": 1, "relevance": 0.01}
     assert seed["score"] == 0.35  # 0.05 + 0.0999 + 0.2 + 0.0005 = 0.3504
 
@@ -157,7 +157,7 @@ def test_numbers_have_at_most_two_decimals(verdict: Judge, description: Answer, 
 @pytest.mark.parametrize("name", FACTORS)
 def test_the_form_of_the_factors_is_the_seeds(name: str, verdict: Judge, rubrics: dict[str, Rubric]) -> None:
     blocks = {one.key: {"score": 4, "justification": "x"} for one in rubrics[name].criteria}
-    seed = seed_format(verdict(name, {"image_id": "case-1", "criteria": blocks}), rubrics[name])
+    seed = to_seed_format(verdict(name, {"image_id": "case-1", "criteria": blocks}), rubrics[name])
     results = "online_factor_results" if name.endswith("online") else "offline_factor_results"
     assert list(seed) == ["image_id", results]
     assert seed["image_id"] == "p12/anime"  # the real id, not the label that the judge saw
@@ -168,12 +168,12 @@ def test_what_is_not_scored_has_no_seed_format(rubrics: dict[str, Rubric]) -> No
     for one in Outcome:
         if one is not Outcome.SCORED:
             with pytest.raises(UsageError, match=str(one)):
-                seed_format(Head("c", rubrics["description"], "j").verdict(one), rubrics["description"])
+                to_seed_format(VerdictHeader("c", rubrics["description"], "j").verdict(one), rubrics["description"])
 
 
 def test_a_rubric_of_ones_own_has_no_seed_format(verdict: Judge) -> None:
-    from beholder.rubrics.model import Criterion
+    from beholder.rubrics.rubric import Criterion
 
     mine = Rubric("mine", (Criterion("a"),))
     with pytest.raises(UsageError, match="no seed format"):
-        seed_format(verdict(mine, {"criteria": {"a": {"score": 3, "reason": "x"}}}), mine)
+        to_seed_format(verdict(mine, {"criteria": {"a": {"score": 3, "reason": "x"}}}), mine)

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from beholder.reports.card import card, number
-from beholder.rubrics.model import Gate
-from beholder.verdicts.model import (
+from beholder.reports.cards import format_score, render_verdict
+from beholder.rubrics.rubric import GateRule
+from beholder.verdicts.verdict import (
     Correction,
     Coverage,
     CriterionResult,
@@ -21,7 +21,7 @@ from beholder.verdicts.model import (
     Outcome,
     SentImage,
     Verdict,
-    rounded,
+    round_half_up,
 )
 
 VERDICT = Verdict("c", "r", "1", "j", Outcome.SCORED, score=0.5)
@@ -29,7 +29,7 @@ VERDICT = Verdict("c", "r", "1", "j", Outcome.SCORED, score=0.5)
 
 def shown(verdict: Verdict, width: int = 160) -> str:
     console = Console(file=io.StringIO(), width=width)
-    console.print(card(verdict))
+    console.print(render_verdict(verdict))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -73,13 +73,15 @@ def test_a_jurors_flags_are_shown_beside_it() -> None:
 
 def test_a_failed_gate_is_named_beside_the_failure(verdict: Callable[..., Verdict], description: Callable) -> None:
     made = verdict(
-        "description", description((1, 1, 1, 0.9), hallucinations=["a", "b"]), gates=(Gate(finding="hallucinations"),)
+        "description",
+        description((1, 1, 1, 0.9), hallucinations=["a", "b"]),
+        gates=(GateRule(finding="hallucinations"),),
     )
     assert "failed (hallucinations)" in shown(made)
     assert "gate hallucinations (a finding that fails the case: 2 entries)" in shown(made)
     juror = Flag("gate", "juror 1: relevance", why="x")
     assert "(hallucinations)" in shown(replace(made, flags=(*made.flags, juror)))
-    below = verdict("description", description((0, 0, 0, 0)), gates=(Gate(finding="hallucinations"),))
+    below = verdict("description", description((0, 0, 0, 0)), gates=(GateRule(finding="hallucinations"),))
     assert "failed" in shown(below)
     assert "failed (" not in shown(below)
 
@@ -101,8 +103,8 @@ def test_images_are_not_claimed_to_have_been_sent() -> None:
 @pytest.mark.parametrize(("value", "said"), [(17.555, "17.56"), (0.705, "0.71"), (2.675, "2.68"), (20.0, "20")])
 def test_card_and_seed_round_alike(value: float, said: str) -> None:
     """Halves go up, as a person rounds, and not as the nearest double happens to lie."""
-    assert number(value) == said
-    assert rounded(value) == float(said)
+    assert format_score(value) == said
+    assert round_half_up(value) == float(said)
     assert f"{float(said):.2f}" in shown(replace(VERDICT, score=value))
 
 

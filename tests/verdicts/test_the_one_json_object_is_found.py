@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beholder.errors import AnswerError
-from beholder.verdicts.model import Outcome, Verdict
-from beholder.verdicts.parsing import parse
+from beholder.verdicts.parse import parse_answer
+from beholder.verdicts.verdict import Outcome, Verdict
 
 Answer = Callable[..., dict]
 Judge = Callable[..., Verdict]
@@ -86,7 +86,7 @@ def test_no_answer_that_was_cut_off_is_scored(data: st.DataObject, verdict: Judg
                                   "}", "```", "``````", "{'a': 1}", "{{}}"])  # fmt: skip
 def test_no_object_is_no_answer(text: str) -> None:
     with pytest.raises(AnswerError):
-        parse(text)
+        parse_answer(text)
 
 
 def test_why_there_is_no_answer_is_said() -> None:
@@ -107,17 +107,17 @@ def test_why_there_is_no_answer_is_said() -> None:
         "{ " * 500: "more than 200 opening braces",
     }.items():
         with pytest.raises(AnswerError, match=word):
-            parse(text)
+            parse_answer(text)
 
 
 def test_numbers_stay_exact() -> None:
-    document, _ = parse('{"a": 0.1, "b": 12345678901234567890, "c": 1e2}')
+    document, _ = parse_answer('{"a": 0.1, "b": 12345678901234567890, "c": 1e2}')
     assert document == {"a": Decimal("0.1"), "b": 12345678901234567890, "c": Decimal("1e2")}
     assert isinstance(document["a"], Decimal)
 
 
 def test_texts_that_no_database_or_terminal_can_take_are_mended() -> None:
-    document, _ = parse(r'{"a": "x\u0000y", "b": ["\ud800"], "c\udfff": {"d": "\ud83d\ude00"}}')
+    document, _ = parse_answer(r'{"a": "x\u0000y", "b": ["\ud800"], "c\udfff": {"d": "\ud83d\ude00"}}')
     assert document == {"a": "x\ufffdy", "b": ["?"], "c?": {"d": "😀"}}
     json.dumps(document, ensure_ascii=False).encode("utf-8")
 
@@ -137,7 +137,7 @@ def test_texts_that_no_database_or_terminal_can_take_are_mended() -> None:
 def test_no_text_takes_long(text: str) -> None:
     """Nothing is timed: what is quadratic in a million characters would never come back."""
     try:
-        document, _ = parse(text)
+        document, _ = parse_answer(text)
     except AnswerError:
         return
     assert list(document) == ["a"]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from beholder.verdicts.model import Outcome, Verdict
-from beholder.verdicts.values import as_number, shown
+from beholder.verdicts.parse import parse_number
+from beholder.verdicts.verdict import Outcome, Verdict, quote_value
 
 Answer = Callable[..., dict[str, object]]
 Judge = Callable[..., Verdict]
@@ -108,13 +108,13 @@ def test_a_confidence_is_a_whole_number_from_1_to_5(sure: str, verdict: Judge, r
 
 @pytest.mark.parametrize("value", [True, False, None, [], {}, "x", float("nan"), float("inf"), "١٢٣٤٥٦٧٨٩٠١٢٣", "²"])
 def test_what_is_no_number_is_none(value: object) -> None:
-    assert as_number(value) is None
+    assert parse_number(value) is None
 
 
 def test_a_quoted_value_is_short_and_on_one_line() -> None:
     for value in ("x" * 10_000, "a\nb", "\u202e", 10**5000, -(10**5000), {"a": 1}, [1], None, True, 1.5):
-        assert len(shown(value)) <= 60
-        assert shown(value).isprintable()
+        assert len(quote_value(value)) <= 60
+        assert quote_value(value).isprintable()
 
 
 def test_a_verdict_is_json_whatever_the_judge_claimed(verdict: Judge, description: Answer) -> None:

@@ -14,7 +14,7 @@ from report_making import Opened, usual_run
 from web_helpers import RUN, Started, worked_out
 
 from beholder.web.app import create_app
-from beholder.web.serving import served
+from beholder.web.server import serve_in_thread
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -38,7 +38,7 @@ def place(made: Path, tmp_path: Path) -> Path:
 def running(ledger: Path, **options: object) -> Iterator[str]:
     app = create_app(ledger, **options)  # type: ignore[arg-type]
     try:
-        with served(app) as address:
+        with serve_in_thread(app) as address:
             yield address
     finally:
         app.state.workshop.close()

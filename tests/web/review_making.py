@@ -11,13 +11,14 @@ from ledger_making import KEYS, case, entry, hexed, run_record, verdict
 from msgspec import structs
 from PIL import Image
 
-from beholder.cases import Case
-from beholder.ledger import Entry, Ledger
-from beholder.rubrics.library import find_style, load, load_all
-from beholder.rubrics.model import Rubric
-from beholder.runs.review_sheet import assertion_name, score_name
-from beholder.verdicts.judging import Head, judge_answer
-from beholder.verdicts.model import Flag, Juror, Jury, Outcome, Verdict
+from beholder.cases.case import Case
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import Entry
+from beholder.reviews.sheet import assertion_name, score_name
+from beholder.rubrics.load import find_style, load_rubric, load_rubrics
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.score import VerdictHeader, score_answer
+from beholder.verdicts.verdict import Flag, Juror, Jury, Outcome, Verdict
 
 RUN = "r1"
 EDIT = "edit-preservation"
@@ -50,7 +51,7 @@ def edits(path: Path | str, count: int = 12) -> Ledger:
     jurors = (Juror("a", 0, Outcome.SCORED, 0.2), Juror("b", 0, Outcome.SCORED, 0.7))
     verdicts[5] = replace(verdicts[5], jury=Jury(2, 0, spread, None, jurors))
     verdicts[7] = replace(verdicts[7], flags=(Flag("pixels_disagree", "unchanged_regions", 7, "much was changed"),))
-    return kept(path, (load(EDIT),), [told(number, one) for number, one in enumerate(verdicts)])
+    return kept(path, (load_rubric(EDIT),), [told(number, one) for number, one in enumerate(verdicts)])
 
 
 def kept(path: Path | str, rubrics: tuple[Rubric, ...], entries: list[Entry]) -> Ledger:
@@ -62,7 +63,7 @@ def kept(path: Path | str, rubrics: tuple[Rubric, ...], entries: list[Entry]) ->
 
 
 def styled(style: str = "Anime") -> Rubric:
-    return load("restyle").with_style(find_style(style))
+    return load_rubric("restyle").with_style(find_style(style))
 
 
 def restyles(path: Path | str, *styles: str) -> Ledger:
@@ -81,29 +82,29 @@ def restyles(path: Path | str, *styles: str) -> Ledger:
             },
             "assessment": "fine",
         }
-        found = judge_answer(Head(f"photo-{number:05d}/model-a", rubric, "openai:gpt-5-mini"), document)
+        found = score_answer(VerdictHeader(f"photo-{number:05d}/model-a", rubric, "openai:gpt-5-mini"), document)
         shown = zip(verdict(number).images, ("original", "restyled"), strict=True)
         found = replace(found, images=tuple(replace(image, role=role) for image, role in shown))
         entries.append(replace(told(number, found), case=_case(found, style)))
-    return kept(path, (load("restyle"),), entries)
+    return kept(path, (load_rubric("restyle"),), entries)
 
 
 def families(path: Path) -> Ledger:
     """A case that was judged by three rubrics, as `edit` does."""
-    rubrics = load_all("edit")
+    rubrics = load_rubrics("edit")
     entries = [told(0, replace(verdict(0), rubric=rubric.name)) for rubric in rubrics]
     return kept(path, rubrics, entries)
 
 
 def alike(path: Path) -> Ledger:
     """A case that was judged by two rubrics which have their criteria in common."""
-    rubrics = (load(EDIT), structs.replace(load(EDIT), rubric="second-look"))
+    rubrics = (load_rubric(EDIT), structs.replace(load_rubric(EDIT), rubric="second-look"))
     return kept(path, rubrics, [told(0, replace(verdict(0), rubric=rubric.name)) for rubric in rubrics])
 
 
 def answers(score: int = 5, rubric: Rubric | None = None, answer: str = "yes") -> dict[str, str]:
     """Everything answered alike."""
-    rubric = rubric or load(EDIT)
+    rubric = rubric or load_rubric(EDIT)
     found = {score_name(rubric, one): str(score) for one in rubric.criteria}
     for criterion in rubric.criteria:
         found |= {assertion_name(rubric, criterion, one): answer for one in criterion.assertions}

@@ -20,9 +20,11 @@ from PIL import Image
 from review_making import EDIT, RUN, SECRETS, answers, edits, families, restyles, styled
 from web_helpers import Started
 
-from beholder.ledger import Entry, Ledger
-from beholder.rubrics.library import load
-from beholder.runs.reviewing import find_or_start, rate, reviews_of
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import Entry
+from beholder.reviews.review import find_or_start_review, list_reviews
+from beholder.reviews.sheet import record_rating
+from beholder.rubrics.load import load_rubric
 
 NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
@@ -143,7 +145,7 @@ def test_the_start_page_puts_no_cases_in_order(client: httpx.Client, monkeypatch
     """Which takes long for a large run, and longer for each rater."""
     for name in ("Ana", "Bo"):
         client.post(begin(client, rater=name), data=answers(4))
-    monkeypatch.setattr("beholder.runs.review_queue.ordered", None)
+    monkeypatch.setattr("beholder.reviews.queue.order_cases", None)
     page = client.get(f"/review/run/{RUN}")
     assert page.status_code == 200
     assert page.text.count("1 of 12 rated</span>") == 2
@@ -151,7 +153,7 @@ def test_the_start_page_puts_no_cases_in_order(client: httpx.Client, monkeypatch
 
 def test_a_quota_of_a_run_without_cases_is_told_on_the_form(tmp_path: Path, started: Started) -> None:
     with Ledger.open(tmp_path / "empty.db") as ledger:
-        ledger.start(run_record(RUN, rubrics=(msgspec.to_builtins(load(EDIT)),)))
+        ledger.start(run_record(RUN, rubrics=(msgspec.to_builtins(load_rubric(EDIT)),)))
     site = started(tmp_path / "empty.db")
     with httpx.Client(base_url=site, trust_env=False, follow_redirects=True, headers={"Origin": site}) as client:
         data = {"rater": "Ana", "order": "quota", "group": "model"}
@@ -173,7 +175,7 @@ def test_a_picture_that_the_judge_was_not_sent_is_scaled_and_kept(tmp_path: Path
         path = begin(client)
         first = client.get(f"{path}/0.webp")
         assert Image.open(io.BytesIO(first.content)).size == (1600, 800)
-        with monkeypatched("beholder.web.pages.pictures.thumbnail"):
+        with monkeypatched("beholder.web.pages.case.make_thumbnail"):
             assert client.get(f"{path}/0.webp").content == first.content
         assert client.get(f"{path}/1.webp").status_code == 404
 
@@ -206,7 +208,7 @@ def test_what_was_begun_is_there_again_and_does_not_count(client: httpx.Client, 
     assert re.search(r'value="6" data-pick="6" checked', begun.text)
     assert "so far</textarea>" in begun.text
     with Ledger.open(place, read_only=True) as ledger:
-        [review] = reviews_of(ledger, RUN)
+        [review] = list_reviews(ledger, RUN)
         assert [one.scored for one in ledger.verdicts(review.id)] == [False]
     client.post(path, data=answers(4))
     assert client.post(path.replace("/case/", "/draft/"), data=answers(1)).json() == {"kept": False}
@@ -224,7 +226,7 @@ def test_a_draft_that_is_no_answer_is_refused_and_nothing_of_it_is_kept(
     assert answer.json()["kept"] is False
     assert answer.json()["why"]
     with Ledger.open(place, read_only=True) as ledger:
-        [review] = reviews_of(ledger, RUN)
+        [review] = list_reviews(ledger, RUN)
         assert list(ledger.verdicts(review.id)) == []
 
 
@@ -243,13 +245,13 @@ def test_a_name_under_which_nothing_was_saved_is_no_rater_and_can_be_removed(cli
     other = begin(client, "Typo").split("/")[2]
     assert _path(client.post(f"/review/{other}/remove")) == f"/review/run/{RUN}"
     with Ledger.open(place, read_only=True) as ledger:
-        assert [one.rater for one in reviews_of(ledger, RUN)] == ["Ana"]
+        assert [one.rater for one in list_reviews(ledger, RUN)] == ["Ana"]
 
 
 def test_pages_use_the_rubrics_own_words_and_only_keys_that_there_are(tmp_path: Path, started: Started) -> None:
     with restyles(tmp_path / "words.db", "Anime") as ledger:
-        review = find_or_start(ledger, RUN, "Ana")
-        rate(ledger, review, "photo-00000/model-a", answers(5, styled(), "no"))
+        review = find_or_start_review(ledger, RUN, "Ana")
+        record_rating(ledger, review, "photo-00000/model-a", answers(5, styled(), "no"))
     with httpx.Client(base_url=started(tmp_path / "words.db"), trust_env=False) as client:
         label = re.search(r"/case/([^\"?]+)", client.get(f"/review/{review.id}").text)
         assert label is not None
@@ -315,7 +317,7 @@ def test_what_cannot_begin_is_told_on_the_form_and_nothing_begins(
     assert page.status_code == 400
     assert 'role="alert"' in page.text
     with Ledger.open(place, read_only=True) as ledger:
-        assert reviews_of(ledger, RUN) == []
+        assert list_reviews(ledger, RUN) == []
 
 
 def test_a_digit_of_another_script_is_a_number_of_cases(client: httpx.Client) -> None:
@@ -324,7 +326,7 @@ def test_a_digit_of_another_script_is_a_number_of_cases(client: httpx.Client) ->
 
 
 def test_ratings_are_exported_as_case_rater_aspect_score(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beholder.web.pages.review.LINES", 3)  # so that they come in several parts
+    monkeypatch.setattr("beholder.web.pages.review.CSV_CHUNK_LINES", 3)  # so that they come in several parts
     for name in ("Ana", "Bo"):
         client.post(begin(client, rater=name, order="audit"), data=answers(5))
     lines = client.get(f"/review/run/{RUN}/ratings.csv").text.splitlines()
@@ -355,7 +357,7 @@ def test_two_raters_at_once_lose_nothing(site: str, place: Path) -> None:
     with Ledger.open(place, read_only=True) as ledger:
         found = {
             review.rater: [one.criteria["unchanged_regions"].score for one in ledger.verdicts(review.id)]
-            for review in reviews_of(ledger, RUN)
+            for review in list_reviews(ledger, RUN)
         }
     assert found == {"Ana": [2] * 12, "Bo": [6] * 12, "Cy": [4] * 12}
 

@@ -13,8 +13,8 @@ from report_making import Opened
 from review_making import RUN, SECRETS, edits, restyles
 from web_helpers import Started
 
-from beholder.ledger import Ledger
-from beholder.runs.reviewing import reviews_of
+from beholder.ledger.ledger import Ledger
+from beholder.reviews.review import list_reviews
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -103,7 +103,7 @@ def test_ten_cases_by_keyboard_closed_in_the_middle_gone_on_with_and_exported(
     assert {row["score"] for row in rows if row["aspect"] == "global_consistency"} == {"6"}
     assert not [row for row in rows if row["aspect"] == "identity_preservation"]
     with Ledger.open(place, read_only=True) as ledger:
-        [review] = reviews_of(ledger, RUN)
+        [review] = list_reviews(ledger, RUN)
         assert sum(1 for _ in ledger.verdicts(review.id)) == 10
 
 
@@ -283,7 +283,7 @@ def test_what_could_not_be_saved_stays_on_the_page_and_is_saved_when_the_app_is_
     gone = False
     other.wait_for_selector(".revealed")
     with Ledger.open(place, read_only=True) as ledger:
-        [review] = reviews_of(ledger, RUN)
+        [review] = list_reviews(ledger, RUN)
         [saved] = [one for one in ledger.verdicts(review.id) if one.scored]
     assert [one.score for one in saved.criteria.values()] == [3, 4, 5]
 

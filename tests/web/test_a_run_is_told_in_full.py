@@ -13,8 +13,8 @@ from ledger_making import case, entry, run_record
 from report_making import RUN, ledger_with, restyle, told, usual_run, written
 from web_helpers import Started, worked_out
 
-from beholder.verdicts.model import AssertionResult, Verdict
-from beholder.web import overview
+from beholder.verdicts.verdict import AssertionResult, Verdict
+from beholder.web import background
 
 
 def plain(page: str) -> str:
@@ -121,8 +121,8 @@ def test_filters_offer_everything_before_the_numbers_are_worked_out(
     last = entries[-1]
     entries[-1] = replace(last, case=replace(last.case, groups={**last.case.groups, "model": "model-z"}))
     ledger_with(place, entries).close()
-    monkeypatch.setattr(overview, "gather", lambda *_: pytest.fail("the run is gone through"))
-    monkeypatch.setattr("beholder.ledger.browsing._SAMPLE", 5)
+    monkeypatch.setattr(background, "collect_run_data", lambda *_: pytest.fail("the run is gone through"))
+    monkeypatch.setattr("beholder.ledger.query._SAMPLE", 5)
     with httpx.Client(base_url=started(place), trust_env=False) as client:
         page = client.get(f"/runs/{RUN}/cases").text
     assert options(page, "assertion") == [f"A{at}" for at in range(1, 21)]

@@ -15,9 +15,9 @@ from PIL import Image
 from report_making import Opened, ledger_with, picture, restyle, told
 from web_helpers import RUN, Started
 
-from beholder.images import digest
-from beholder.ledger import Ledger
-from beholder.verdicts.model import Flag, Outcome, SentImage
+from beholder.images.prepare import digest
+from beholder.ledger.ledger import Ledger
+from beholder.verdicts.verdict import Flag, Outcome, SentImage
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -13,8 +13,8 @@ from ledger_making import run_record
 from review_making import RUN, answers, edits
 from web_helpers import Started
 
-from beholder.runs import reviewing
-from beholder.runs.review_labels import label_of
+from beholder.reviews import review, sheet
+from beholder.reviews.queue import case_label
 
 EXAMPLES = 12
 EMPTY = "r2"
@@ -34,10 +34,10 @@ def there(tmp_path: Path) -> tuple[Path, dict[str, list[str]]]:
     path = tmp_path / "ledger.db"
     with edits(path) as ledger:
         ledger.start(run_record(EMPTY, total=0, rubrics=ledger.run(RUN).rubrics))
-        reviews = [reviewing.find_or_start(ledger, run, "Ada") for run in (RUN, EMPTY)]
+        reviews = [review.find_or_start_review(ledger, run, "Ada") for run in (RUN, EMPTY)]
         case = "photo-00002/model-a"
-        reviewing.rate(ledger, reviews[0], case, answers())
-        labels = [label_of(ledger, reviews[0], one) for one in (case, "photo-00004/model-a")]
+        sheet.record_rating(ledger, reviews[0], case, answers())
+        labels = [case_label(ledger, reviews[0], one) for one in (case, "photo-00004/model-a")]
     return path, {"run": [RUN, EMPTY, reviews[0].id], "review": [one.id for one in reviews], "label": labels}
 
 

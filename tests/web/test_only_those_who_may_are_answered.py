@@ -10,35 +10,35 @@ import pytest
 from web_helpers import Started
 
 from beholder.errors import UsageError
-from beholder.web.security import LARGEST
-from beholder.web.serving import bound, hosts_for
+from beholder.web.security import MAX_REQUEST_BYTES
+from beholder.web.server import allowed_hosts, open_socket
 
 TOKEN = "a token of decent length"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.53"])
 def test_loopback_needs_no_token(host: str) -> None:
-    assert host in hosts_for(host, None)
+    assert host in allowed_hosts(host, None)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "", "example.com", "localhost.example.com"])
 def test_another_address_without_a_token_is_refused(host: str) -> None:
     with pytest.raises(UsageError, match="--token"):
-        hosts_for(host, None)
-    assert host.lower() in hosts_for(host, TOKEN)
+        allowed_hosts(host, None)
+    assert host.lower() in allowed_hosts(host, TOKEN)
 
 
 def test_a_short_token_is_none() -> None:
     with pytest.raises(UsageError, match="at least 16"):
-        hosts_for("127.0.0.1", "short")
+        allowed_hosts("127.0.0.1", "short")
 
 
 def test_a_port_that_is_taken_is_told_in_a_sentence() -> None:
-    with bound("127.0.0.1", 0) as taken:
+    with open_socket("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"port {port}"):
-            bound("127.0.0.1", port)
+            open_socket("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("path", ["/", "/api/runs", "/assets/app.js", "/openapi.json", "/nowhere"])
@@ -72,7 +72,7 @@ def said_to(site: str, request: str) -> bytes:
         return wire.recv(4000).lower()
 
 
-@pytest.mark.parametrize("length", [str(LARGEST + 1), "9" * 40])
+@pytest.mark.parametrize("length", [str(MAX_REQUEST_BYTES + 1), "9" * 40])
 def test_a_body_past_all_bounds_is_refused(site: str, length: str) -> None:
     answer = said_to(site, f"POST / HTTP/1.1\nHost: localhost\nOrigin: http://localhost\nContent-Length: {length}\n\n")
     assert answer.startswith((b"http/1.1 413", b"http/1.1 400"))

@@ -15,12 +15,14 @@ from report_making import Opened
 from review_making import EDIT, RUN, answers, edits
 from web_helpers import Started, worked_out
 
-from beholder.ledger import Ledger, RunRecord
-from beholder.rubrics.library import load
-from beholder.runs import reviewing
-from beholder.runs.review_sheet import score_name
-from beholder.web import people
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import RunRecord
+from beholder.reviews import sheet
+from beholder.reviews.review import find_or_start_review
+from beholder.reviews.sheet import score_name
+from beholder.rubrics.load import load_rubric
 from beholder.web.pages import agreement
+from beholder.web.pages.agreement import RunAgreement, compute_agreement
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -32,15 +34,15 @@ REFUSED = 3  # the number of the case that has no score
 def said(ledger: Ledger, number: int, shift: int) -> dict[str, str]:
     """Answers of a person who sees a case as the judge does, so much lower or higher."""
     [judged] = ledger.verdict(RUN, f"photo-{number:05d}/model-a")
-    rubric = load(EDIT)
+    rubric = load_rubric(EDIT)
     given = {one.key: int(judged.criteria[one.key].score or 0) for one in rubric.criteria}
     return {score_name(rubric, one): str(min(7, max(1, given[one.key] + shift))) for one in rubric.criteria}
 
 
 def rate(ledger: Ledger, rater: str, numbers: list[int], shift: int) -> None:
-    review = reviewing.find_or_start(ledger, RUN, rater)
+    review = find_or_start_review(ledger, RUN, rater)
     for number in numbers:
-        reviewing.rate(ledger, review, f"photo-{number:05d}/model-a", said(ledger, number, shift))
+        sheet.record_rating(ledger, review, f"photo-{number:05d}/model-a", said(ledger, number, shift))
 
 
 @pytest.fixture
@@ -77,8 +79,8 @@ def test_agreement_has_a_dot_for_each_pair_and_every_rater_beside_the_others(rev
 
 def test_who_has_rated_nothing_is_no_rater(reviewed: Path, started: Started) -> None:
     with Ledger.open(reviewed) as ledger:
-        review = reviewing.find_or_start(ledger, RUN, "Cy")
-        reviewing.keep_draft(ledger, review, "photo-00001/model-a", answers())
+        review = find_or_start_review(ledger, RUN, "Cy")
+        sheet.record_draft(ledger, review, "photo-00001/model-a", answers())
     with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
         assert "11 cases, 2 raters" in plain(worked_out(client, "/agreement", run=RUN))
 
@@ -102,11 +104,11 @@ def test_ratings_that_came_since_are_told_and_then_counted(
     go = threading.Event()
     go.set()
 
-    def slowly(book: Ledger, record: RunRecord) -> people.Agreed | None:
+    def slowly(book: Ledger, record: RunRecord) -> RunAgreement | None:
         assert go.wait(30)
-        return people.agreed(book, record)
+        return compute_agreement(book, record)
 
-    monkeypatch.setattr(agreement, "agreed", slowly)
+    monkeypatch.setattr(agreement, "compute_agreement", slowly)
     with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
         assert "Somebody rated since" not in worked_out(client, "/agreement", run=RUN)
         go.clear()
@@ -156,8 +158,8 @@ def test_calibration_says_what_people_say_where_the_judge_says_so_much(reviewed:
 def test_who_only_rated_what_the_judge_did_not_is_told_so(tmp_path: Path, started: Started) -> None:
     path = tmp_path / "ledger.db"
     with edits(path, CASES) as ledger:
-        review = reviewing.find_or_start(ledger, RUN, "Ada")
-        reviewing.rate(ledger, review, f"photo-{REFUSED:05d}/model-a", answers())
+        review = find_or_start_review(ledger, RUN, "Ada")
+        sheet.record_rating(ledger, review, f"photo-{REFUSED:05d}/model-a", answers())
     with httpx.Client(base_url=started(path), trust_env=False) as client:
         for path_ in ("/agreement", "/calibration"):
             assert "No case has both a score of the judge and a rating so far." in worked_out(client, path_)
@@ -174,8 +176,8 @@ def test_a_run_that_nobody_reviewed_leads_to_where_it_can_be(tmp_path: Path, sta
 
 def test_a_review_is_listed_with_the_cases_that_are_rated(reviewed: Path, started: Started) -> None:
     with Ledger.open(reviewed) as ledger:
-        review = reviewing.find_or_start(ledger, RUN, "Bo")
-        reviewing.keep_draft(ledger, review, "photo-00010/model-a", answers())
+        review = find_or_start_review(ledger, RUN, "Bo")
+        sheet.record_draft(ledger, review, "photo-00010/model-a", answers())
     with httpx.Client(base_url=started(reviewed), trust_env=False) as client:
         text = plain(client.get("/").text)
         assert re.search(r"Ada nightly r1 11 ", text)

@@ -15,14 +15,15 @@ from report_making import ledger_with, restyle, told
 from review_making import answers, edits
 from web_helpers import RUN, Started, worked_out
 
-from beholder.cases import Case
-from beholder.images.model import PreparedImage
-from beholder.ledger import Ledger
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.library import load
-from beholder.rubrics.model import Rubric
-from beholder.runs import reviewing
-from beholder.verdicts.model import Verdict
+from beholder.cases.case import Case
+from beholder.images.image import PreparedImage
+from beholder.ledger.ledger import Ledger
+from beholder.reviews import sheet
+from beholder.reviews.review import find_or_start_review
+from beholder.rubrics.brief import Composer
+from beholder.rubrics.load import load_rubric
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.verdict import Verdict
 
 CASES = f"/runs/{RUN}/cases"
 
@@ -122,10 +123,10 @@ def test_several_groups_go_along_to_the_case_and_back(client: httpx.Client) -> N
 
 def test_a_review_under_way_is_open_and_counts_what_is_rated(place: Path, started: Started) -> None:
     with edits(place.with_name("reviewed.db")) as ledger:
-        review = reviewing.find_or_start(ledger, RUN, "Ada")
+        review = find_or_start_review(ledger, RUN, "Ada")
         first, second, *_ = ledger.case_ids(RUN)
-        reviewing.rate(ledger, review, first, answers())
-        reviewing.keep_draft(ledger, review, second, answers())
+        sheet.record_rating(ledger, review, first, answers())
+        sheet.record_draft(ledger, review, second, answers())
     with httpx.Client(base_url=started(place.with_name("reviewed.db")), trust_env=False) as client:
         page = client.get(f"/runs/{review.id}").text
         assert re.search(r"<dd>open, <span class=\"number\">1</span> of 12", page)
@@ -194,7 +195,7 @@ def sent(case_: Case, of: Verdict, rubric: Rubric) -> Verdict:
 
 
 def test_a_case_shows_what_its_judge_was_told(tmp_path: Path, started: Started) -> None:
-    rubric = load("edit-preservation")
+    rubric = load_rubric("edit-preservation")
     known, unlike, person, measured = (verdict(number) for number in range(4))
     cases = [case(one) for one in (known, unlike, person, measured)]
     verdicts = [

@@ -12,9 +12,9 @@ from ledger_making import run_record
 from report_making import Opened, ledger_with, refused, restyle, told
 from web_helpers import RUN, Started
 
-from beholder.ledger import Ledger
-from beholder.rubrics.library import load
-from beholder.verdicts.model import Flag
+from beholder.ledger.ledger import Ledger
+from beholder.rubrics.load import load_rubric
+from beholder.verdicts.verdict import Flag
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -84,7 +84,7 @@ def test_flags_and_criteria_have_titles_and_their_keys_as_tooltips(
 ) -> None:
     flags = (Flag("below_guidance", "exceptional.score", 2, "3 was expected"), Flag("of_a_plugin", "A1, A2"))
     one = restyle(1, flags=flags)
-    record = run_record(RUN, rubrics=(msgspec.to_builtins(load("restyle")),))
+    record = run_record(RUN, rubrics=(msgspec.to_builtins(load_rubric("restyle")),))
     ledger_with(tmp_path / "ledger.db", [told(1, one)], record).close()
     page = drawn(visited(f"/runs/{RUN}/case?id={one.case}", at=started(tmp_path / "ledger.db")))
     tags = page.locator(".verdict .flags .tag")

@@ -21,13 +21,13 @@ from sqlalchemy import Engine, event
 from web_helpers import RUN
 
 from beholder.errors import LedgerError
-from beholder.ledger import Ledger
-from beholder.runs import reviewing
-from beholder.web import warming
-from beholder.web.answering import environment
+from beholder.ledger.ledger import Ledger
+from beholder.reviews import review
+from beholder.web import server
 from beholder.web.app import create_app
-from beholder.web.computing import Workshop
-from beholder.web.serving import served
+from beholder.web.background import BackgroundResults
+from beholder.web.responses import template_environment
+from beholder.web.server import serve_in_thread
 
 Asked = list[tuple[str, Any]]
 
@@ -48,14 +48,14 @@ def asked() -> Iterator[Asked]:
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is done in the background, so that it is seen what a visit does by itself."""
-    monkeypatch.setattr(warming, "warm", lambda app: None)
+    monkeypatch.setattr(server, "warm_caches", lambda app: None)
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[FastAPI]:
     """For a run that is finished, and a review that is open."""
     with edits(tmp_path / "ledger.db") as ledger:
-        reviewing.find_or_start(ledger, EDITS, "Ada")
+        review.find_or_start_review(ledger, EDITS, "Ada")
         ledger.update(EDITS, state="finished")
     made = create_app(tmp_path / "ledger.db")
     yield made
@@ -65,7 +65,7 @@ def app(tmp_path: Path) -> Iterator[FastAPI]:
 
 @pytest.fixture
 def visit(app: FastAPI) -> Iterator[Callable[[str], str]]:
-    with served(app) as site, httpx.Client(base_url=site, trust_env=False) as client:
+    with serve_in_thread(app) as site, httpx.Client(base_url=site, trust_env=False) as client:
         yield lambda path: client.get(path).raise_for_status().text
 
 
@@ -121,11 +121,11 @@ def test_who_comes_after_the_warming_waits_for_nothing_that_can_be_done_before(
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.update(RUN, state="finished")
     app = create_app(tmp_path / "ledger.db")
-    environment().cache.clear()  # type: ignore[union-attr]
-    warming.warm(app)
-    monkeypatch.setattr(warming, "warm", lambda app: None)
+    template_environment().cache.clear()  # type: ignore[union-attr]
+    server.warm_caches(app)
+    monkeypatch.setattr(server, "warm_caches", lambda app: None)
     monkeypatch.setattr(jinja2.Environment, "compile", lambda *_: pytest.fail("a page is compiled"))
-    with served(app) as site, httpx.Client(base_url=site, trust_env=False) as client:
+    with serve_in_thread(app) as site, httpx.Client(base_url=site, trust_env=False) as client:
         for path in ("/", f"/runs/{RUN}/cases", "/compare", "/review"):
             asked.clear()
             assert client.get(path).status_code == 200
@@ -137,8 +137,8 @@ def test_who_comes_after_the_warming_waits_for_nothing_that_can_be_done_before(
 
 def test_the_server_warms_up_once_it_is_there(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     warmed = threading.Event()
-    monkeypatch.setattr(warming, "warm", lambda of: warmed.set() if of is app else None)
-    with served(app):
+    monkeypatch.setattr(server, "warm_caches", lambda of: warmed.set() if of is app else None)
+    with serve_in_thread(app):
         assert warmed.wait(30)
 
 
@@ -149,11 +149,11 @@ def test_a_ledger_that_cannot_be_read_is_told_to_who_asks_and_not_in_the_backgro
         raise LedgerError("The ledger is locked.")
 
     monkeypatch.setattr(Ledger, "runs", locked)
-    warming.warm(app)
+    server.warm_caches(app)
 
 
 def test_who_asks_for_what_is_being_made_gets_that() -> None:
-    shop, begun, go_on = Workshop(), threading.Event(), threading.Event()
+    shop, begun, go_on = BackgroundResults(), threading.Event(), threading.Event()
     found: list[int] = []
 
     def slow() -> int:

@@ -15,11 +15,10 @@ import httpx
 import pytest
 from web_helpers import RUN, Started
 
-from beholder.cli.view import view
+from beholder.cli.report import view
 from beholder.errors import LedgerError
-from beholder.web.computing import Workshop, apart
-from beholder.web.overview import overview_at
-from beholder.web.serving import address_of, bound, hosts_for
+from beholder.web.background import BackgroundResults, compute_overview, run_in_process
+from beholder.web.server import allowed_hosts, open_socket, socket_url
 
 COMMAND = [sys.executable, "-m", "beholder", "view", "--no-browser"]
 
@@ -62,7 +61,7 @@ def test_a_ledger_that_may_only_be_read_can_be_looked_at(place: Path, started: S
 
 
 def test_what_takes_long_is_worked_out_aside_and_the_last_result_shown_meanwhile() -> None:
-    shop, go = Workshop(wait_s=0), threading.Event()
+    shop, go = BackgroundResults(wait_s=0), threading.Event()
     assert shop.get("a", 1, lambda: go.wait(30) and "first").value is None
     go.set()
     while not (found := shop.get("a", 1, lambda: "never made")).fresh:
@@ -79,14 +78,14 @@ def test_what_takes_long_is_worked_out_aside_and_the_last_result_shown_meanwhile
 
 
 def test_a_process_of_its_own_gives_the_same_and_raises_the_same(place: Path) -> None:
-    work = partial(overview_at, place, RUN)
-    assert apart(work).figures == work().figures
+    work = partial(compute_overview, place, RUN)
+    assert run_in_process(work).figures == work().figures
     with pytest.raises(LedgerError, match="no run 'none'"):
-        apart(partial(overview_at, place, "none"))
+        run_in_process(partial(compute_overview, place, "none"))
 
 
 def test_what_goes_wrong_aside_is_told_to_who_asked() -> None:
-    shop = Workshop(wait_s=30)
+    shop = BackgroundResults(wait_s=30)
     with pytest.raises(ZeroDivisionError):
         shop.get("a", 1, lambda: 1 // 0)
     assert shop.get("a", 1, lambda: "better").value == "better"  # who asks again is not told of the last time
@@ -97,7 +96,7 @@ def test_a_token_is_written_as_addresses_have_it(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     token = "a&b=c#d+e f/100% of it"
-    monkeypatch.setattr("beholder.web.serving.serve", lambda app, listening, ready: ready())
+    monkeypatch.setattr("beholder.web.server.serve", lambda app, listening, ready: ready())
     view(token=token, browser=False, ledger=str(place))
     address = capsys.readouterr().out.split("Beholder is at ")[1].split(" (stop")[0]
     assert httpx.URL(address).params["token"] == token
@@ -105,9 +104,9 @@ def test_a_token_is_written_as_addresses_have_it(
 
 def test_an_address_for_all_names_this_machine_for_a_colleague_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "Localhost")
-    with bound("0.0.0.0", 0) as listening:
+    with open_socket("0.0.0.0", 0) as listening:
         port = listening.getsockname()[1]
-        assert address_of(listening, "0.0.0.0") == f"http://localhost:{port}/"
-        assert "localhost" in hosts_for("0.0.0.0", "a token of decent length")
+        assert socket_url(listening, "0.0.0.0") == f"http://localhost:{port}/"
+        assert "localhost" in allowed_hosts("0.0.0.0", "a token of decent length")
         monkeypatch.setattr("socket.getaddrinfo", Mock(side_effect=OSError("nobody knows that name")))
-        assert address_of(listening, "0.0.0.0") == f"http://127.0.0.1:{port}/"
+        assert socket_url(listening, "0.0.0.0") == f"http://127.0.0.1:{port}/"

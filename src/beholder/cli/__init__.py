@@ -11,7 +11,7 @@ import sys
 
 from beholder.errors import BeholderError
 
-MISSED, WRONG_USE, UNSCORED = 1, 2, 3
+EXIT_THRESHOLD, EXIT_USAGE, EXIT_UNSCORED = 1, 2, 3
 
 
 def main() -> None:
@@ -27,10 +27,10 @@ def main() -> None:
     try:
         app(prog_name="beholder")
     except BeholderError as error:
-        from beholder.reports.terminal import printable
+        from beholder.reports.text import printable
 
         print(f"beholder: {printable(str(error), lines=True)}", file=sys.stderr)
-        sys.exit(WRONG_USE)
+        sys.exit(EXIT_USAGE)
     except KeyboardInterrupt:
         print("beholder: interrupted", file=sys.stderr)
         sys.exit(130)

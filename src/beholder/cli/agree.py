@@ -8,47 +8,48 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.runs import AsJson, LedgerAt
-from beholder.cli.statistics_options import (
-    DRAWS,
-    SEED,
-    CasesAt,
-    DrawCount,
-    GroupBy,
-    Mapped,
-    MaybeRun,
+from beholder.cli.options import (
+    DEFAULT_DRAWS,
+    DEFAULT_SEED,
+    CasesFile,
+    DrawsOption,
+    GroupOption,
+    JsonOption,
+    LedgerOption,
+    MapOption,
+    OptionalRun,
     RatingsOrReviews,
-    ScoresAt,
-    Seed,
-    gathered,
-    reviewed_by_people,
+    ScoresFiles,
+    SeedOption,
+    load_review_ratings,
+    load_scores,
 )
 from beholder.errors import UsageError
-from beholder.reports.terminal import printable, say
+from beholder.reports.text import print_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from beholder.statistics.agreement.agreeing import Agreement
+    from beholder.statistics.agreement import Agreement
     from beholder.statistics.data import Ratings, Scores
 
 
 def agree(
-    run: MaybeRun = None,
+    run: OptionalRun = None,
     ratings: RatingsOrReviews = None,
-    scores: ScoresAt = None,
+    scores: ScoresFiles = None,
     with_: Annotated[
         str | None,
         typer.Option(
             "--with", help="Another run, or a file of scores: that judge in place of people.", show_default=False
         ),
     ] = None,
-    cases: CasesAt = None,
-    group: GroupBy = None,
+    cases: CasesFile = None,
+    group: GroupOption = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Only cases of a group: task=text.", show_default=False)
     ] = None,
-    map_: Mapped = None,
+    map_: MapOption = None,
     against: Annotated[str, typer.Option(help="The mean rating of a case, or each rating: mean or each.")] = "mean",
     scale: Annotated[
         list[str] | None, typer.Option(help="The judge's scale: 0..10, or SC=0..10.", show_default=False)
@@ -61,35 +62,35 @@ def agree(
         typer.Option(help="Other metrics to set beside: CSV with case, judge, aspect, score.", show_default=False),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Every coefficient with its interval, and every rater.")] = False,
-    seed: Seed = SEED,
-    draws: DrawCount = DRAWS,
-    ledger: LedgerAt = None,
-    json_: AsJson = False,
+    seed: SeedOption = DEFAULT_SEED,
+    draws: DrawsOption = DEFAULT_DRAWS,
+    ledger: LedgerOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Say how far a judge agrees with people, beside how far people agree with each other and what a constant does."""
-    from beholder.statistics.agreement.agreeing import Asked
-    from beholder.statistics.agreement.agreeing import agree as agree_
-    from beholder.statistics.agreement.drawing import Against
-    from beholder.statistics.reading import read_scores
-    from beholder.statistics.scales import scales_given
+    from beholder.statistics.agreement import AgreementOptions
+    from beholder.statistics.agreement import agree as agree_
+    from beholder.statistics.aspects import parse_scales
+    from beholder.statistics.data import read_scores
+    from beholder.statistics.raters import ReferenceMode
 
-    if against not in tuple(Against):
-        raise UsageError(f"--against is one of {', '.join(Against)}, not {against!r}.")
+    if against not in tuple(ReferenceMode):
+        raise UsageError(f"--against is one of {', '.join(ReferenceMode)}, not {against!r}.")
     if ratings is not None and with_ is not None:
         raise UsageError("Give --ratings (people) or --with (another judge), not both.")
-    judges = gathered(run, scores, cases, ledger)
-    other = _the_other(with_, ledger) if with_ is not None else None
+    judges = load_scores(run, scores, cases, ledger)
+    other = _load_other_judge(with_, ledger) if with_ is not None else None
     reviewed: Mapping[str, Ratings] = {}
     if ratings is None and other is None:
-        reviewed = {} if scores else reviewed_by_people(run, ledger, assertions=full)
-        other = None if reviewed else _second_of(judges)
-    judges, people = _only(judges, reviewed or _reference(ratings, other), only or ())
-    asked = Asked(
+        reviewed = {} if scores else load_review_ratings(run, ledger, assertions=full)
+        other = None if reviewed else _pop_second_judge(judges)
+    judges, people = _filter_groups(judges, reviewed or _load_reference(ratings, other), only or ())
+    asked = AgreementOptions(
         mapped=map_ or (),
-        against=Against(against),
-        scales=_rated(scales_given(scale or ()), people),
-        rating_scales=_rated(scales_given(rating_scale or ()), people)
-        or _scales_of(other or (judges[0] if reviewed else None), people),
+        against=ReferenceMode(against),
+        scales=_check_scales(parse_scales(scale or ()), people),
+        rating_scales=_check_scales(parse_scales(rating_scale or ()), people)
+        or _reference_scales(other or (judges[0] if reviewed else None), people),
         group=group,
         beside=[one for path in baseline or () for one in read_scores(path)],
         draws=draws,
@@ -97,12 +98,12 @@ def agree(
     )
     found = [agree_(judge, people, asked, other.name if other is not None else "") for judge in judges]
     if json_:
-        say(json.dumps({"agreements": [one.to_dict() for one in found]}))
+        print_text(json.dumps({"agreements": [one.to_dict() for one in found]}))
     else:
-        _show_all(found, full=full)
+        _print_agreements(found, full=full)
 
 
-def _second_of(judges: list[Scores]) -> Scores:
+def _pop_second_judge(judges: list[Scores]) -> Scores:
     """Of two judges the second, taken out: the first is compared with it where there are no people."""
     if len(judges) != 2:
         raise UsageError(
@@ -112,33 +113,33 @@ def _second_of(judges: list[Scores]) -> Scores:
     return judges.pop()
 
 
-def _reference(ratings: Path | None, other: Scores | None) -> Mapping[str, Ratings]:
-    from beholder.statistics.agreement.agreeing import ratings_of
-    from beholder.statistics.reading import read_ratings
+def _load_reference(ratings: Path | None, other: Scores | None) -> Mapping[str, Ratings]:
+    from beholder.statistics.agreement import ratings_from_scores
+    from beholder.statistics.data import read_ratings
 
     if other is not None:
-        return ratings_of(other)
+        return ratings_from_scores(other)
     return read_ratings(ratings) if ratings is not None else {}
 
 
-def _scales_of(other: Scores | None, people: Mapping[str, Ratings]) -> dict[str, tuple[float, float]]:
+def _reference_scales(other: Scores | None, people: Mapping[str, Ratings]) -> dict[str, tuple[float, float]]:
     """What is known of another judge's scales, or of the scales of people who rated by the judge's own rubric."""
     columns = other.columns.values() if other is not None else ()
     return {one.name: one.scale for one in columns if one.scale is not None and one.name in people}
 
 
-def _the_other(named: str, ledger: str | None) -> Scores:
+def _load_other_judge(named: str, ledger: str | None) -> Scores:
     """The judge to compare with: a run of the ledger, or the one judge of a file."""
     path = Path(named)
     if not path.is_file():
-        return gathered(named, None, None, ledger)[0]
-    judges = gathered(None, [path])
+        return load_scores(named, None, None, ledger)[0]
+    judges = load_scores(None, [path])
     if len(judges) > 1:
         raise UsageError(f"{named!r} holds {len(judges)} judges ({', '.join(one.name for one in judges)}), not one.")
     return judges[0]
 
 
-def _only(
+def _filter_groups(
     judges: Sequence[Scores], people: Mapping[str, Ratings], wanted: Iterable[str]
 ) -> tuple[list[Scores], Mapping[str, Ratings]]:
     """The cases of these groups. Ratings of cases that a judge has outside them go too."""
@@ -172,7 +173,7 @@ def _in_group(judge: Scores, name: str, value: str) -> Scores:
     return judge.at(rows)
 
 
-def _rated(
+def _check_scales(
     given: Mapping[str, tuple[float, float]], people: Mapping[str, Ratings]
 ) -> Mapping[str, tuple[float, float]]:
     unknown = [aspect for aspect in given if aspect and aspect not in people]
@@ -181,32 +182,34 @@ def _rated(
     return given
 
 
-def _show_all(found: Iterable[Agreement], *, full: bool) -> None:
+def _print_agreements(found: Iterable[Agreement], *, full: bool) -> None:
     for at, one in enumerate(found):
         if at:
-            say("")
-        _show(one, full=full)
+            print_text("")
+        _print_agreement(one, full=full)
 
 
-def _show(found: Agreement, *, full: bool) -> None:
+def _print_agreement(found: Agreement, *, full: bool) -> None:
     from rich.console import Console
 
-    from beholder.reports.agreement import tables
-    from beholder.reports.numbers import numbers_table, show_table
-    from beholder.statistics.agreement.words import overall_sentence, sentences, straight_lines
+    from beholder.reports.agreement import agreement_tables
+    from beholder.reports.formatting import numbers_table, print_table
+    from beholder.statistics.agreement import describe_criterion, describe_overall, describe_straightlining
 
     console = Console(highlight=False, emoji=False)
     other_judge = found.reference != "people"
-    say(printable(f"{found.judge} against {found.reference}, {found.cases:,} case{'' if found.cases == 1 else 's'}"))
-    for title, headers, rows in tables(found, full=full):
-        say(f"\n{title}")
-        show_table(numbers_table(headers, rows))
-    say("")
+    print_text(
+        printable(f"{found.judge} against {found.reference}, {found.cases:,} case{'' if found.cases == 1 else 's'}")
+    )
+    for title, headers, rows in agreement_tables(found, full=full):
+        print_text(f"\n{title}")
+        print_table(numbers_table(headers, rows))
+    print_text("")
     for one in found.criteria:
-        console.print(printable(f"{one.aspect}: {' '.join(sentences(one, other_judge))}"), markup=False)
-    for sentence in (overall_sentence(found), straight_lines(found.criteria)):
+        console.print(printable(f"{one.aspect}: {' '.join(describe_criterion(one, other_judge))}"), markup=False)
+    for sentence in (describe_overall(found), describe_straightlining(found.criteria)):
         if sentence:
             console.print(printable(sentence), markup=False)
-    say("")
+    print_text("")
     for note in (*found.notes, found.intervals):
         console.print(printable(note), markup=False)

@@ -7,29 +7,26 @@ import typer
 from beholder.cli import (
     agree,
     calibrate,
-    collect,
     compare,
     demo,
     doctor,
     estimate,
-    export,
-    history,
-    init,
     judge,
-    ledger,
     measure,
-    plan,
     qualify,
-    ratings,
     report,
     rubrics,
     run,
     runs,
-    score,
     show,
-    styles,
-    view,
 )
+from beholder.cli.compare import history
+from beholder.cli.judge import score
+from beholder.cli.report import view
+from beholder.cli.rubrics import styles_app
+from beholder.cli.run import collect, init, plan
+from beholder.cli.runs import ledger_app
+from beholder.cli.show import export, ratings_app
 
 app = typer.Typer(
     name="beholder",
@@ -40,29 +37,29 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("judge")(judge.judge)
-app.command("score")(score.score)
+app.command("score")(score)
 app.command("demo")(demo.demo)
 app.command("measure")(measure.measure)
-app.command("init")(init.init)
-app.command("plan")(plan.plan)
+app.command("init")(init)
+app.command("plan")(plan)
 app.command("run")(run.run)
-app.command("collect")(collect.collect)
+app.command("collect")(collect)
 app.add_typer(runs.app, name="runs")
-app.add_typer(ledger.app, name="ledger")
+app.add_typer(ledger_app, name="ledger")
 app.command("show")(show.show)
-app.command("export")(export.export)
+app.command("export")(export)
 app.command("report")(report.report)
-app.command("view")(view.view)
-app.add_typer(ratings.app, name="ratings")
+app.command("view")(view)
+app.add_typer(ratings_app, name="ratings")
 app.command("agree")(agree.agree)
 app.command("compare")(compare.compare)
-app.command("history")(history.history)
+app.command("history")(history)
 app.command("calibrate")(calibrate.calibrate)
 app.command("estimate")(estimate.estimate)
 app.command("qualify")(qualify.qualify)
 app.command("doctor")(doctor.doctor)
 app.add_typer(rubrics.app, name="rubrics")
-app.add_typer(styles.app, name="styles")
+app.add_typer(styles_app, name="styles")
 
 
 @app.callback(invoke_without_command=True)

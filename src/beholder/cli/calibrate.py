@@ -1,150 +1,263 @@
-"""`beholder calibrate`: learn from people's ratings what a judge's answers mean on their scale."""
+"""What commands that calibrate, or apply a calibration, have in common: the options, and measuring with a bar.
+
+`beholder calibrate`: learn from people's ratings what a judge's answers mean on their scale.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.calibration_options import FeaturesAt, measured
-from beholder.cli.files import write
-from beholder.cli.people_options import Aspects, JudgeScale, PeopleScale, said_by_people
-from beholder.cli.runs import AsJson, LedgerAt
-from beholder.cli.statistics_options import (
-    DRAWS,
-    SEED,
-    CasesAt,
-    DrawCount,
-    GroupBy,
-    Mapped,
-    MaybeRun,
+from beholder.cli.options import (
+    DEFAULT_DRAWS,
+    DEFAULT_SEED,
+    AspectOption,
+    CasesFile,
+    DrawsOption,
+    FeaturesFile,
+    GroupOption,
+    JsonOption,
+    JudgeScaleOption,
+    LedgerOption,
+    MapOption,
+    OptionalRun,
+    PeopleScaleOption,
     RatingsOrReviews,
-    ScoresAt,
-    Seed,
-    gathered,
+    ScoresFiles,
+    SeedOption,
+    load_people_ratings,
+    load_scores,
+    write_text,
 )
 from beholder.errors import UsageError
-from beholder.reports.terminal import printable, say
+from beholder.reports.text import print_text, printable
 
 if TYPE_CHECKING:
-    from beholder.statistics.calibration import Measure, Result, Task, Terms
-    from beholder.statistics.calibration.ground import Row
-    from beholder.statistics.calibration.lesson import Recipe
-    from beholder.statistics.calibration.pedigree import Pedigree
+    from beholder.cases.case import Case
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.types import RunRecord, StoredVerdict
+    from beholder.statistics.calibration import CalibrationResult, CandidateScore, SelectionMeasure
+    from beholder.statistics.calibration_recipes import CalibrationRecipe
+    from beholder.statistics.calibration_task import CalibrationTask, Provenance, TaskOptions
     from beholder.statistics.data import Ratings, Scores
+    from beholder.verdicts.calibration import Calibration
+    from beholder.verdicts.verdict import Verdict
+
+
+FeatureValues = dict[str, dict[str, float]]
+MAX_LISTED = 3
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr while a person looks, which is told how many are done."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+def measure_cases(cases: Iterable[Case], names: Collection[str] | None = None) -> FeatureValues:
+    """What the instruments (these, or all) say of the images of cases, by case; what could not be measured is said."""
+    from beholder.instruments.human_ratings import choose_pair_roles
+    from beholder.statistics.calibration_task import measure_pixels
+
+    pairs, failed = {}, {}
+    for case in cases:
+        roles = choose_pair_roles(list(case.images))
+        if roles is None:
+            failed[case.id] = "it has no two images to compare"
+        else:
+            pairs[case.id] = case.images[roles[0]], case.images[roles[1]]
+    with progress_bar("measuring", len(pairs)) as done:
+        found, unread = measure_pixels(pairs, names, done=done)
+    failed |= unread
+    if failed:
+        print_text(f"beholder: {len(failed)} of {len(failed) + len(found)} cases could not be measured:", error=True)
+        for case_id, why in list(failed.items())[:MAX_LISTED]:
+            print_text(printable(f"  {case_id}: {why}")[:300], error=True)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalibrationApplier:
+    """A calibration over the verdicts of a run, with what it needs beyond them."""
+
+    calibration: Calibration
+    extra: Mapping[str, Mapping[str, float]]
+    anyway: bool
+
+    def __call__(self, verdicts: Iterable[StoredVerdict]) -> Iterator[StoredVerdict]:
+        """The same, calibrated; verdicts on one case follow each other, and are taken together."""
+        for _, judged in groupby(verdicts, key=lambda one: one.verdict.case):
+            of_case = list(judged)
+            for one, verdict in zip(of_case, self.to_case([one.verdict for one in of_case]), strict=True):
+                yield replace(one, verdict=verdict)
+
+    def to_case(self, verdicts: list[Verdict]) -> list[Verdict]:
+        """The verdicts on one case, calibrated."""
+        from beholder.verdicts.calibration import apply_calibration
+
+        known = self.extra.get(verdicts[0].case, {}) if verdicts else {}
+        return apply_calibration(self.calibration, verdicts, known, anyway=self.anyway)
+
+
+def load_calibration_applier(
+    book: Ledger,
+    record: RunRecord,
+    calibration: Path | None,
+    features: Path | None = None,
+    *,
+    anyway: bool = False,
+    case: str | None = None,
+) -> CalibrationApplier | None:
+    """The calibration in a file, ready for the verdicts of a run (or of one case of it): what it needs to know of the
+    pixels is measured now. None without a file. Raises `UsageError`."""
+    from beholder.errors import UsageError
+    from beholder.verdicts.calibration import load_calibration
+
+    if calibration is None:
+        if features is not None:
+            raise UsageError("--features is for a calibration, and none is named: --calibration FILE.")
+        return None
+    loaded = load_calibration(calibration)
+    extra: FeatureValues = {}
+    if features is not None:
+        from beholder.statistics.calibration_task import read_features
+
+        extra = read_features(features)
+    if loaded.pixels:
+        cases = book.cases(record.id) if case is None else [book.case(record.id, case)]
+        for case_id, values in measure_cases(cases, loaded.pixels).items():
+            extra[case_id] = {**extra.get(case_id, {}), **values}
+    return CalibrationApplier(loaded, extra, anyway)
 
 
 def calibrate(
-    run: MaybeRun = None,
+    run: OptionalRun = None,
     *,
     ratings: RatingsOrReviews = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the maps that help.", show_default=False)
     ] = None,
-    aspect: Aspects = None,
+    aspect: AspectOption = None,
     together: Annotated[
         bool, typer.Option("--together", help="One choice and one decision for all aspects: for few ratings of many.")
     ] = False,
     measure: Annotated[
         bool, typer.Option("--measure", help="Learn from the pixels too: every instrument on every pair of images.")
     ] = False,
-    features: FeaturesAt = None,
+    features: FeaturesFile = None,
     for_: Annotated[
         str, typer.Option("--for", help="What the map is chosen by: error (how far from people), or rank (the order).")
     ] = "error",
     try_: Annotated[
         list[str] | None, typer.Option("--try", help="Only this kind of map; again for another.", show_default=False)
     ] = None,
-    map_: Mapped = None,
-    scale: JudgeScale = None,
-    rating_scale: PeopleScale = None,
-    group: GroupBy = None,
+    map_: MapOption = None,
+    scale: JudgeScaleOption = None,
+    rating_scale: PeopleScaleOption = None,
+    group: GroupOption = None,
     under_test: Annotated[
         str | None,
         typer.Option(help="The group that says what made an image: else `model`, if there.", show_default=False),
     ] = None,
-    scores: ScoresAt = None,
+    scores: ScoresFiles = None,
     judge: Annotated[str | None, typer.Option(help="Which judge of --scores.", show_default=False)] = None,
-    cases: CasesAt = None,
+    cases: CasesFile = None,
     folds: Annotated[int, typer.Option(min=2, help="Into how many parts cases are divided to test maps.")] = 10,
-    seed: Seed = SEED,
-    draws: DrawCount = DRAWS,
-    ledger: LedgerAt = None,
-    json_: AsJson = False,
+    seed: SeedOption = DEFAULT_SEED,
+    draws: DrawsOption = DEFAULT_DRAWS,
+    ledger: LedgerOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Learn the map from what a judge said (and what was measured) to the rating that people would give.
 
     Maps of several kinds are tried on cases that they have not seen. The best is written to -o, if it is surely nearer
     to people than the judge's own number and than a constant; else nothing is, and the exit code is 1.
     """
-    from beholder.cli import MISSED
-    from beholder.cli.output import waiting
-    from beholder.statistics.calibration import Terms, calibrate, document
-    from beholder.statistics.calibration.saving import text_of
-    from beholder.statistics.scales import scales_given
+    from beholder.cli import EXIT_THRESHOLD
+    from beholder.cli.output import show_spinner
+    from beholder.statistics.aspects import parse_scales
+    from beholder.statistics.calibration import build_document, calibrate, format_json
+    from beholder.statistics.calibration_task import TaskOptions
 
-    by = _measure(for_)
+    by = _make_measure(for_)
     recipes, notes = _recipes(try_ or ())
-    known = _gathered(_Files(run, ratings, scores, cases, ledger), judge, aspect)
-    known = replace(known, extra=_extra(known, features, measure=measure))
-    rated_on = scales_given(rating_scale or ()) or ({} if ratings is not None else _own_scales(known))
-    terms = Terms(group=group, under_test=under_test, seed=seed)
-    tasks = _tasks(known, _Wanted(map_ or (), scales_given(scale or ()), rated_on, terms), notes.append)
-    with waiting("fitting maps, and testing them on what they have not seen"):
+    known = _load_data(_CalibrationSources(run, ratings, scores, cases, ledger), judge, aspect)
+    known = replace(known, extra=_load_features(known, features, measure=measure))
+    rated_on = parse_scales(rating_scale or ()) or ({} if ratings is not None else _rubric_scales(known))
+    terms = TaskOptions(group=group, under_test=under_test, seed=seed)
+    tasks = _make_tasks(
+        known, _CalibrationRequest(map_ or (), parse_scales(scale or ()), rated_on, terms), notes.append
+    )
+    with show_spinner("fitting maps, and testing them on what they have not seen"):
         sets = [tasks] if together else [[task] for task in tasks]
         results = [calibrate(*each, recipes=recipes, by=by, folds=folds, seed=seed, draws=draws) for each in sets]
     source = "reviews" if ratings is None else ratings.name
     made = {**known.pedigree.to_dict(), "seed": seed, "folds": folds, "ratings": source}
-    saved = document(results, made)
+    saved = build_document(results, made)
     written = output if saved["aspects"] else None
     if written is not None:
-        write(written, text_of(saved) + "\n")
+        write_text(written, format_json(saved) + "\n")
     if json_:
-        _say_as_json(results, made, notes, written)
+        _print_json(results, made, notes, written)
     else:
-        _show(results, notes)
-        _say_written(results, output)
-    raise typer.Exit(0 if saved["aspects"] else MISSED)
+        _print_results(results, notes)
+        _print_written(results, output)
+    raise typer.Exit(0 if saved["aspects"] else EXIT_THRESHOLD)
 
 
-def _measure(name: str) -> Measure:
-    from beholder.statistics.calibration import Measure
+def _make_measure(name: str) -> SelectionMeasure:
+    from beholder.statistics.calibration import SelectionMeasure
 
-    if name not in tuple(Measure):
-        raise UsageError(f"--for is one of {', '.join(Measure)}, not {name!r}.")
-    return Measure(name)
+    if name not in tuple(SelectionMeasure):
+        raise UsageError(f"--for is one of {', '.join(SelectionMeasure)}, not {name!r}.")
+    return SelectionMeasure(name)
 
 
-def _own_scales(known: _Known) -> dict[str, tuple[float, float]]:
+def _rubric_scales(known: _CalibrationData) -> dict[str, tuple[float, float]]:
     """Who reviewed the run rated on the rubric's own scales."""
     columns = known.judged.columns.items()
     return {name: one.scale for name, one in columns if one.scale is not None and name in known.people}
 
 
-def _recipes(wanted: Sequence[str]) -> tuple[dict[str, Recipe], list[str]]:
+def _recipes(wanted: Sequence[str]) -> tuple[dict[str, CalibrationRecipe], list[str]]:
     """The kinds of map to try, a constant always among them, and what is to be said of them."""
     from importlib.util import find_spec
 
-    from beholder.statistics.calibration.ground import CONSTANT
-    from beholder.statistics.calibration.recipes import RECIPES, TREES
+    from beholder.statistics.calibration import CONSTANT_NAME
+    from beholder.statistics.calibration_recipes import RECIPES, SKLEARN_RECIPES
 
     if unknown := [name for name in wanted if name not in RECIPES]:
         raise UsageError(f"--try takes {', '.join(RECIPES)}, not {unknown[0]!r}.")
-    chosen = {name: one for name, one in RECIPES.items() if not wanted or name in wanted or name == CONSTANT}
-    if find_spec("sklearn") is not None or not TREES & set(chosen):
+    chosen = {name: one for name, one in RECIPES.items() if not wanted or name in wanted or name == CONSTANT_NAME}
+    if find_spec("sklearn") is not None or not SKLEARN_RECIPES & set(chosen):
         return chosen, []
-    if wanted and TREES & set(wanted):
-        raise UsageError(f"{', '.join(TREES & set(wanted))} needs scikit-learn: pip install 'beholder[calibrate]'")
-    note = f"Not tried without scikit-learn (pip install 'beholder[calibrate]'): {', '.join(sorted(TREES))}."
-    return {name: one for name, one in chosen.items() if name not in TREES}, [note]
+    if wanted and SKLEARN_RECIPES & set(wanted):
+        raise UsageError(
+            f"{', '.join(SKLEARN_RECIPES & set(wanted))} needs scikit-learn: pip install 'beholder[calibrate]'"
+        )
+    note = f"Not tried without scikit-learn (pip install 'beholder[calibrate]'): {', '.join(sorted(SKLEARN_RECIPES))}."
+    return {name: one for name, one in chosen.items() if name not in SKLEARN_RECIPES}, [note]
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
+class _CalibrationSources:
     """Where things are: a run in a ledger or files of scores, and what people said."""
 
     run: str | None
@@ -155,12 +268,12 @@ class _Files:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Known:
+class _CalibrationData:
     """What people said by aspect, what the judge said, what it is, and by case what is known besides."""
 
     people: Mapping[str, Ratings]
     judged: Scores
-    pedigree: Pedigree
+    pedigree: Provenance
     extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
@@ -170,59 +283,60 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Wanted:
+class _CalibrationRequest:
     """Which number answers which aspect (`--map`), on which scales, and on what terms the rest is learned."""
 
     pairs: Sequence[str]
     scales: Mapping[str, tuple[float, float]]
     rating_scales: Mapping[str, tuple[float, float]]
-    terms: Terms
+    terms: TaskOptions
 
 
-def _gathered(files: _Files, judge: str | None, aspects: Collection[str] | None) -> _Known:
+def _load_data(files: _CalibrationSources, judge: str | None, aspects: Collection[str] | None) -> _CalibrationData:
     """What one judge and people said of these aspects, or all."""
-    from beholder.statistics.calibration.pedigree import pedigree_of_files, pedigree_of_run
+    from beholder.statistics.calibration_task import load_run_provenance, read_file_provenance
 
-    people = said_by_people(files.ratings, files.run, files.scores, files.ledger, aspects)
+    people = load_people_ratings(files.ratings, files.run, files.scores, files.ledger, aspects)
     people = {name: one for name, one in people.items() if not aspects or name in aspects}
-    found = gathered(files.run, files.scores, files.cases, files.ledger)
+    found = load_scores(files.run, files.scores, files.cases, files.ledger)
     named = [one for one in found if judge is None or one.name == judge]
     if len(named) != 1:
         there = ", ".join(one.name for one in found)
         raise UsageError(f"A calibration is for one judge; say which with --judge: {there}.")
     if files.scores:
-        return _Known(people, named[0], pedigree_of_files(named[0], files.scores, files.cases))
-    from beholder.ledger import Ledger
+        return _CalibrationData(people, named[0], read_file_provenance(named[0], files.scores, files.cases))
+    from beholder.ledger.ledger import Ledger
 
     with Ledger.open(files.ledger, read_only=True) as book:
-        return _Known(people, named[0], pedigree_of_run(book, files.run or "latest"))
+        return _CalibrationData(people, named[0], load_run_provenance(book, files.run or "latest"))
 
 
-def _extra(known: _Known, features: Path | None, *, measure: bool) -> dict[str, dict[str, float]]:
+def _load_features(known: _CalibrationData, features: Path | None, *, measure: bool) -> dict[str, dict[str, float]]:
     """What is known of the rated cases beside what the judge said."""
-    from beholder.statistics.calibration import read_features
+    from beholder.statistics.calibration_task import read_features
 
     extra = read_features(features) if features is not None else {}
     if not measure:
         return extra
     if not known.pedigree.cases:
         raise UsageError("--measure needs the images of the cases: a run, or plain files with --cases FILE.")
-    for case, values in measured(one for one in known.pedigree.cases if one.id in known.rated).items():
+    for case, values in measure_cases(one for one in known.pedigree.cases if one.id in known.rated).items():
         extra[case] = {**extra.get(case, {}), **values}
     return extra
 
 
-def _tasks(known: _Known, wanted: _Wanted, note: Callable[[str], None]) -> list[Task]:
-    from beholder.statistics.calibration import Besides, task_of
-    from beholder.statistics.mapping import matched, told
-    from beholder.statistics.scales import scales_by_aspect
+def _make_tasks(
+    known: _CalibrationData, wanted: _CalibrationRequest, note: Callable[[str], None]
+) -> list[CalibrationTask]:
+    from beholder.statistics.aspects import describe_matches, infer_scales_by_aspect, match_aspects
+    from beholder.statistics.calibration_task import ExtraFeatures, build_task
 
     people = known.people
     pairs = [pair for pair in wanted.pairs if pair.partition("=")[0].strip() in people]  # others were not asked for
-    columns = matched(people, known.judged, pairs)
-    for sentence in told(columns, people, pairs):
+    columns = match_aspects(people, known.judged, pairs)
+    for sentence in describe_matches(columns, people, pairs):
         note(sentence)
-    scales = scales_by_aspect(columns, people, wanted.scales, wanted.rating_scales)
+    scales = infer_scales_by_aspect(columns, people, wanted.scales, wanted.rating_scales)
     spelling = known.pedigree.spelled_out(known.judged)
     judged, columns = spelling.of_all(known.judged), {aspect: spelling.of(one) for aspect, one in columns.items()}
     further = {name for values in known.extra.values() for name in values}
@@ -232,29 +346,29 @@ def _tasks(known: _Known, wanted: _Wanted, note: Callable[[str], None]) -> list[
         beside = [one for one in columns.values() if one is not column]
         names = known.pedigree.names_beside(column.name)
         tasks.append(
-            task_of(
+            build_task(
                 judged,
                 people[aspect],
                 replace(column, scale=own),
                 replace(wanted.terms, scale=of_people),
-                Besides(known.extra, None if names is None else names | further, beside),
+                ExtraFeatures(known.extra, None if names is None else names | further, beside),
             )
         )
     return tasks
 
 
-def _say_as_json(
-    results: Sequence[Result], made: Mapping[str, object], notes: Sequence[str], written: Path | None
+def _print_json(
+    results: Sequence[CalibrationResult], made: Mapping[str, object], notes: Sequence[str], written: Path | None
 ) -> None:
-    from beholder.statistics.calibration.saving import scores_of
+    from beholder.statistics.calibration import summarize_task
 
-    told = [scores_of(result, task) | {"aspect": task.aspect} for result in results for task in result.tasks]
+    told = [summarize_task(result, task) | {"aspect": task.aspect} for result in results for task in result.tasks]
     where = None if written is None else str(written)
-    say(json.dumps({"written": where, "made": made, "aspects": told, "notes": notes}))
+    print_text(json.dumps({"written": where, "made": made, "aspects": told, "notes": notes}))
 
 
-def _show(results: Sequence[Result], notes: Sequence[str]) -> None:
-    from beholder.statistics.calibration.ground import CHOSEN
+def _print_results(results: Sequence[CalibrationResult], notes: Sequence[str]) -> None:
+    from beholder.statistics.calibration import AS_CHOSEN
 
     for result in results:
         first = result.tasks[0]
@@ -262,51 +376,51 @@ def _show(results: Sequence[Result], notes: Sequence[str]) -> None:
         raw = ", ".join(dict.fromkeys(task.raw.name for task in result.tasks))
         about = f"{len(first.cases):,} cases in {groups:,} groups, {raters} raters"
         about += f", {len(first.features.names)} features"
-        say(printable(f"{result.aspect} (judge: {raw})\n{about}", lines=True))
-        named = {key: f"{key}: {result.chosen}" if key == CHOSEN else key for key in result.rows}
-        _table("", {named[key]: row for key, row in result.rows.items()})
+        print_text(printable(f"{result.aspect} (judge: {raw})\n{about}", lines=True))
+        named = {key: f"{key}: {result.chosen}" if key == AS_CHOSEN else key for key in result.rows}
+        _result_table("", {named[key]: row for key, row in result.rows.items()})
         if result.unseen:
-            _table("maker unseen", result.unseen)
-            _table("neither maker nor photograph seen", result.neither)
-        for line in _meaning(result):
-            say(printable(line))
-        say("")
+            _result_table("maker unseen", result.unseen)
+            _result_table("neither maker nor photograph seen", result.neither)
+        for line in _result_sentences(result):
+            print_text(printable(line))
+        print_text("")
     low, high = results[0].tasks[0].scale
-    say(f"error: how far from the people's mean on average, on their scale ({low:g} to {high:g}).")
-    say("ρ: how far the order is that of people (1 wholly, 0 not at all; Spearman).")
-    say(
+    print_text(f"error: how far from the people's mean on average, on their scale ({low:g} to {high:g}).")
+    print_text("ρ: how far the order is that of people (1 wholly, 0 not at all; Spearman).")
+    print_text(
         "In the first table every number is of cases whose group the map had not seen; `as chosen` made the choice "
         "anew without them."
     )
     if any(result.unseen for result in results):
-        say(
+        print_text(
             "Maker unseen: by maps of other makers' images, those of the same photograph among them. Neither seen: by "
             "maps of other makers' images of other photographs, which is what new images by a new maker can expect."
         )
-    say(results[0].told)
+    print_text(results[0].told)
     for note in notes:
-        say(printable(note))
+        print_text(printable(note))
 
 
-def _table(title: str, rows: Mapping[str, Row]) -> None:
-    from beholder.reports.numbers import numbers_table, show_table, with_interval
+def _result_table(title: str, rows: Mapping[str, CandidateScore]) -> None:
+    from beholder.reports.formatting import format_interval, numbers_table, print_table
 
-    cells = [(name, with_interval(row.rho), with_interval(row.error)) for name, row in rows.items()]
-    show_table(numbers_table([title, "ρ", "error"], cells))
+    cells = [(name, format_interval(row.rho), format_interval(row.error)) for name, row in rows.items()]
+    print_table(numbers_table([title, "ρ", "error"], cells))
 
 
-def _meaning(result: Result) -> list[str]:
+def _result_sentences(result: CalibrationResult) -> list[str]:
     """What the table comes to, in sentences."""
-    from beholder.reports.numbers import with_interval
-    from beholder.statistics.calibration.ground import CHOSEN
+    from beholder.reports.formatting import format_interval
+    from beholder.statistics.calibration import AS_CHOSEN
 
-    row = result.rows[CHOSEN]
+    row = result.rows[AS_CHOSEN]
     gains = {
         "less error than the raw judge": row.error_gain,
         "than a constant": row.constant_gain,
         "a higher ρ than the raw judge": row.rho_gain,
     }
-    told = "; ".join(f"{what} by {with_interval(one)}" for what, one in gains.items() if one is not None)
+    told = "; ".join(f"{what} by {format_interval(one)}" for what, one in gains.items() if one is not None)
     lines = [f"As chosen: {told}.", result.why if result.helps else f"Not saved: {result.why}"]
     if result.makers:
         lines.append(result.makers)
@@ -318,11 +432,11 @@ def _meaning(result: Result) -> list[str]:
     return lines
 
 
-def _say_written(results: Sequence[Result], output: Path | None) -> None:
+def _print_written(results: Sequence[CalibrationResult], output: Path | None) -> None:
     helped = [result.aspect for result in results if result.helps]
     if not helped:
-        say("Nothing was written: no map is worth having.")
+        print_text("Nothing was written: no map is worth having.")
     elif output is None:
-        say(f"A map is worth having for {', '.join(helped)}; write it to a file with -o calibration.json.")
+        print_text(f"A map is worth having for {', '.join(helped)}; write it to a file with -o calibration.json.")
     else:
-        say(printable(f"Wrote {output} for {', '.join(helped)}; apply it with --calibration {output}."))
+        print_text(printable(f"Wrote {output} for {', '.join(helped)}; apply it with --calibration {output}."))

@@ -1,38 +1,55 @@
-"""`beholder compare`: did the new build get worse?"""
+"""`beholder compare`: did the new build get worse?
+
+`beholder history`: all runs of a suite, and where it is going.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.files import write
-from beholder.cli.runs import AsJson, LedgerAt
-from beholder.cli.statistics_options import DRAWS, SEED, CasesAt, DrawCount, GroupBy, ScoresAt, Seed
+from beholder.cli.options import (
+    DEFAULT_DRAWS,
+    DEFAULT_SEED,
+    CasesFile,
+    DrawsOption,
+    GroupOption,
+    JsonOption,
+    LedgerOption,
+    ScoresFiles,
+    SeedOption,
+    write_text,
+)
 from beholder.errors import UsageError
-from beholder.reports.terminal import printable, say
+from beholder.reports.text import print_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from beholder.statistics.comparison.comparing import Comparison, Graded
-    from beholder.statistics.comparison.gating import FailOn, Gate
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.types import RunRecord
+    from beholder.statistics.comparison import Comparison, ComparisonGate, FailOn
     from beholder.statistics.data import Scores
+    from beholder.statistics.history import HistoryLine
+    from beholder.statistics.pairs import RubricGrades
 
-NAMED = "a run's id, the start of it, its name, or `latest`."
-Old = Annotated[str | None, typer.Argument(metavar="RUN_A", help=f"The old run: {NAMED}", show_default=False)]
-New = Annotated[str | None, typer.Argument(metavar="RUN_B", help=f"The new run: {NAMED}", show_default=False)]
+
+RUN_HELP = "a run's id, the start of it, its name, or `latest`."
+BeforeRun = Annotated[str | None, typer.Argument(metavar="RUN_A", help=f"The old run: {RUN_HELP}", show_default=False)]
+AfterRun = Annotated[str | None, typer.Argument(metavar="RUN_B", help=f"The new run: {RUN_HELP}", show_default=False)]
 
 
 def compare(
-    run_a: Old = None,
-    run_b: New = None,
-    scores: ScoresAt = None,
-    cases: CasesAt = None,
-    group: GroupBy = None,
+    run_a: BeforeRun = None,
+    run_b: AfterRun = None,
+    scores: ScoresFiles = None,
+    cases: CasesFile = None,
+    group: GroupOption = None,
     fail_on: Annotated[
         str, typer.Option(help="Exit code 1 on `regression`, or on `inconclusive`: where none can be ruled out.")
     ] = "",
@@ -48,53 +65,52 @@ def compare(
         Path | None, typer.Option(help="Write a summary for a pull request; - prints it.", show_default=False)
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the gate's decision as JUnit XML.")] = None,
-    seed: Seed = SEED,
-    draws: DrawCount = DRAWS,
-    ledger: LedgerAt = None,
-    json_: AsJson = False,
+    seed: SeedOption = DEFAULT_SEED,
+    draws: DrawsOption = DEFAULT_DRAWS,
+    ledger: LedgerOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Compare two runs case by case, the old one first: what changed, how sure that is, what would go unnoticed.
 
     A regression: the 95 % interval of the difference lies wholly below the margin, and the permutation test agrees.
     Exit codes: 0; 1 the gate failed; 2 wrong use, or nothing to decide by; 3 no case has a score in both runs.
     """
-    from beholder.statistics.comparison.comparing import Asked
-    from beholder.statistics.comparison.comparing import compare as compared
-    from beholder.statistics.comparison.gating import SCORE, FailOn, gate
+    from beholder.statistics.comparison import ON_SCORE, ComparisonOptions, FailOn, gate_comparison
+    from beholder.statistics.comparison import compare as compared
 
-    wanted = _fail_on(fail_on)
-    plain, named = _margins(margin or ())
-    asked = Asked(group, plain, named, detect, top, draws, seed)
-    read = _read(run_a, run_b, scores, cases, ledger)
+    wanted = _parse_fail_on(fail_on)
+    plain, named = _parse_margins(margin or ())
+    asked = ComparisonOptions(group, plain, named, detect, top, draws, seed)
+    read = _load_compared(run_a, run_b, scores, cases, ledger)
     comparison = compared(read.before, read.after, asked, graded=read.graded, warnings=read.warnings)
-    decided = gate(comparison, on or (SCORE,), wanted or FailOn.REGRESSION) if wanted or junit else None
-    _write(comparison, decided if wanted else None, markdown)
+    decided = gate_comparison(comparison, on or (ON_SCORE,), wanted or FailOn.REGRESSION) if wanted or junit else None
+    _write_files(comparison, decided if wanted else None, markdown)
     if junit is not None and decided is not None:
-        from beholder.reports.junit import comparison_junit
+        from beholder.reports.ci import comparison_junit
 
-        write(junit, comparison_junit(comparison, decided))
+        write_text(junit, comparison_junit(comparison, decided))
     if json_:
         found = comparison.to_dict()
-        say(json.dumps(found | ({"gate": decided.to_dict()} if decided and wanted else {})))
+        print_text(json.dumps(found | ({"gate": decided.to_dict()} if decided and wanted else {})))
     elif markdown is None or str(markdown) != "-":
-        _show(_titled(comparison, read.rubrics), decided if wanted else None)
-    _end(comparison, decided if wanted else None)
+        _print_comparison(_with_titles(comparison, read.rubrics), decided if wanted else None)
+    _exit_by_gate(comparison, decided if wanted else None)
 
 
-def _end(comparison: Comparison, decided: Gate | None) -> None:
+def _exit_by_gate(comparison: Comparison, decided: ComparisonGate | None) -> None:
     """Last of all, so that whoever has to find out why finds the tables and files written."""
-    from beholder.cli import MISSED, UNSCORED
+    from beholder.cli import EXIT_THRESHOLD, EXIT_UNSCORED
 
     if decided is not None and decided.failed:
-        raise typer.Exit(MISSED)
+        raise typer.Exit(EXIT_THRESHOLD)
     if decided is not None and decided.undecided:
         raise UsageError(next(iter(decided.undecided.values())))
     if comparison.empty:
-        raise typer.Exit(UNSCORED)
+        raise typer.Exit(EXIT_UNSCORED)
 
 
-def _fail_on(text: str) -> FailOn | None:
-    from beholder.statistics.comparison.gating import FailOn
+def _parse_fail_on(text: str) -> FailOn | None:
+    from beholder.statistics.comparison import FailOn
 
     try:
         return FailOn(text) if text else None
@@ -102,7 +118,7 @@ def _fail_on(text: str) -> FailOn | None:
         raise UsageError(f"--fail-on is one of {', '.join(FailOn)}, not {text!r}.") from None
 
 
-def _margins(given: Sequence[str]) -> tuple[float, dict[str, float]]:
+def _parse_margins(given: Sequence[str]) -> tuple[float, dict[str, float]]:
     """The margin for all, and those by name."""
     found: dict[str, float] = {}
     for text in given:
@@ -119,101 +135,229 @@ def _margins(given: Sequence[str]) -> tuple[float, dict[str, float]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ComparedRuns:
     """What is compared, and of runs also their grades, in what they are unlike, and the rubrics of both."""
 
     before: Scores
     after: Scores
-    graded: Sequence[Graded] = ()
+    graded: Sequence[RubricGrades] = ()
     warnings: Sequence[str] = ()
     rubrics: Sequence[Mapping[str, object]] = ()
 
 
-def _read(
+def _load_compared(
     run_a: str | None, run_b: str | None, files: Sequence[Path] | None, cases: Path | None, ledger: str | None
-) -> _Read:
-    from beholder.cli.statistics_options import gathered
-    from beholder.ledger import Ledger
-    from beholder.statistics.comparison.pedigree import differences, graded, read_run
-    from beholder.statistics.reading import read_groups, with_groups
+) -> _ComparedRuns:
+    from beholder.cli.options import load_scores
+    from beholder.ledger.ledger import Ledger
+    from beholder.statistics.data import add_groups, read_groups
+    from beholder.statistics.pairs import describe_run_differences, load_compared_run, match_grades
 
     if files:
-        found = gathered(run_a, files, cases)
+        found = load_scores(run_a, files, cases)
         if len(found) != 2:
             names = ", ".join(one.name for one in found)
             raise UsageError(f"Two are compared, and the files hold the scores of {len(found)}: {names}.")
-        return _Read(found[0], found[1])
+        return _ComparedRuns(found[0], found[1])
     if run_a is None or run_b is None:
         raise UsageError("Name two runs, the old one first (`beholder runs` lists them), or two files with --scores.")
     with Ledger.open(ledger, read_only=True) as book:
-        before, after = read_run(book, run_a), read_run(book, run_b)
+        before, after = load_compared_run(book, run_a), load_compared_run(book, run_b)
     if before.record.id == after.record.id:
-        say(f"beholder: {run_a!r} and {run_b!r} are the same run.", error=True)
+        print_text(f"beholder: {run_a!r} and {run_b!r} are the same run.", error=True)
     old, new = before.scores, after.scores
     if cases is not None:
         groups = read_groups(cases)
-        old, new = with_groups(old, groups), with_groups(new, groups)
+        old, new = add_groups(old, groups), add_groups(new, groups)
     rubrics = (*before.record.rubrics, *after.record.rubrics)
-    return _Read(old, new, graded(before, after), differences(before, after), rubrics)
+    return _ComparedRuns(old, new, match_grades(before, after), describe_run_differences(before, after), rubrics)
 
 
-def _titled(comparison: Comparison, rubrics: Sequence[Mapping[str, object]]) -> Comparison:
+def _with_titles(comparison: Comparison, rubrics: Sequence[Mapping[str, object]]) -> Comparison:
     """With criteria as their rubrics call them; what comes from files has the names that it has there."""
-    from beholder.reports.changes import labelled
-    from beholder.reports.html.texts import column_title, titles_of
-    from beholder.statistics.data import Kind
+    from beholder.reports.comparison import with_titles
+    from beholder.reports.text import column_title, criterion_titles
+    from beholder.statistics.data import ColumnKind
 
-    titles = titles_of(rubrics)
-    criteria = {*titles, *(one.name for one in comparison.of(Kind.CRITERION))} if rubrics else set()
-    return labelled(comparison, lambda name: column_title(name, titles) if name in criteria else name)
+    titles = criterion_titles(rubrics)
+    criteria = {*titles, *(one.name for one in comparison.of(ColumnKind.CRITERION))} if rubrics else set()
+    return with_titles(comparison, lambda name: column_title(name, titles) if name in criteria else name)
 
 
-def _write(comparison: Comparison, decided: Gate | None, markdown: Path | None) -> None:
+def _write_files(comparison: Comparison, decided: ComparisonGate | None, markdown: Path | None) -> None:
     if markdown is None:
         return
-    from beholder.reports.markdown import comparison_markdown
+    from beholder.reports.ci import comparison_markdown
 
     text = comparison_markdown(comparison, decided)
     if str(markdown) == "-":
-        say(text.rstrip("\n"))
+        print_text(text.rstrip("\n"))
     else:
-        write(markdown, text)
+        write_text(markdown, text)
 
 
-def _show(comparison: Comparison, decided: Gate | None) -> None:
-    from beholder.reports.changes import HEADERS, TOLD, needed, notes, rows, verdict
-    from beholder.reports.numbers import numbers_table, show_table
-    from beholder.statistics.comparison.comparing import GRADE
-    from beholder.statistics.data import Kind
+def _print_comparison(comparison: Comparison, decided: ComparisonGate | None) -> None:
+    from beholder.reports.comparison import (
+        COMPARISON_HEADERS,
+        COMPARISON_LEGEND,
+        cases_needed,
+        comparison_notes,
+        comparison_rows,
+        conclusion,
+    )
+    from beholder.reports.formatting import numbers_table, print_table
+    from beholder.statistics.comparison import GRADE
+    from beholder.statistics.data import ColumnKind
 
     cases = "1 case" if comparison.cases == 1 else f"{comparison.cases:,} cases"
     many = "1 group" if comparison.groups == 1 else f"{comparison.groups:,} groups"
     groups = f" of {many} by {comparison.group}" if comparison.group else ""
-    say(printable(f"{comparison.before} → {comparison.after}, {cases} in both{groups}"))
-    show_table(numbers_table(HEADERS, rows(comparison.of(Kind.OVERALL, Kind.PASSED, GRADE, Kind.CRITERION))))
-    moving = [one for one in comparison.of(Kind.ASSERTION) if one.better or one.worse]
+    print_text(printable(f"{comparison.before} → {comparison.after}, {cases} in both{groups}"))
+    print_table(
+        numbers_table(
+            COMPARISON_HEADERS,
+            comparison_rows(comparison.of(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)),
+        )
+    )
+    moving = [one for one in comparison.of(ColumnKind.ASSERTION) if one.better or one.worse]
     if moving:
-        say("")
-        show_table(numbers_table(("assertion", *HEADERS[1:]), rows(moving)))
+        print_text("")
+        print_table(numbers_table(("assertion", *COMPARISON_HEADERS[1:]), comparison_rows(moving)))
     for one in comparison.of(GRADE):
         counts = ", ".join(f"{name} {old:,} → {new:,}" for name, (old, new) in one.grades.items() if old or new)
-        say(printable(f"{one.name}: {counts}; {one.better:,} up, {one.worse:,} down"))
+        print_text(printable(f"{one.name}: {counts}; {one.better:,} up, {one.worse:,} down"))
     if comparison.moved:
-        say("\ncases that changed most")
+        print_text("\ncases that changed most")
         for moved in comparison.moved:
             changes = ", ".join(f"{name} {old:.4g} → {new:.4g}" for name, (old, new) in moved.changes.items())
-            say(printable(f"  {moved.by:+.3f}  {moved.case}: {changes}")[:300])
-    say("")
-    for sentence in (*notes(comparison), *needed(comparison)):
-        say(printable(sentence))
-    say(f"{comparison.told} {TOLD}")
-    say("")
-    say(printable(verdict(comparison)))
+            print_text(printable(f"  {moved.by:+.3f}  {moved.case}: {changes}")[:300])
+    print_text("")
+    for sentence in (*comparison_notes(comparison), *cases_needed(comparison)):
+        print_text(printable(sentence))
+    print_text(f"{comparison.told} {COMPARISON_LEGEND}")
+    print_text("")
+    print_text(printable(conclusion(comparison)))
     if decided is not None:
         for name, sentence in decided.doubted.items():
             if name not in decided.failed and name not in decided.undecided:
-                say(printable(sentence))
+                print_text(printable(sentence))
         if decided.unweighed:
-            say(printable(decided.unweighed))
+            print_text(printable(decided.unweighed))
         for sentence in (*decided.failed.values(), *(decided.undecided.values() if decided.failed else ())):
-            say(f"beholder: {printable(sentence)}", error=True)
+            print_text(f"beholder: {printable(sentence)}", error=True)
+
+
+SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def history(
+    suite: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="The name of the runs; else that of the latest.", show_default=False),
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="Only runs with this tag; without NAME, all of them.")] = None,
+    on: Annotated[list[str] | None, typer.Option(help="What to follow: score (default), or a criterion.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only so many runs, the newest.")] = None,
+    group: GroupOption = None,
+    seed: SeedOption = DEFAULT_SEED,
+    draws: DrawsOption = DEFAULT_DRAWS,
+    ledger: LedgerOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Follow a suite over its runs: the mean of each, what changed from one to the next, and the trend."""
+    from beholder.ledger.ledger import Ledger
+    from beholder.statistics.bootstrap import CONFIDENCE_LEVEL
+    from beholder.statistics.data import SOURCE_GROUP
+    from beholder.statistics.history import analyze_history as followed
+    from beholder.statistics.pairs import describe_run_differences, load_compared_run
+
+    with Ledger.open(ledger, read_only=True) as book:
+        records = _select_runs(book, suite, tag)[-(last or 0) :]
+        told = [load_compared_run(book, record.id) for record in records]
+    lines = followed([one.scores for one in told], on or (), group=group, draws=draws, seed=seed)
+    warnings = [
+        f"{old.record.id} to {new.record.id}: {sentence}"
+        for old, new in pairwise(told)
+        for sentence in describe_run_differences(old, new)
+    ]
+    if json_:
+        runs = [{"run": one.id, "name": one.name, "created": one.created.isoformat()} for one in records]
+        print_text(json.dumps({"runs": runs, "lines": [line.to_dict() for line in lines], "warnings": warnings}))
+        return
+    for line in lines:
+        _print_history(line, records)
+    for sentence in dict.fromkeys(warnings):
+        print_text(printable(f"Not like with like: {sentence}"))
+    kept = group or SOURCE_GROUP
+    grouped = any(kept in one.scores.groups for one in told)
+    together = f"cases of one {kept} together" if grouped else "each case independent of the others"
+    print_text(
+        f"Intervals are {CONFIDENCE_LEVEL:.0%} bootstrap, {draws:,} draws (seed {seed}), {together}. A change is to the run "
+        "before, over the cases of both; p is the chance of one as large if nothing had changed."
+    )
+
+
+def sparkline(values: list[float | None]) -> str:
+    """A bar for each, from the lowest to the highest; a blank where there is none."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, width = min(known), max(known) - min(known)
+    return "".join(
+        " " if value is None else SPARKS[round((value - low) / width * (len(SPARKS) - 1)) if width > 0 else 3]
+        for value in values
+    )
+
+
+def _select_runs(book: Ledger, suite: str | None, tag: str | None) -> list[RunRecord]:
+    """The runs, the oldest first."""
+    records = book.runs(tag=tag)
+    if suite is None and tag is None and records:
+        suite = records[0].name
+    found = [one for one in records if suite is None or suite in (one.name, one.suite.get("name"))]
+    if not found:
+        names = ", ".join(sorted({one.name for one in book.runs()})[:10]) or "none"
+        wanted = " and ".join(f"{what} {name!r}" for what, name in (("the name", suite), ("the tag", tag)) if name)
+        raise UsageError(f"No run has {wanted or 'a name'}; the names are: {names}.")
+    return found[::-1]
+
+
+def _print_history(line: HistoryLine, records: list[RunRecord]) -> None:
+    from beholder.reports.comparison import format_p_value
+    from beholder.reports.formatting import format_interval, format_number, numbers_table, print_table
+
+    rows = [
+        (
+            record.id,
+            record.name,
+            f"{record.created:%Y-%m-%d %H:%M}",
+            f"{point.cases:,}",
+            f"{point.without:,}",
+            format_interval(point.mean),
+            "–" if point.change is None else format_interval(point.change),
+            format_p_value(point.p),
+        )
+        for record, point in zip(records, line.points, strict=True)
+    ]
+    headers = ("run", "name", "started", "cases", "without", f"mean {line.name}", "change", "p")
+    print_table(numbers_table(headers, rows))
+    means = [point.mean.value for point in line.points]
+    known = [value for value in means if value is not None]
+    span = f"  {format_number(min(known))} to {format_number(max(known))}" if known else ""
+    print_text(printable(f"{line.name}  {sparkline(means)}{span}"))
+    print_text(_trend_sentence(line))
+    print_text("")
+
+
+def _trend_sentence(line: HistoryLine) -> str:
+    from beholder.reports.formatting import format_interval
+
+    if line.slope.value is None:
+        return f"trend: not defined; {line.slope.why}."
+    if line.slope.excludes_zero:
+        sure = f"it goes {'down' if line.slope.value < 0 else 'up'}"
+    elif line.slope.value == line.slope.low == line.slope.high == 0:
+        sure = "it stays where it is"
+    else:
+        sure = "no trend that these cases could show"
+    return f"trend: {format_interval(line.slope, 4)} a run over the {line.common:,} cases that all runs have; {sure}."

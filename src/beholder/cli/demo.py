@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli import UNSCORED
+from beholder.cli import EXIT_UNSCORED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from beholder.demo.model import Chapter
-    from beholder.demo.telling import Told
-    from beholder.ledger.reading import Judged
+    from beholder.demo.cases import DemoSuite
+    from beholder.demo.suite import DemoResult
+    from beholder.ledger.types import StoredVerdict
 
-WIDE = 120  # where nobody's terminal says how wide it is
+
+MAX_WIDTH = 120  # where nobody's terminal says how wide it is
 
 _TONES = {"caught": "green", "fine": "green", "missed": "bold red", "false alarm": "bold red", "no opinion": "yellow"}
 
@@ -40,33 +41,35 @@ def demo(
 
     Half of it is bad in a known way. Needs the extra `demo`; without --judge no key and no network.
     """
-    from beholder.demo.building import build
+    from beholder.demo.suite import build_demo
 
-    chapters = build(folder)
+    chapters = build_demo(folder)
     counts = ", ".join(f"{len(chapter.samples)} {chapter.name}" for chapter in chapters)
     typer.echo(f"{folder}: {counts}; README.txt says what is what.")
     if no_run:
-        _next(folder, judged=False)
+        _print_next_steps(folder, judged=False)
         return
-    judged = [(chapter, _judged(folder, chapter, judge or [], base_url)) for chapter in chapters]
-    _show(judged)
-    _next(folder, judged=True)
+    judged = [(chapter, _judge_chapter(folder, chapter, judge or [], base_url)) for chapter in chapters]
+    _print_chapter(judged)
+    _print_next_steps(folder, judged=True)
     scored = all(one.verdict.scored for _, verdicts in judged for one in verdicts)
-    raise typer.Exit(0 if scored else UNSCORED)
+    raise typer.Exit(0 if scored else EXIT_UNSCORED)
 
 
-def _judged(folder: Path, chapter: Chapter, judge: Sequence[str], base_url: list[str] | None) -> list[Judged]:
+def _judge_chapter(
+    folder: Path, chapter: DemoSuite, judge: Sequence[str], base_url: list[str] | None
+) -> list[StoredVerdict]:
     """The verdicts on a chapter: `beholder run --json` on its suite, and what the ledger has of that run then."""
     from beholder.cli.run import run
-    from beholder.demo.building import LEDGER, suite_path
-    from beholder.ledger import Ledger
-    from beholder.ledger.model import FINISHED
+    from beholder.demo.suite import LEDGER_NAME, get_suite_path
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.types import FINISHED
 
     print(f"judging {len(chapter.samples)} {chapter.name} …", file=sys.stderr)
     lines = io.StringIO()
     with redirect_stdout(lines), suppress(typer.Exit):  # its thresholds are not ours: what has no score is told below
         run(
-            suite=suite_path(folder, chapter),
+            suite=get_suite_path(folder, chapter),
             judge=list(judge) or None,
             base_url=base_url,
             retry="",
@@ -79,27 +82,27 @@ def _judged(folder: Path, chapter: Chapter, judge: Sequence[str], base_url: list
     summary = json.loads(lines.getvalue().splitlines()[-1])
     if summary["state"] != FINISHED:
         raise KeyboardInterrupt
-    with Ledger.open(folder / LEDGER, read_only=True) as ledger:
+    with Ledger.open(folder / LEDGER_NAME, read_only=True) as ledger:
         return list(ledger.judged(summary["run"]))
 
 
-def _show(chapters: Sequence[tuple[Chapter, Sequence[Judged]]]) -> None:
+def _print_chapter(chapters: Sequence[tuple[DemoSuite, Sequence[StoredVerdict]]]) -> None:
     """The bad ones first: what is wrong, what was said, and why."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
-    from beholder.demo.telling import RULES, count, told
-    from beholder.reports.terminal import printable
+    from beholder.demo.suite import FAULT_RULES, count_results, summarize_verdict
+    from beholder.reports.text import printable
 
-    console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
-    everything: list[Told] = []
+    console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else MAX_WIDTH)
+    everything: list[DemoResult] = []
     for chapter, verdicts in chapters:
-        rows = sorted((told(one) for one in verdicts), key=lambda one: not one.flaw)
+        rows = sorted((summarize_verdict(one) for one in verdicts), key=lambda one: not one.flaw)
         everything += rows
         judges = ", ".join(dict.fromkeys(one.verdict.judge for one in verdicts))
         console.print(Text.assemble((f"\n{chapter.name.capitalize()}", "bold"), f", judged by {printable(judges)}"))
-        console.print(Text(RULES[chapter.rubric], "dim"))
+        console.print(Text(FAULT_RULES[chapter.rubric], "dim"))
         across = max(len(row.case) for row in rows)
         for row in rows:
             mark = (f"  {row.mark:<11}  ", _TONES[row.mark])
@@ -108,12 +111,12 @@ def _show(chapters: Sequence[tuple[Chapter, Sequence[Judged]]]) -> None:
             )
             if row.why:
                 console.print(Padding(Text(printable(row.why), "dim"), (0, 0, 0, 15), expand=False))
-        console.print(Text(f"  {count(rows)}", "bold"))
-    console.print(Text(f"\nIn all: {count(everything)}", "bold"))
+        console.print(Text(f"  {count_results(rows)}", "bold"))
+    console.print(Text(f"\nIn all: {count_results(everything)}", "bold"))
 
 
-def _next(folder: Path, *, judged: bool) -> None:
-    from beholder.demo.building import LEDGER
+def _print_next_steps(folder: Path, *, judged: bool) -> None:
+    from beholder.demo.suite import LEDGER_NAME
 
     place = shlex.quote(str(folder))
     lines = [
@@ -121,7 +124,7 @@ def _next(folder: Path, *, judged: bool) -> None:
         "beholder init    # a suite of your own",
     ]
     if judged:
-        ledger = shlex.quote(str(folder / LEDGER))
+        ledger = shlex.quote(str(folder / LEDGER_NAME))
         lines[:0] = [
             f"beholder view --ledger {ledger}    # look at all of it in the browser",
             f"beholder report demo-restyles --ledger {ledger}    # one HTML file to send to a colleague",

@@ -9,55 +9,59 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.people_options import Aspects, JudgeScale, PeopleScale, said_by_people
-from beholder.cli.runs import AsJson, LedgerAt
-from beholder.cli.statistics_options import (
-    CasesAt,
-    GroupBy,
-    Mapped,
-    MaybeRun,
+from beholder.cli.options import (
+    AspectOption,
+    CasesFile,
+    GroupOption,
+    JsonOption,
+    JudgeScaleOption,
+    LedgerOption,
+    MapOption,
+    OptionalRun,
+    PeopleScaleOption,
     RatingsOrReviews,
-    ScoresAt,
-    gathered,
+    ScoresFiles,
+    load_people_ratings,
+    load_scores,
 )
 from beholder.errors import UsageError
-from beholder.reports.terminal import printable, say
+from beholder.reports.text import print_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from beholder.statistics.bootstrap import Estimate
     from beholder.statistics.data import Column, Floats, Ratings, Scores
-    from beholder.statistics.estimation.estimating import Estimated
-    from beholder.statistics.estimation.planning import Needed
-    from beholder.statistics.intervals import Estimate
+    from beholder.statistics.estimation import HumanScoreEstimate, RatingsNeeded
 
-Scale = tuple[float, float]
+
+ScaleRange = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _AspectEstimate:
     """What one judge and people give for one aspect. `judge_passes` says in words when the judge passes a case;
     `scales` are None where none was needed."""
 
     judge: str
     aspect: str
     column: str
-    estimated: Estimated
+    estimated: HumanScoreEstimate
     judge_passes: str = ""
-    scales: _Scales | None = None
+    scales: _AspectScales | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Scales:
+class _AspectScales:
     """The judge's and people's; `guessed` where only the ratings themselves tell the people's."""
 
-    judge: Scale
-    people: Scale
+    judge: ScaleRange
+    people: ScaleRange
     guessed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _EstimateRequest:
     """What was asked."""
 
     passes: float | None
@@ -77,25 +81,25 @@ class _Given:
 
 
 @dataclass(frozen=True, slots=True)
-class _People:
+class _PeopleRatings:
     """What people said by aspect, the scales that were given for it, and whether they `reviewed` the run itself: then
     they rated on the rubric's own scales, however few of their values came up."""
 
     ratings: Mapping[str, Ratings]
-    judge_scales: Mapping[str, Scale]
-    scales: Mapping[str, Scale]
+    judge_scales: Mapping[str, ScaleRange]
+    scales: Mapping[str, ScaleRange]
     reviewed: bool
 
 
 def estimate(
-    run: MaybeRun = None,
+    run: OptionalRun = None,
     *,
     ratings: RatingsOrReviews = None,
-    aspect: Aspects = None,
-    scores: ScoresAt = None,
-    cases: CasesAt = None,
-    map_: Mapped = None,
-    group: GroupBy = None,
+    aspect: AspectOption = None,
+    scores: ScoresFiles = None,
+    cases: CasesFile = None,
+    map_: MapOption = None,
+    group: GroupOption = None,
     passes: Annotated[
         float | None,
         typer.Option("--pass", help="Estimate a pass rate: the human score from which a case passes."),
@@ -104,58 +108,61 @@ def estimate(
         float | None,
         typer.Option("--judge-pass", help="The judge's score from which a case passes; else at the same place."),
     ] = None,
-    scale: JudgeScale = None,
-    rating_scale: PeopleScale = None,
+    scale: JudgeScaleOption = None,
+    rating_scale: PeopleScaleOption = None,
     width: Annotated[
         float | None, typer.Option(min=0, help="Also say how many ratings give an interval of this width.")
     ] = None,
-    ledger: LedgerAt = None,
-    json_: AsJson = False,
+    ledger: LedgerOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Estimate what people would say of all cases, from the judge on all and people on a few drawn at random."""
-    given = _Given(passes, judge_passes, width)
+    given = _EstimateRequest(passes, judge_passes, width)
     given.check()
-    every = said_by_people(ratings, run, scores, ledger, aspect)
+    every = load_people_ratings(ratings, run, scores, ledger, aspect)
     people = {name: every[name] for name in aspect or every}
     # A pair for an aspect that was not asked for is no mistake.
     pairs = [pair for pair in map_ or () if (name := pair.partition("=")[0].strip()) in people or name not in every]
-    rated = _People(people, _scales(scale, people), _scales(rating_scale, people), ratings is None)
-    found: list[_Found] = []
+    rated = _PeopleRatings(people, _parse_scales(scale, people), _parse_scales(rating_scale, people), ratings is None)
+    found: list[_AspectEstimate] = []
     notes: dict[str, None] = {}
-    for judge in gathered(run, scores, cases, ledger):
-        more, told = _by_one_judge(judge, rated, pairs, group, given)
+    for judge in load_scores(run, scores, cases, ledger):
+        more, told = _estimate_for_judge(judge, rated, pairs, group, given)
         found += more
         notes |= dict.fromkeys(told)
     if json_:
-        say(json.dumps({"passes": passes, "estimates": [_as_dict(one) for one in found], "notes": list(notes)}))
+        print_text(
+            json.dumps({"passes": passes, "estimates": [_estimate_to_dict(one) for one in found], "notes": list(notes)})
+        )
     else:
-        _show_all(found, notes, passes)
+        _print_estimates(found, notes, passes)
 
 
-def _by_one_judge(
-    judge: Scores, people: _People, pairs: Sequence[str], group: str | None, given: _Given
-) -> tuple[list[_Found], list[str]]:
+def _estimate_for_judge(
+    judge: Scores, people: _PeopleRatings, pairs: Sequence[str], group: str | None, given: _EstimateRequest
+) -> tuple[list[_AspectEstimate], list[str]]:
     """What a judge and people give for each aspect, and what is to be said of it."""
-    from beholder.statistics.mapping import matched, told
-    from beholder.statistics.reading import group_of
-    from beholder.statistics.scales import guessed_scales, scales_by_aspect
+    from beholder.statistics.aspects import describe_matches, find_guessed_scales, infer_scales_by_aspect, match_aspects
+    from beholder.statistics.data import select_group
 
-    columns = matched(people.ratings, judge, pairs)
-    notes = [*told(columns, people.ratings, pairs)]
-    belongs = group_of(judge, group)
+    columns = match_aspects(people.ratings, judge, pairs)
+    notes = [*describe_matches(columns, people.ratings, pairs)]
+    belongs = select_group(judge, group)
     own = {name: one.scale for name, one in columns.items() if people.reviewed and one.scale is not None}
     rated_on = people.scales or own
-    scales = scales_by_aspect(columns, people.ratings, people.judge_scales, rated_on)
-    guessed = guessed_scales(columns, scales, people.judge_scales, rated_on)
+    scales = infer_scales_by_aspect(columns, people.ratings, people.judge_scales, rated_on)
+    guessed = find_guessed_scales(columns, scales, people.judge_scales, rated_on)
     found = []
     for name, column in columns.items():
         ratings = people.ratings[name]
-        notes += _strangers(ratings, judge)
-        found.append(_estimated(judge, ratings, column, belongs, _Scales(*scales[name], name in guessed), given))
+        notes += _unknown_case_notes(ratings, judge)
+        found.append(
+            _estimate_aspect(judge, ratings, column, belongs, _AspectScales(*scales[name], name in guessed), given)
+        )
     return found, notes
 
 
-def _strangers(people: Ratings, judge: Scores) -> list[str]:
+def _unknown_case_notes(people: Ratings, judge: Scores) -> list[str]:
     here = set(judge.cases)
     strange = sum(case not in here for case in people.cases)
     if strange == len(people.cases):
@@ -167,70 +174,69 @@ def _strangers(people: Ratings, judge: Scores) -> list[str]:
     return [f"{strange:,} {which} not in {judge.name} and left out."] if strange else []
 
 
-def _scales(given: Sequence[str] | None, people: Mapping[str, Ratings]) -> dict[str, Scale]:
+def _parse_scales(given: Sequence[str] | None, people: Mapping[str, Ratings]) -> dict[str, ScaleRange]:
     """By aspect, under an empty name for all."""
-    from beholder.statistics.scales import scales_given
+    from beholder.statistics.aspects import parse_scales
 
-    found = scales_given(given or ())
+    found = parse_scales(given or ())
     for name in found:
         if name and name not in people:
             raise UsageError(f"Nobody rated the aspect {name!r}, which has a scale; rated are {', '.join(people)}.")
     return found
 
 
-def _estimated(
+def _estimate_aspect(
     judge: Scores,
     ratings: Ratings,
     column: Column,
     belongs: Sequence[str] | None,
-    scales: _Scales,
-    given: _Given,
-) -> _Found:
-    from beholder.statistics.data import Kind
-    from beholder.statistics.estimation.estimating import estimated_mean
-    from beholder.statistics.mapping import on_scale
-    from beholder.statistics.scales import maps
+    scales: _AspectScales,
+    given: _EstimateRequest,
+) -> _AspectEstimate:
+    from beholder.statistics.aspects import can_rescale, rescale
+    from beholder.statistics.data import ColumnKind
+    from beholder.statistics.estimation import estimate_human_mean
 
     aspect = ratings.aspect
     scaled = replace(column, scale=scales.judge)
     human = ratings.at(judge.cases).mean()
     if given.passes is not None:
-        return _passing(judge, aspect, scaled, human, scales, belongs, given)
-    estimated = estimated_mean(
+        return _estimate_pass_rate(judge, aspect, scaled, human, scales, belongs, given)
+    estimated = estimate_human_mean(
         human,
         column.values,
         belongs,
-        moved=on_scale(scaled, scales.people).values if maps(scales.judge, scales.people) else None,
+        moved=rescale(scaled, scales.people).values if can_rescale(scales.judge, scales.people) else None,
         within=None if scales.guessed else scales.people,
-        either_way=column.kind in (Kind.MEASUREMENT, Kind.SPREAD),
+        either_way=column.kind in (ColumnKind.MEASUREMENT, ColumnKind.SPREAD),
         width=given.width,
     )
-    return _Found(judge.name, aspect, column.name, estimated, scales=scales)
+    return _AspectEstimate(judge.name, aspect, column.name, estimated, scales=scales)
 
 
-def _passing(
+def _estimate_pass_rate(
     judge: Scores,
     aspect: str,
     column: Column,
     human: Floats,
-    scales: _Scales,
+    scales: _AspectScales,
     belongs: Sequence[str] | None,
-    given: _Given,
-) -> _Found:
+    given: _EstimateRequest,
+) -> _AspectEstimate:
     import numpy as np
 
-    from beholder.statistics.data import Kind
-    from beholder.statistics.estimation.estimating import estimated_rate
+    from beholder.statistics.data import ColumnKind
+    from beholder.statistics.estimation import estimate_pass_rate
 
     assert given.passes is not None
     least, used = given.judge_passes, None
-    if column.kind is Kind.OVERALL and least is None:
+    if column.kind is ColumnKind.OVERALL and least is None:
         column = judge.columns.get(column.name.removesuffix("score") + "passed", column)
-    if column.kind in (Kind.PASSED, Kind.ASSERTION):
+    if column.kind in (ColumnKind.PASSED, ColumnKind.ASSERTION):
         least, words = 1.0, f"{column.name} says so"
     else:
         used = scales if least is None else None
-        least = _same_place(column, scales.people, given.passes) if least is None else least
+        least = _map_pass_score(column, scales.people, given.passes) if least is None else least
         words = f"its {column.name} is at least {least:.3g}"
 
     def at_least(values: Floats, least: float) -> Floats:
@@ -238,11 +244,11 @@ def _passing(
         return np.where(np.isnan(values), np.nan, (values >= least - 1e-9).astype(np.float64))
 
     passed = at_least(human, given.passes), at_least(column.values, least)
-    estimated = estimated_rate(*passed, belongs, width=given.width)
-    return _Found(judge.name, aspect, column.name, estimated, words, used)
+    estimated = estimate_pass_rate(*passed, belongs, width=given.width)
+    return _AspectEstimate(judge.name, aspect, column.name, estimated, words, used)
 
 
-def _same_place(column: Column, of_people: Scale, passes: float) -> float:
+def _map_pass_score(column: Column, of_people: ScaleRange, passes: float) -> float:
     """Where the judge's scale has what `passes` is on the people's."""
     assert column.scale is not None
     (low, high), (people_low, people_high) = column.scale, of_people
@@ -253,62 +259,62 @@ def _same_place(column: Column, of_people: Scale, passes: float) -> float:
     return low + (passes - people_low) / (people_high - people_low) * (high - low)
 
 
-def _show_all(found: Sequence[_Found], notes: Iterable[str], passes: float | None) -> None:
+def _print_estimates(found: Sequence[_AspectEstimate], notes: Iterable[str], passes: float | None) -> None:
     for at, one in enumerate(found):
         if at:
-            say("")
-        _show(one, passes)
+            print_text("")
+        _print_estimate(one, passes)
     for note in notes:
-        say(printable(note))
+        print_text(printable(note))
 
 
-def _show(one: _Found, passes: float | None) -> None:
-    from beholder.reports.numbers import numbers_table, show_table, shown, with_interval
-    from beholder.statistics.estimation.estimating import told
+def _print_estimate(one: _AspectEstimate, passes: float | None) -> None:
+    from beholder.reports.formatting import format_interval, format_number, numbers_table, print_table
+    from beholder.statistics.estimation import describe_estimate
 
     found = one.estimated
     what = "mean human score" if passes is None else f"share that people pass ({passes:g} or more)"
-    say(printable(f"{one.aspect}: {what} of {_cases(found.cases)}; {one.judge}, {one.column}"))
+    print_text(printable(f"{one.aspect}: {what} of {_count_cases(found.cases)}; {one.judge}, {one.column}"))
     rows = [
-        ("people and judge", with_interval(found.together), _wide(found.together)),
-        (f"people alone ({_cases(found.rated)})", with_interval(found.people), _wide(found.people)),
-        (f"judge alone ({_cases(found.judged)})", with_interval(found.judge), _wide(found.judge)),
-        ("judge less people", with_interval(found.bias), _wide(found.bias)),
+        ("people and judge", format_interval(found.together), _format_width(found.together)),
+        (f"people alone ({_count_cases(found.rated)})", format_interval(found.people), _format_width(found.people)),
+        (f"judge alone ({_count_cases(found.judged)})", format_interval(found.judge), _format_width(found.judge)),
+        ("judge less people", format_interval(found.bias), _format_width(found.bias)),
     ]
     if found.correction is not None:
         label = "judge, corrected by how it errs"
-        rows.insert(3, (label, with_interval(found.correction.rate), _wide(found.correction.rate)))
-    say("")
-    show_table(numbers_table(("", "estimate (interval)", "width"), rows))
-    say("")
-    for sentence in (*_meaning(one), *told(found)):
-        say(printable(sentence))
+        rows.insert(3, (label, format_interval(found.correction.rate), _format_width(found.correction.rate)))
+    print_text("")
+    print_table(numbers_table(("", "estimate (interval)", "width"), rows))
+    print_text("")
+    for sentence in (*_result_sentences(one), *describe_estimate(found)):
+        print_text(printable(sentence))
     if found.widths:
-        say("")
+        print_text("")
         buys = [
             (
                 f"{row.ratings:,}" + (" (now)" if row.ratings == found.rated else ""),
-                shown(row.with_judge),
-                shown(row.people),
+                format_number(row.with_judge),
+                format_number(row.people),
             )
             for row in found.widths
         ]
-        show_table(numbers_table(("rated cases", "width with judge", "people alone"), buys))
+        print_table(numbers_table(("rated cases", "width with judge", "people alone"), buys))
     if found.needed is not None:
-        say(_need(found.needed, found.cases, known=bool(found.widths)))
+        print_text(_needed_sentence(found.needed, found.cases, known=bool(found.widths)))
 
 
-def _cases(count: int) -> str:
+def _count_cases(count: int) -> str:
     return "1 case" if count == 1 else f"{count:,} cases"
 
 
-def _wide(estimate: Estimate) -> str:
-    from beholder.reports.numbers import shown
+def _format_width(estimate: Estimate) -> str:
+    from beholder.reports.formatting import format_number
 
-    return shown(None if estimate.low is None or estimate.high is None else estimate.high - estimate.low)
+    return format_number(None if estimate.low is None or estimate.high is None else estimate.high - estimate.low)
 
 
-def _meaning(one: _Found) -> list[str]:
+def _result_sentences(one: _AspectEstimate) -> list[str]:
     """The numbers in words, for a reader who is no statistician."""
     found = one.estimated
     together, bias = found.together, found.bias
@@ -326,7 +332,7 @@ def _meaning(one: _Found) -> list[str]:
     if found.weight is not None:
         correlation = "" if found.correlation is None else f" (correlation with people {found.correlation:.2f})"
         sentences.append(f"A point of the judge counts for {found.weight:.3g} points of people{correlation}.")
-    sentences += _of_scales(one)
+    sentences += _scale_sentences(one)
     if one.judge_passes:
         sentences.append(f"The judge passes a case where {one.judge_passes}.")
     if (corrected := found.correction) is not None:
@@ -342,32 +348,32 @@ def _meaning(one: _Found) -> list[str]:
     return sentences
 
 
-def _of_scales(one: _Found) -> list[str]:
-    from beholder.statistics.estimation.estimating import FEW
-    from beholder.statistics.scales import ends, maps
+def _scale_sentences(one: _AspectEstimate) -> list[str]:
+    from beholder.statistics.aspects import can_rescale, format_scale
+    from beholder.statistics.estimation import FEW_RATINGS
 
     if one.scales is None:
         return []
     judge, people, sentences = one.scales.judge, one.scales.people, []
     if one.scales.guessed:
         rests = "where the judge passes a case rests" if one.judge_passes else "the judge alone and its bias rest"
-        few = one.estimated.rated < FEW
+        few = one.estimated.rated < FEW_RATINGS
         sentences.append(
-            f"{'Warning: people' if few else 'People'}'s scale was not given and is taken to be {ends(people)}, as far "
+            f"{'Warning: people' if few else 'People'}'s scale was not given and is taken to be {format_scale(people)}, as far "
             f"as their ratings reach; {rests} on that, and intervals are not cut at its ends. Give it with "
             "--rating-scale."
         )
-    if not one.judge_passes and judge != people and maps(judge, people):
+    if not one.judge_passes and judge != people and can_rescale(judge, people):
         sentences.append(
-            f"The judge's {ends(judge)} is shown on people's {ends(people)}, end on end; the estimate itself does not "
+            f"The judge's {format_scale(judge)} is shown on people's {format_scale(people)}, end on end; the estimate itself does not "
             "depend on its scale."
         )
     return sentences
 
 
-def _need(needed: Needed, cases: int, *, known: bool) -> str:
+def _needed_sentence(needed: RatingsNeeded, cases: int, *, known: bool) -> str:
     def how(count: int | None) -> str:
-        return f"more than all {_cases(cases)}" if count is None else f"{count:,} rated cases"
+        return f"more than all {_count_cases(cases)}" if count is None else f"{count:,} rated cases"
 
     if not known:
         return f"How many rated cases a width of {needed.width:g} takes cannot be told from these."
@@ -376,8 +382,8 @@ def _need(needed: Needed, cases: int, *, known: bool) -> str:
     return f"A width of {needed.width:g} takes {with_judge}{how(needed.people)} by people alone."
 
 
-def _as_dict(one: _Found) -> dict[str, object]:
-    from beholder.statistics.estimation.estimating import told
+def _estimate_to_dict(one: _AspectEstimate) -> dict[str, object]:
+    from beholder.statistics.estimation import describe_estimate
 
     found = one.estimated
     correction = found.correction
@@ -407,5 +413,5 @@ def _as_dict(one: _Found) -> dict[str, object]:
         "widths": [asdict(row) for row in found.widths],
         "needed": None if found.needed is None else asdict(found.needed),
         "unlike": None if found.unlike is None else asdict(found.unlike),
-        "told": [*_meaning(one), *told(found)],
+        "told": [*_result_sentences(one), *describe_estimate(found)],
     }

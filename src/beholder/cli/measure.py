@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beholder.errors import UsageError
-from beholder.reports.terminal import printable, say
+from beholder.reports.text import print_text, printable
 
 if TYPE_CHECKING:
-    from beholder.instruments.model import Instrument, Measurement
-    from beholder.instruments.pair import Pair
+    from beholder.instruments.instrument import Instrument, Measurement
+    from beholder.instruments.pair import ImagePair
 
-PEOPLE = "people"  # what they would say, by the fitted maps: no family of instruments, but shown like one
+
+PEOPLE_FAMILY = "people"  # what they would say, by the fitted maps: no family of instruments, but shown like one
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 
 
@@ -37,54 +38,54 @@ def measure(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object, without the maps.")] = False,
 ) -> None:
     """Measure what changed between two images, and how good the second one is."""
-    from beholder.images import read
-    from beholder.instruments.pair import Pair
-    from beholder.instruments.people import predictions
+    from beholder.images.source import read_image
+    from beholder.instruments.human_ratings import predict_pair_ratings
+    from beholder.instruments.pair import ImagePair
 
-    wanted = [name for name in only or () if name != PEOPLE]
-    chosen = _chosen(wanted) if wanted or not only else []
+    wanted = [name for name in only or () if name != PEOPLE_FAMILY]
+    chosen = _select_instruments(wanted) if wanted or not only else []
     files = [before, after] if mask is None else [before, after, mask]
-    data = [read(file) for file in files]
-    pair = Pair.load(data[0], data[1], mask=None if mask is None else data[2], names=(before, after, mask or ""))
-    found = _measured(chosen, pair)
-    if not only or PEOPLE in only:
-        found |= predictions(pair)
+    data = [read_image(file) for file in files]
+    pair = ImagePair.load(data[0], data[1], mask=None if mask is None else data[2], names=(before, after, mask or ""))
+    found = _run_instrument(chosen, pair)
+    if not only or PEOPLE_FAMILY in only:
+        found |= predict_pair_ratings(pair)
     written = {} if maps is None else _write_maps(chosen, found, pair, maps)
     if json_:
-        say(json.dumps(_as_dict(files, pair, found, written), ensure_ascii=False))
+        print_text(json.dumps(_as_dict(files, pair, found, written), ensure_ascii=False))
         return
-    _show(files, pair, found)
+    _print_measurements(files, pair, found)
     if maps is not None:
-        say(_said(written, maps))
+        print_text(_format_value(written, maps))
 
 
-def _chosen(names: Sequence[str]) -> list[Instrument]:
+def _select_instruments(names: Sequence[str]) -> list[Instrument]:
     """The instruments for images, or those of them that are named, by themselves or by their family."""
-    from beholder.instruments.registry import instruments
+    from beholder.instruments.registry import list_instruments
 
-    known = [*instruments("pair"), *instruments("image")]
+    known = [*list_instruments("pair"), *list_instruments("image")]
     families = list(dict.fromkeys(_family(one.name) for one in known))
     for name in names:
         if name not in families and name not in {one.name for one in known}:
-            there = [one.name for one in known if _family(one.name) == _family(name)] or [*families, PEOPLE]
+            there = [one.name for one in known if _family(one.name) == _family(name)] or [*families, PEOPLE_FAMILY]
             raise UsageError(f"No instrument is named {name!r}; there are {', '.join(there)}.")
     picked = [one for one in known if not names or one.name in names or _family(one.name) in names]
     return sorted(picked, key=lambda one: families.index(_family(one.name)))
 
 
-def _measured(chosen: Iterable[Instrument], pair: Pair) -> dict[str, Measurement]:
+def _run_instrument(chosen: Iterable[Instrument], pair: ImagePair) -> dict[str, Measurement]:
     """An instrument for one image is given the second one."""
-    from beholder.instruments.pair import Picture
-    from beholder.instruments.registry import taken
+    from beholder.instruments.pair import SingleImage
+    from beholder.instruments.registry import take_measurement
 
-    after = Picture(pair.after, size=pair.sizes[1])
-    return {one.name: taken(one, pair if one.kind == "pair" else after) for one in chosen}
+    after = SingleImage(pair.after, size=pair.sizes[1])
+    return {one.name: take_measurement(one, pair if one.kind == "pair" else after) for one in chosen}
 
 
 def _write_maps(
-    chosen: Iterable[Instrument], found: Mapping[str, Measurement], pair: Pair, folder: Path
+    chosen: Iterable[Instrument], found: Mapping[str, Measurement], pair: ImagePair, folder: Path
 ) -> dict[str, Path]:
-    from beholder.instruments.maps import png
+    from beholder.instruments.heatmap import render_png
 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{str(folder)!r} is not a folder; --maps takes one, and makes it where there is none.")
@@ -94,7 +95,7 @@ def _write_maps(
         for one in chosen:
             if found[one.name].map is not None:
                 path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', one.name)}.png"
-                path.write_bytes(png(found[one.name], pair, one.about, on_after=one.kind == "image"))
+                path.write_bytes(render_png(found[one.name], pair, one.about, on_after=one.kind == "image"))
                 written[one.name] = path
     except OSError as error:
         raise UsageError(f"{str(folder)!r} cannot be written to: {error.strerror or error}.") from None
@@ -102,7 +103,7 @@ def _write_maps(
 
 
 def _as_dict(
-    files: Sequence[str], pair: Pair, found: Mapping[str, Measurement], written: Mapping[str, Path]
+    files: Sequence[str], pair: ImagePair, found: Mapping[str, Measurement], written: Mapping[str, Path]
 ) -> dict[str, object]:
     described: dict[str, object] = {
         role: {"source": source, "width": width, "height": height}
@@ -118,17 +119,17 @@ def _as_dict(
     return described
 
 
-def _show(files: Sequence[str], pair: Pair, found: Mapping[str, Measurement]) -> None:
+def _print_measurements(files: Sequence[str], pair: ImagePair, found: Mapping[str, Measurement]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from beholder.instruments.maps import number_of
+    from beholder.instruments.heatmap import format_value
 
     sizes = [f"{name} ({width}×{height})" for name, (width, height) in zip(files, pair.sizes, strict=False)]
     place = f"the edit belongs where {files[2]} is white" if len(files) > 2 else "where the edit belongs is inferred"
-    say(printable(f"{' → '.join(sizes)}; {place}"))
+    print_text(printable(f"{' → '.join(sizes)}; {place}"))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("measured", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
@@ -138,7 +139,7 @@ def _show(files: Sequence[str], pair: Pair, found: Mapping[str, Measurement]) ->
         table.add_section()
         table.add_row(Text(printable(family).capitalize(), "bold"))
         for one in members:
-            value = Text("—", "dim") if one.value is None else Text(printable(number_of(one.value, one.unit)))
+            value = Text("—", "dim") if one.value is None else Text(printable(format_value(one.value, one.unit)))
             said = Text(printable(one.sentence), "dim" if one.value is None else "")
             name = Text(f"  {printable(one.name.partition('.')[2])}")
             table.add_row(name, value, ARROWS[one.better], said)
@@ -147,7 +148,7 @@ def _show(files: Sequence[str], pair: Pair, found: Mapping[str, Measurement]) ->
     console.print(Text("↑ higher is better   ↓ lower is better   — no meaning here", "dim"))
 
 
-def _said(written: Mapping[str, Path], folder: Path) -> str:
+def _format_value(written: Mapping[str, Path], folder: Path) -> str:
     if not written:
         return "None of these measurements has a map here; no picture was written."
     names = ", ".join(path.name for path in written.values())

@@ -1,16 +1,37 @@
-"""What several commands take: `name=value` pairs, parameters, text files."""
+"""What several commands take: `name=value` pairs, parameters, text files.
+
+What the statistics commands have in common: where the numbers come from, and how intervals are drawn.
+
+What `calibrate` and `estimate` have in common: which aspects, on which scales, and what people said of them.
+
+The flags that stand for a suite's keys, for every command that takes a suite.
+
+Files that a command writes: whole or not at all, and what goes wrong is a sentence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
-from beholder.cases import FieldValue
-from beholder.errors import UsageError
-from beholder.rubrics.rescoring import rescored as rescored  # the commands take it from here
+import typer
+
+from beholder.errors import LedgerError, UsageError
+
+if TYPE_CHECKING:
+    from beholder.cases.case import FieldValue
+    from beholder.ledger.ledger import Ledger
+    from beholder.runs.suite import Suite
+    from beholder.statistics.data import Ratings, Scores
 
 
-def pairs(values: Iterable[str], option: str) -> list[tuple[str, str]]:
+def parse_pairs(values: Iterable[str], option: str) -> list[tuple[str, str]]:
     """`NAME=VALUE` arguments, split. Raises `UsageError` for one that has no name or no `=`."""
     split = []
     for value in values:
@@ -21,24 +42,24 @@ def pairs(values: Iterable[str], option: str) -> list[tuple[str, str]]:
     return split
 
 
-def fields(texts: Iterable[str], files: Iterable[str]) -> dict[str, FieldValue]:
+def parse_fields(texts: Iterable[str], files: Iterable[str]) -> dict[str, FieldValue]:
     """The fields given with --set and --set-file; a name that is given several times is a list."""
-    given = pairs(texts, "--set")
-    given += [(name, _read(path)) for name, path in pairs(files, "--set-file")]
+    given = parse_pairs(texts, "--set")
+    given += [(name, _read_field(path)) for name, path in parse_pairs(files, "--set-file")]
     gathered: dict[str, tuple[str, ...]] = {}
     for name, text in given:
         gathered[name] = (*gathered.get(name, ()), text)
     return {name: values[0] if len(values) == 1 else values for name, values in gathered.items()}
 
 
-def params(values: Iterable[str]) -> dict[str, object]:
+def parse_params(values: Iterable[str]) -> dict[str, object]:
     """Model parameters: a value that is JSON (a number, true, an object) is taken as such, any other as text."""
     from beholder.judges.model import parse_param
 
     return dict(parse_param(value) for value in values)
 
 
-def text_file(path: Path, what: str) -> str:
+def read_text_file(path: Path, what: str) -> str:
     """The text of a file that the user named."""
     try:
         return path.read_text("utf-8-sig")
@@ -47,5 +68,336 @@ def text_file(path: Path, what: str) -> str:
         raise UsageError(f"{what} {str(path)!r} cannot be read: {reason}.") from None
 
 
-def _read(path: str) -> str:
-    return text_file(Path(path), "The file").removesuffix("\n")
+def _read_field(path: str) -> str:
+    return read_text_file(Path(path), "The file").removesuffix("\n")
+
+
+DEFAULT_DRAWS, DEFAULT_SEED = 2000, 0  # as in `statistics.intervals`, which is too heavy to import for a help text
+
+OptionalRun = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", help="A run's id, the start of it, its name, or `latest`.", show_default=False),
+]
+RatingsFile = Annotated[
+    Path,
+    typer.Option(
+        "--ratings", help="What people said: CSV or JSONL with case, rater, aspect, score.", show_default=False
+    ),
+]
+RatingsOrReviews = Annotated[
+    Path | None,
+    typer.Option(
+        "--ratings",
+        help="What people said: CSV or JSONL with case, rater, aspect, score; without it the run's reviews count.",
+        show_default=False,
+    ),
+]
+ScoresFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--scores",
+        help="In place of a run: CSV with case, judge, aspect, score, or verdicts as JSONL. More than once: several.",
+        show_default=False,
+    ),
+]
+CasesFile = Annotated[
+    Path | None,
+    typer.Option("--cases", help="The case file, for the groups of cases in plain files.", show_default=False),
+]
+GroupOption = Annotated[
+    str | None,
+    typer.Option("--group", help="What belongs together: else `source`, if the cases have it.", show_default=False),
+]
+MapOption = Annotated[
+    list[str] | None,
+    typer.Option("--map", help="ASPECT=CRITERION, or =min(a,b), =mean(a,b); without it by name.", show_default=False),
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Where the draws begin.")]
+DrawsOption = Annotated[int, typer.Option("--draws", min=100, max=100_000, help="How often the bootstrap draws.")]
+
+
+def load_review_ratings(run: str | None, ledger: str | None, *, assertions: bool = True) -> dict[str, Ratings]:
+    """What people said of a run (the latest if none is named) in reviews; empty where nobody did."""
+    from beholder.reviews.ratings import read_review_ratings
+
+    with _open_ledger(run, ledger) as book:
+        return read_review_ratings(book, run or "latest", assertions=assertions)
+
+
+def _open_ledger(run: str | None, ledger: str | None) -> Ledger:
+    """The ledger to read; who named neither a run nor a ledger, and has none, is told what else there is."""
+    from beholder.ledger.ledger import Ledger
+
+    try:
+        return Ledger.open(ledger, read_only=True)
+    except LedgerError as error:
+        if run is not None or ledger is not None:
+            raise
+        raise UsageError(
+            f"Name a RUN of a ledger (--ledger), or give what a judge said in a file, --scores FILE. {error}"
+        ) from None
+
+
+def load_scores(
+    run: str | None, scores: Sequence[Path] | None, cases: Path | None = None, ledger: str | None = None
+) -> list[Scores]:
+    """What the judges said: of a run (the latest if nothing is named), or of plain files, a `Scores` for each judge.
+
+    Groups of a case file are added to those that the cases have. Raises `UsageError` for a run and files at once.
+    """
+    from beholder.statistics.data import add_groups, load_run_scores, read_groups, read_scores
+
+    if run is not None and scores:
+        raise UsageError(f"Give a run ({run!r}) or --scores, not both.")
+    if scores:
+        found = [one for path in scores for one in read_scores(path)]
+    else:
+        with _open_ledger(run, ledger) as book:
+            found = [load_run_scores(book, book.run(run or "latest").id)]
+    if cases is None:
+        return found
+    groups = read_groups(cases)
+    return [add_groups(one, groups) for one in found]
+
+
+AspectOption = Annotated[
+    list[str] | None, typer.Option("--aspect", help="Only this aspect; more than once: these.", show_default=False)
+]
+JudgeScaleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scale", help="The judge's scale, where it is not known: 0..10, or ASPECT=0..10.", show_default=False
+    ),
+]
+PeopleScaleOption = Annotated[
+    list[str] | None,
+    typer.Option("--rating-scale", help="People's scale: 1..7, or ASPECT=1..7.", show_default=False),
+]
+
+
+def load_people_ratings(
+    ratings: Path | None,
+    run: str | None,
+    scores: Sequence[Path] | None,
+    ledger: str | None,
+    aspects: Iterable[str] | None,
+) -> Mapping[str, Ratings]:
+    """All that people said, in a file or in reviews, by aspect; there is a rating for each of `aspects`. Assertions are
+    told of reviews only where aspects are chosen, which may be among them."""
+    from beholder.statistics.data import read_ratings
+
+    if ratings is not None:
+        people = read_ratings(ratings)
+    else:
+        people = {} if scores else load_review_ratings(run, ledger, assertions=bool(aspects))
+    if not people:
+        raise UsageError(
+            "Say what people said: --ratings FILE with case, rater, aspect, score; or let people review the run in "
+            "`beholder view`."
+        )
+    for name in aspects or ():
+        if name not in people:
+            raise UsageError(f"Nobody rated the aspect {name!r}; rated are {', '.join(people)}.")
+    return people
+
+
+StringList = list[str] | None
+
+# name, type, default, help
+FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
+    ("name", str | None, None, typer.Option(help="What the run is called.")),
+    ("cases", str | None, None, typer.Option(help="A case file: .jsonl, .csv, .tsv, .parquet.")),
+    ("pair", StringList, None, typer.Option(help="ROLE=PATTERN, such as original=photos/{name}.jpg, or ROLE=FOLDER.")),
+    ("set_", StringList, None, typer.Option("--set", help="A text for every case that has none: NAME=TEXT.")),
+    ("rubric", str | None, None, typer.Option(help="A rubric's name, folder or YAML file.")),
+    ("judge", StringList, None, typer.Option(help="Who judges: PROVIDER:MODEL; several form a jury.")),
+    ("base_url", StringList, None, typer.Option(help="Where a compatible server answers; several share the requests.")),
+    ("key_variable", str | None, None, typer.Option(help="The environment variable that holds the key.")),
+    ("param", StringList, None, typer.Option(help="A model parameter: NAME=VALUE.")),
+    ("price_input", float | None, None, typer.Option(help="US dollars for a million input tokens.")),
+    ("price_output", float | None, None, typer.Option(help="US dollars for a million output tokens.")),
+    ("samples", int | None, None, typer.Option(help="How often each judge is asked.")),
+    ("setting", str | None, None, typer.Option(help="One of the rubric's settings.")),
+    ("styles", StringList, None, typer.Option(help="A folder with styles of your own.")),
+    ("prompt", str | None, None, typer.Option(help="A prompt file of your own, run as it is.")),
+    ("threshold", float | None, None, typer.Option(help="A case passes from this score (0 to 1).")),
+    ("gate", StringList, None, typer.Option(help="A finding that fails a case.")),
+    ("not_applicable", str | None, None, typer.Option(help="N/A answers: accept, offer or refuse.")),
+    ("max_side", int | None, None, typer.Option(help="Scale images down to this many pixels a side.")),
+    ("detail", str | None, None, typer.Option(help="The provider's image detail.")),
+    ("allow_remote", bool | None, None, typer.Option("--allow-remote", help="Fetch remote images: https, s3, gs.")),
+    ("concurrency", int | None, None, typer.Option(help="How many cases are under way at once.")),
+    ("requests_per_minute", float | None, None, typer.Option(help="At most so many requests a minute.")),
+    ("tokens_per_minute", float | None, None, typer.Option(help="At most so many tokens a minute.")),
+    ("timeout", float | None, None, typer.Option(help="Seconds to wait for one call.")),
+    ("total_timeout", float | None, None, typer.Option(help="Seconds to wait for one case.")),
+    ("lease", float | None, None, typer.Option(help="Seconds after which a silent process's cases are taken over.")),
+    ("engine", str | None, None, typer.Option(help="Where the work is done: local, or ray.")),
+    ("address", str | None, None, typer.Option(help="The Ray cluster's address.")),
+    ("budget", float | None, None, typer.Option(help="US dollars that are never passed.")),
+    ("fail_under", StringList, None, typer.Option(help="Exit code 1 below: 80 (score × 100), or accuracy=4.")),
+    ("max_unscored", str | None, None, typer.Option(help="How many may have no score: 3, or 2%.")),
+    ("tag", StringList, None, typer.Option(help="A word to find the run by.")),
+    ("ledger", str | None, None, typer.Option(help="The ledger: a file, or postgresql://user@host/database.")),
+    (
+        "thumbnails",
+        bool | None,
+        None,
+        typer.Option("--thumbnails/--no-thumbnails", help="Keep small copies of images."),
+    ),
+    ("audit", bool | None, None, typer.Option("--audit/--no-audit", help="Check models' words against the pixels.")),
+    ("calibration", str | None, None, typer.Option(help="Say what people would, too: a file of `calibrate`.")),
+    ("limit", int | None, None, typer.Option(help="Judge at most so many cases.")),
+    ("only", str | None, None, typer.Option(help="Judge the cases whose id fits this pattern: 'p1*/anime'.")),
+    ("shuffle", int | None, None, typer.Option(help="Judge in an order that this seed gives.")),
+]
+
+
+def with_suite(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the argument SUITE and all flags; it is called with the `Suite` they make and its own options."""
+    path = Annotated[Path | None, typer.Argument(metavar="SUITE", help="A suite.yaml; or say it all by flags.")]
+    first = inspect.Parameter("suite", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=path)
+    return _add_parameters(command, "suite", FLAGS, lambda given: _load_suite(given.pop("suite"), given), (first,))
+
+
+def with_flags(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command these flags; it is called with `flags`, as `suite_from` takes them, and its own options."""
+    return lambda command: _add_parameters(command, "flags", [flag for flag in FLAGS if flag[0] in names], parse_flags)
+
+
+def _add_parameters(
+    command: Callable[..., None],
+    made: str,
+    flags: list[tuple[str, Any, Any, typer.models.OptionInfo]],
+    make: Callable[[dict[str, Any]], object],
+    first: tuple[inspect.Parameter, ...] = (),
+) -> Callable[..., None]:
+    """The command with `first` and the flags as parameters; what `make` makes of them is its parameter `made`."""
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != made]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *first,
+        *(
+            inspect.Parameter(name, kind, default=default, annotation=Annotated[type_, option])
+            for name, type_, default, option in flags
+        ),
+    ]
+    for p in own:  # their module postpones annotations, and typer would look for the names here
+        annotation = eval(p.annotation, command.__globals__) if isinstance(p.annotation, str) else p.annotation
+        parameters.append(p.replace(kind=kind, annotation=annotation))
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        mine = {p.name: given.pop(p.name, p.default) for p in own}
+        command(**{made: make(given)}, **mine)
+
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapped
+
+
+def _load_suite(path: Path | None, given: dict[str, Any]) -> Suite:
+    from beholder.runs.suite import load_suite
+
+    return load_suite(path, parse_flags(given))
+
+
+def parse_flags(given: dict[str, Any]) -> dict[str, Any]:
+    """The flags that were given, under the keys of a suite and with their values read."""
+    from beholder.runs.suite_file import FLAG_NAMES, parse_thresholds
+
+    keys = {flag: key for key, flag in FLAG_NAMES.items()}
+    flags: dict[str, Any] = {}
+    for name, value in given.items():
+        if value not in (None, []):
+            key, _, inner = keys.get(name.rstrip("_"), name).partition(".")
+            flags[key] = {**flags.get(key, {}), inner: value} if inner else value
+    if len(flags.get("base_urls", ())) == 1:
+        flags["base_url"] = flags.pop("base_urls")[0]
+    if "price" in flags and len(flags["price"]) < 2:
+        raise UsageError("--price-input and --price-output go together; give both.")
+    readings: dict[str, Callable[[Any], object]] = {
+        "pairs": lambda values: dict(parse_pairs(values, "--pair")),
+        "fields": lambda values: parse_fields(values, ()),
+        "params": parse_params,
+        "fail_under": parse_thresholds,
+    }
+    for key, read in readings.items():
+        if key in flags:
+            flags[key] = read(flags[key])
+    return flags
+
+
+def refuse_ledger_path(book: Ledger, output: Path) -> None:
+    """Raises `UsageError` where the output would take the place of the ledger that it comes from."""
+    with suppress(OSError):
+        if book.path is not None and os.path.samefile(book.path, output):
+            raise UsageError(f"{str(output)!r} is the ledger itself; name another file.")
+
+
+def write_text(output: Path, text: str) -> None:
+    """The text as a file."""
+    with atomic_write(output) as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
+
+
+@contextmanager
+def atomic_write(output: Path) -> Iterator[IO[bytes]]:
+    """A file beside the wanted one, which takes its place when everything is written: half a file is none. What is
+    there and is no regular file (a pipe, a device) stays what it is and is written to as it is."""
+    try:
+        with _open_draft(output) as file:
+            yield file
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{str(output)!r} cannot be written: {reason}.") from None
+
+
+@contextmanager
+def _open_draft(output: Path) -> Iterator[IO[bytes]]:
+    if output.is_dir():
+        raise UsageError(f"{str(output)!r} is a folder; name a file in it.")
+    if output.exists() and not output.is_file():
+        with output.open("wb") as file:
+            yield file
+        return
+    output = output.resolve()  # a link stays one
+    handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+    draft = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        mask = os.umask(0)
+        os.umask(mask)
+        draft.chmod(0o666 & ~mask)
+        draft.replace(output)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option("--calibration", help="Say what people would, too: a file of `calibrate`.", show_default=False),
+]
+FeaturesFile = Annotated[
+    Path | None,
+    typer.Option("--features", help="Further numbers: CSV or JSONL with case, NAME, …", show_default=False),
+]
+AnywayOption = Annotated[
+    bool,
+    typer.Option(
+        "--anyway", help="Apply the calibration also to another rubric, style or judge than it was fitted for."
+    ),
+]
+
+
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="The ledger: a file, or postgresql://user@host/database; else BEHOLDER_LEDGER, else beholder.db.",
+        show_default=False,
+    ),
+]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, the start of it, its name, or `latest`.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

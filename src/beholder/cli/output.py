@@ -10,15 +10,15 @@ from enum import StrEnum
 
 import typer
 
-from beholder.cli import MISSED, UNSCORED
+from beholder.cli import EXIT_THRESHOLD, EXIT_UNSCORED
 from beholder.errors import UsageError
-from beholder.reports.terminal import printable
-from beholder.rubrics.brief import Brief, Text
-from beholder.rubrics.model import Rubric, exact
-from beholder.verdicts.model import Verdict
+from beholder.reports.text import printable
+from beholder.rubrics.brief import Brief, TextBlock
+from beholder.rubrics.rubric import Rubric, to_fraction
+from beholder.verdicts.verdict import Verdict
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """What a verdict is printed as."""
 
     CARD = "card"
@@ -26,14 +26,14 @@ class Format(StrEnum):
     SEED = "seed"
 
     @classmethod
-    def of(cls, name: str) -> Format:
+    def of(cls, name: str) -> OutputFormat:
         try:
             return cls(name)
         except ValueError:
             raise UsageError(f"--format is one of {', '.join(cls)}, not {name!r}.") from None
 
 
-def waiting(text: str) -> AbstractContextManager[object]:
+def show_spinner(text: str) -> AbstractContextManager[object]:
     """Something that moves while a person waits; nothing where nobody looks."""
     if not sys.stderr.isatty():
         return nullcontext()
@@ -42,61 +42,61 @@ def waiting(text: str) -> AbstractContextManager[object]:
     return Console(stderr=True, emoji=False).status(text)
 
 
-def show(judged: Sequence[tuple[Verdict, Rubric]], form: Format, *, full: bool = False) -> None:
+def print_verdicts(judged: Sequence[tuple[Verdict, Rubric]], form: OutputFormat, *, full: bool = False) -> None:
     """Prints verdicts, each with the rubric that it was given by, style and setting in place."""
     for verdict, rubric in judged:
-        if form is Format.JSON:
+        if form is OutputFormat.JSON:
             typer.echo(json.dumps({**verdict.to_dict(), "answer": verdict.answer}, ensure_ascii=False))
-        elif form is Format.SEED:
-            show_seed(verdict, rubric)
+        elif form is OutputFormat.SEED:
+            print_seed(verdict, rubric)
         else:
-            show_card(verdict, full=full)
+            print_card(verdict, full=full)
 
 
-def show_seed(verdict: Verdict, rubric: Rubric) -> None:
+def print_seed(verdict: Verdict, rubric: Rubric) -> None:
     """The published JSON on one line; an unscored verdict has none, nor one with abstentions: it is said on stderr."""
-    from beholder.verdicts.seed import no_seed, seed_format
+    from beholder.verdicts.seed_format import explain_no_seed, to_seed_format
 
     if not verdict.scored:
         why = printable(verdict.detail)
         print(f"beholder: {verdict.case!r} is {verdict.outcome} and has no seed format: {why}", file=sys.stderr)
-    elif why := no_seed(verdict):
+    elif why := explain_no_seed(verdict):
         print(f"beholder: {verdict.case!r} {why}; use --json.", file=sys.stderr)
     else:
-        typer.echo(json.dumps(seed_format(verdict, rubric), ensure_ascii=False))
+        typer.echo(json.dumps(to_seed_format(verdict, rubric), ensure_ascii=False))
 
 
-def show_card(verdict: Verdict, *, full: bool = False) -> None:
+def print_card(verdict: Verdict, *, full: bool = False) -> None:
     from rich.console import Console
 
-    from beholder.reports.card import card
+    from beholder.reports.cards import render_verdict
 
-    Console(highlight=False).print(card(verdict, full=full))
+    Console(highlight=False).print(render_verdict(verdict, full=full))
 
 
-def exit_code(
+def verdicts_exit_code(
     verdicts: Sequence[Verdict], fail_under: float | None = None, *, strict: bool = False, seed: bool = False
 ) -> int:
     """1 when a score is below `fail_under` or, if `strict`, a case failed; else 3 when one has no score (or, if `seed`
     was asked for, no seed format); else 0."""
-    from beholder.verdicts.seed import no_seed
+    from beholder.verdicts.seed_format import explain_no_seed
 
     if fail_under is not None and 0 < fail_under <= 1:
         raise UsageError(f"--fail-under is on a scale to 100; for a score of {fail_under:g} say {fail_under * 100:g}.")
-    scores = [exact(one.score) for one in verdicts if one.score is not None]
-    if fail_under is not None and any(score * 100 < exact(fail_under) for score in scores):
-        return MISSED
+    scores = [to_fraction(one.score) for one in verdicts if one.score is not None]
+    if fail_under is not None and any(score * 100 < to_fraction(fail_under) for score in scores):
+        return EXIT_THRESHOLD
     if strict and any(one.passed is False for one in verdicts):
-        return MISSED
-    there = [one.score is not None and not (seed and no_seed(one)) for one in verdicts]
-    return 0 if all(there) else UNSCORED
+        return EXIT_THRESHOLD
+    there = [one.score is not None and not (seed and explain_no_seed(one)) for one in verdicts]
+    return 0 if all(there) else EXIT_UNSCORED
 
 
-def brief_dict(brief: Brief) -> dict[str, object]:
+def brief_to_dict(brief: Brief) -> dict[str, object]:
     """A brief as JSON values; of an image, everything but its bytes."""
     content = [
         {"text": part.text}
-        if isinstance(part, Text)
+        if isinstance(part, TextBlock)
         else {
             "role": part.role,
             "label": part.label,
@@ -122,13 +122,13 @@ def brief_dict(brief: Brief) -> dict[str, object]:
     }
 
 
-def show_brief(brief: Brief) -> None:
+def print_brief(brief: Brief) -> None:
     """The brief as a judge would get it."""
     typer.echo(f"── brief {brief.digest[:12]} · {brief.rubric} {brief.rubric_version} ── system\n")
     typer.echo(printable(brief.system, lines=True))
     typer.echo("── user\n")
     for part in brief.content:
-        if isinstance(part, Text):
+        if isinstance(part, TextBlock):
             typer.echo(printable(part.text, lines=True))
         else:
             image = part.image

@@ -1,28 +1,40 @@
-"""How a run is watched: a bar for people, lines of JSON for logs, or nothing."""
+"""How a run is watched: a bar for people, lines of JSON for logs, or nothing.
+
+Ctrl-C, for commands that should finish what is under way.
+
+What a run came to, as a table.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from beholder.ledger.model import Entry
-from beholder.ledger.reading import Judged
-from beholder.ledger.tallying import Tally
+from beholder.ledger.query import Tally
+from beholder.ledger.types import Entry, StoredVerdict
+from beholder.reports.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-FAILURES = 5  # shown at the end
-EVERY_S = 2.0  # seconds between two lines of JSON
+
+MAX_FAILURES = 5  # shown at the end
+JSON_INTERVAL_S = 2.0  # seconds between two lines of JSON
 
 
-class Counts:
+class ProgressCounter:
     """What a run has come to so far. Nobody is shown anything."""
 
     def __init__(self, total: int) -> None:
@@ -48,11 +60,11 @@ class Counts:
         self.now += len(entries)
         for entry in entries:
             self.outcomes[str(entry.verdict.outcome)] += 1
-            self.tally.add(Judged(entry.position, entry.verdict, entry.case.groups, entry.reused))
+            self.tally.add(StoredVerdict(entry.position, entry.verdict, entry.case.groups, entry.reused))
             self.reused += entry.reused
             if lack := entry.verdict.lack:
                 self.lacking += 1
-                if len(self.failures) < FAILURES:
+                if len(self.failures) < MAX_FAILURES:
                     self.failures.append(f"{entry.case.id} ({entry.verdict.rubric}): {lack}")
             if entry.spent_usd is None:
                 self.unpriced += 1
@@ -74,26 +86,26 @@ class Counts:
         }
 
 
-class Lines(Counts):
+class JsonProgress(ProgressCounter):
     """A line of JSON every few seconds, and one at the end."""
 
     def __init__(self, total: int) -> None:
         super().__init__(total)
-        self._next = time.monotonic() + EVERY_S
+        self._next = time.monotonic() + JSON_INTERVAL_S
 
     def done(self, entries: Sequence[Entry]) -> None:
         super().done(entries)
         if time.monotonic() >= self._next:
-            self._next = time.monotonic() + EVERY_S
+            self._next = time.monotonic() + JSON_INTERVAL_S
             typer.echo(json.dumps({"event": "progress", **self.to_dict()}))
 
 
-class Bar(Counts):
+class ProgressBar(ProgressCounter):
     """A bar with rate, cost, time left and outcomes."""
 
     def __init__(self, total: int) -> None:
         super().__init__(total)
-        self._progress = _bar()
+        self._progress = _rich_progress()
         self._task = self._progress.add_task("judging", total=total, money="", outcomes="", rate="")
         self._started = time.monotonic()
         self._progress.start()
@@ -119,7 +131,7 @@ class Bar(Counts):
         self._progress.update(self._task, completed=done, money=money, outcomes=outcomes, rate=rate)
 
 
-def _bar() -> Progress:
+def _rich_progress() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -132,3 +144,53 @@ def _bar() -> Progress:
         TextColumn("{task.fields[outcomes]}", style="dim"),
         console=Console(stderr=True, highlight=False),
     )
+
+
+_WorkResult = TypeVar("_WorkResult")
+
+
+async def run_interruptible(work: Callable[[asyncio.Event], Awaitable[_WorkResult]]) -> _WorkResult:
+    """Works, and listens: the first Ctrl-C (or SIGTERM) sets the event that `work` was given, the second cancels it.
+    Raises `KeyboardInterrupt` then."""
+    stop = asyncio.Event()
+    task = asyncio.ensure_future(work(stop))
+
+    def interrupted() -> None:
+        if stop.is_set():
+            task.cancel()
+        else:
+            stop.set()
+            print("\nstopping: what is under way is finished; Ctrl-C again stops at once", file=sys.stderr)
+
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, interrupted)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def print_summary(summary: dict[str, Any], tally: Tally) -> None:
+    """Means by criterion, outcomes, money, and what to do next."""
+    console = Console(highlight=False, emoji=False)
+    console.print(means_table(tally))
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in tally.outcomes.most_common())
+    spent = summary["spent_usd"]
+    console.print(f"outcomes: {outcomes or 'none'}")
+    money = "cost unknown" if spent is None else f"${spent:.4f} spent now"
+    console.print(f"{summary['done']} of {summary['total']} done, {summary['reused']} answers from the ledger, {money}")
+    console.print(f"see: beholder show {summary['run']}", markup=False)
+
+
+def means_table(tally: Tally) -> Table:
+    """The mean of each criterion, and of the score; and of what people would say, where there is a calibration."""
+    table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
+    for name, rubric in tally.rubrics.items():
+        for key, mean in {**rubric.criteria, "score": rubric.score}.items():
+            cells = (name, key, str(mean.count), "–" if mean.value is None else f"{mean.value:.3f}")
+            table.add_row(*(Text(printable(cell)) for cell in cells))
+        for key, mean in rubric.calibrated.items():
+            cells = (name, f"{key}, calibrated", str(mean.count), "–" if mean.value is None else f"{mean.value:.3f}")
+            table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table

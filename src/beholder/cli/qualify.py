@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beholder.cli import MISSED, UNSCORED
-from beholder.cli.suite_flags import takes_flags
+from beholder.cli import EXIT_THRESHOLD, EXIT_UNSCORED
+from beholder.cli.options import with_flags
 from beholder.errors import SetupError, UsageError
-from beholder.reports.terminal import say
+from beholder.reports.text import print_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from beholder.judges.protocol import Judge
-    from beholder.ledger import Ledger
-    from beholder.qualify.card import Card
-    from beholder.qualify.sitting import Exam, Sheet
-    from beholder.rubrics.model import Rubric
-    from beholder.runs.budget import Budget
-
-USUAL = ("edit-preservation", "restyle", "description")
-FOLDER = Path("exam")
+    from beholder.exam.exam import Exam, ExamSheet
+    from beholder.exam.report_card import ReportCard
+    from beholder.judges.base import Judge
+    from beholder.ledger.ledger import Ledger
+    from beholder.rubrics.rubric import Rubric
+    from beholder.runs.limits import Budget
 
 
-@takes_flags(
+DEFAULT_RUBRICS = ("edit-preservation", "restyle", "description")
+DEFAULT_FOLDER = Path("exam")
+
+
+@with_flags(
     *("base_url", "key_variable", "param", "price_input", "price_output", "max_side", "detail", "concurrency"),
     *("requests_per_minute", "tokens_per_minute", "timeout", "total_timeout", "budget", "tag", "ledger"),
 )
@@ -39,14 +40,14 @@ def qualify(
     judge: Annotated[str | None, typer.Option(help="Who sits the exam: PROVIDER:MODEL, or instruments.")] = None,
     rubric: Annotated[
         list[str] | None,
-        typer.Option(help=f"A rubric to be examined in; else {', '.join(USUAL)}.", show_default=False),
+        typer.Option(help=f"A rubric to be examined in; else {', '.join(DEFAULT_RUBRICS)}.", show_default=False),
     ] = None,
     photos: Annotated[
         list[Path] | None, typer.Option(help="Photographs, or a folder of them; else those of the demo.")
     ] = None,
     size: Annotated[str, typer.Option(help="How many papers: quick, usual or full.")] = "usual",
     seed: Annotated[int, typer.Option(help="Which papers: the same seed sets the same exam, to the byte.")] = 0,
-    folder: Annotated[Path, typer.Option(help="Where the papers are put.")] = FOLDER,
+    folder: Annotated[Path, typer.Option(help="Where the papers are put.")] = DEFAULT_FOLDER,
     fresh: Annotated[bool, typer.Option("--fresh", help="Sit it anew, and ask even what is answered already.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it may cost money.")] = False,
     details: Annotated[bool, typer.Option("--details", help="Show each kind and strength of damage.")] = False,
@@ -63,110 +64,110 @@ def qualify(
     """
     from decimal import Decimal
 
-    from beholder.judges.protocol import INSTRUMENTS
-    from beholder.ledger import Ledger
-    from beholder.qualify.planning import spent
-    from beholder.qualify.sitting import sheets
-    from beholder.runs.budget import Budget
-    from beholder.runs.running import require_prices
+    from beholder.exam.exam import make_sheets, sum_spent
+    from beholder.judges.base import INSTRUMENTS
+    from beholder.ledger.ledger import Ledger
+    from beholder.runs.limits import Budget, require_prices
 
     if runs:
         if judge is not None:
             raise UsageError("RUN shows earlier sittings, and --judge sits a new one; give one of them.")
         with Ledger.open(flags.get("ledger"), read_only=True) as ledger:
-            cards = [_card(ledger, run) for run in runs]
-        _show(cards, beside=len(cards) > 1, details=details, as_json=json_)
+            cards = [_load_card(ledger, run) for run in runs]
+        _print_cards(cards, beside=len(cards) > 1, details=details, as_json=json_)
         unfinished = any(card.missing for card in cards)
-        raise typer.Exit(MISSED if strict and any(card.failed for card in cards) else UNSCORED if unfinished else 0)
+        raise typer.Exit(
+            EXIT_THRESHOLD if strict and any(card.failed for card in cards) else EXIT_UNSCORED if unfinished else 0
+        )
     judge = judge or INSTRUMENTS
     flags["judges"] = (judge,)
-    chosen = _rubrics(rubric, judge)
+    chosen = _select_rubrics(rubric, judge)
     if not json_:
-        _notes(chosen, photos or [])
-    exams = [_exam(name, one, folder, photos or [], seed, size) for name, one in chosen]
-    sittings = [sheets(exam, flags) for exam in exams]
+        _print_notes(chosen, photos or [])
+    exams = [_prepare_exam(name, one, folder, photos or [], seed, size) for name, one in chosen]
+    sittings = [make_sheets(exam, flags) for exam in exams]
     every = [sheet for sitting in sittings for sheet in sitting]
     require_prices(every[0].suite)
-    _agreed(every, flags, fresh=fresh, yes=yes, quiet=quiet or json_)
+    _confirm_cost(every, flags, fresh=fresh, yes=yes, quiet=quiet or json_)
     with Ledger.open(flags.get("ledger")) as ledger:
-        budget = Budget(every[0].suite.budget_usd(), Decimal(0) if fresh else spent(every, ledger))
-        sat = [_sit(sitting, ledger, budget, fresh=fresh, quiet=quiet or json_) for sitting in sittings]
-        cards = [_card(ledger, first) for first, _ in sat]
+        budget = Budget(every[0].suite.budget_usd(), Decimal(0) if fresh else sum_spent(every, ledger))
+        sat = [_run_exam(sitting, ledger, budget, fresh=fresh, quiet=quiet or json_) for sitting in sittings]
+        cards = [_load_card(ledger, first) for first, _ in sat]
     lacking = sum(unanswered for _, unanswered in sat)
-    _show(cards, beside=False, details=details, as_json=json_)
+    _print_cards(cards, beside=False, details=details, as_json=json_)
     if lacking:
         have = "1 question has" if lacking == 1 else f"{lacking} questions have"
-        say(f"beholder: {have} no answer; the same command asks again", error=True)
+        print_text(f"beholder: {have} no answer; the same command asks again", error=True)
     missed = strict and any(card.failed for card in cards)
-    raise typer.Exit(MISSED if missed else UNSCORED if lacking else 0)
+    raise typer.Exit(EXIT_THRESHOLD if missed else EXIT_UNSCORED if lacking else 0)
 
 
-def _rubrics(names: Sequence[str] | None, judge: str) -> list[tuple[str, Rubric]]:
+def _select_rubrics(names: Sequence[str] | None, judge: str) -> list[tuple[str, Rubric]]:
     """The rubrics to be examined in, each with the name that a suite finds it by. Of those that one name stands for,
     the ones that the judge cannot answer are left out. Raises `SetupError` for a name of which it can answer none."""
+    from beholder.judges.base import INSTRUMENTS, check_judges
     from beholder.judges.model import judge_from
-    from beholder.judges.protocol import INSTRUMENTS, check_able
-    from beholder.rubrics.library import load_all
+    from beholder.rubrics.load import load_rubrics
 
     chosen: dict[str, Rubric] = {}
-    for name in names or USUAL:
-        rubrics = load_all(name)
+    for name in names or DEFAULT_RUBRICS:
+        rubrics = load_rubrics(name)
         if judge == INSTRUMENTS:
             offline = judge_from(INSTRUMENTS)
-            check_able([offline], rubrics)
-            rubrics = tuple(one for one in rubrics if _can(offline, one))
-        chosen |= {one.name if name != one.name and len(load_all(name)) > 1 else name: one for one in rubrics}
+            check_judges([offline], rubrics)
+            rubrics = tuple(one for one in rubrics if _is_able(offline, one))
+        chosen |= {one.name if name != one.name and len(load_rubrics(name)) > 1 else name: one for one in rubrics}
     return list(chosen.items())
 
 
-def _can(judge: Judge, rubric: Rubric) -> bool:
-    from beholder.judges.protocol import check_able
+def _is_able(judge: Judge, rubric: Rubric) -> bool:
+    from beholder.judges.base import check_judges
 
     try:
-        check_able([judge], [rubric])
+        check_judges([judge], [rubric])
     except SetupError:
         return False
     return True
 
 
-def _notes(chosen: Sequence[tuple[str, Rubric]], photos: Sequence[Path]) -> None:
-    from beholder.qualify.papers import exam_notes
+def _print_notes(chosen: Sequence[tuple[str, Rubric]], photos: Sequence[Path]) -> None:
+    from beholder.exam.exam import exam_notes
 
     for note in dict.fromkeys(note for _, one in chosen for note in exam_notes(one, photos)):
-        say(note, error=True)
+        print_text(note, error=True)
 
 
-def _exam(name: str, rubric: Rubric, folder: Path, photos: Sequence[Path], seed: int, size: str) -> Exam:
-    from beholder.cli.output import waiting
-    from beholder.qualify.sitting import exam_in
+def _prepare_exam(name: str, rubric: Rubric, folder: Path, photos: Sequence[Path], seed: int, size: str) -> Exam:
+    from beholder.cli.output import show_spinner
+    from beholder.exam.exam import prepare_exam
 
-    with waiting(f"setting the papers of {rubric.name}"):
-        return exam_in(name, rubric, folder / rubric.name, photos=photos, seed=seed, size=size)
+    with show_spinner(f"setting the papers of {rubric.name}"):
+        return prepare_exam(name, rubric, folder / rubric.name, photos=photos, seed=seed, size=size)
 
 
-def _agreed(sheets: Sequence[Sheet], flags: dict[str, Any], *, fresh: bool, yes: bool, quiet: bool) -> None:
+def _confirm_cost(sheets: Sequence[ExamSheet], flags: dict[str, Any], *, fresh: bool, yes: bool, quiet: bool) -> None:
     """Shows what the exam would ask and cost, and asks whether it may. A judge that measures costs nothing, and with a
     budget the question is answered."""
     import asyncio
 
     from rich.console import Console
 
-    from beholder.cli.output import waiting
-    from beholder.cli.plan import ledger_of, show_judges
-    from beholder.judges.protocol import INSTRUMENTS
-    from beholder.qualify.planning import planned
+    from beholder.cli.output import show_spinner
+    from beholder.cli.run import open_existing_ledger, print_judge_plans
+    from beholder.exam.exam import plan_sheets
+    from beholder.judges.base import INSTRUMENTS
 
     if flags["judges"] == (INSTRUMENTS,) or (yes and quiet):
         return
-    ledger = ledger_of(sheets[0].suite)
+    ledger = open_existing_ledger(sheets[0].suite)
     try:
-        with waiting("making every brief"):
-            whole = asyncio.run(planned(sheets, None if fresh else ledger, fresh=fresh))
+        with show_spinner("making every brief"):
+            whole = asyncio.run(plan_sheets(sheets, None if fresh else ledger, fresh=fresh))
     finally:
         if ledger:
             ledger.close()
     if not quiet:
-        show_judges(Console(highlight=False, emoji=False, stderr=True), [whole])
+        print_judge_plans(Console(highlight=False, emoji=False, stderr=True), [whole])
     free = not whole.calls or whole.money_high == 0
     if yes or free or flags.get("budget") is not None:
         return
@@ -184,50 +185,54 @@ def _agreed(sheets: Sequence[Sheet], flags: dict[str, Any], *, fresh: bool, yes:
         raise typer.Exit
 
 
-def _sit(sheets: Sequence[Sheet], ledger: Ledger, budget: Budget, *, fresh: bool, quiet: bool) -> tuple[str, int]:
+def _run_exam(
+    sheets: Sequence[ExamSheet], ledger: Ledger, budget: Budget, *, fresh: bool, quiet: bool
+) -> tuple[str, int]:
     """Lets the judge answer all sheets. The id of the first run, and how many questions have no answer."""
-    from beholder.cli.run import carry_out
-    from beholder.ledger.model import FINISHED
-    from beholder.qualify.reading import sitting_tag
-    from beholder.runs.running import checked_cases, record_for, seated
-    from beholder.runs.sharing import Limits
-    from beholder.verdicts.model import Outcome
+    from beholder.cli.run import execute_run
+    from beholder.exam.results import sitting_tag
+    from beholder.ledger.types import FINISHED
+    from beholder.runs.execution import check_suite_cases, find_or_create_run
+    from beholder.runs.limits import RunLimits, make_judges
+    from beholder.verdicts.verdict import Outcome
 
     first, lacking = "", 0
     for sheet in sheets:
-        limits = Limits(budget, whole=True)  # it is for all sheets
-        judges = seated(sheet.suite, limits)
-        checked = checked_cases(sheet.suite)
-        record, new = record_for(sheet.suite, ledger, checked, fresh=fresh)
+        limits = RunLimits(budget, whole=True)  # it is for all sheets
+        judges = make_judges(sheet.suite, limits)
+        checked = check_suite_cases(sheet.suite)
+        record, new = find_or_create_run(sheet.suite, ledger, checked, fresh=fresh)
         first = first or record.id
         if record.id != first:
             ledger.tag(record.id, sitting_tag(first))
         if not quiet:
             going_on = "" if new else ", going on"
-            say(f"{record.name}: {record.total} papers, run {record.id}{going_on}", error=True)
-        state, _ = carry_out(sheet.suite, ledger, record, checked, judges, limits, new=new, quiet=quiet, as_json=False)
+            print_text(f"{record.name}: {record.total} papers, run {record.id}{going_on}", error=True)
+        state, _ = execute_run(
+            sheet.suite, ledger, record, checked, judges, limits, new=new, quiet=quiet, as_json=False
+        )
         if state != FINISHED:
-            say("interrupted; the same command (without --fresh) goes on where it was", error=True)
-            raise typer.Exit(UNSCORED)
+            print_text("interrupted; the same command (without --fresh) goes on where it was", error=True)
+            raise typer.Exit(EXIT_UNSCORED)
         outcomes = ledger.tally(record.id).outcomes
         lacking += sum(outcomes.values()) - outcomes[Outcome.SCORED]
     return first, lacking
 
 
-def _card(ledger: Ledger, run: str) -> Card:
-    from beholder.qualify.marking import card_of
-    from beholder.qualify.reading import sitting
+def _load_card(ledger: Ledger, run: str) -> ReportCard:
+    from beholder.exam.grading import make_report_card
+    from beholder.exam.results import load_results
 
-    return card_of(sitting(ledger, run))
+    return make_report_card(load_results(ledger, run))
 
 
-def _show(cards: Sequence[Card], *, beside: bool, details: bool, as_json: bool) -> None:
-    from beholder.reports.exam_card import show_beside, show_card
+def _print_cards(cards: Sequence[ReportCard], *, beside: bool, details: bool, as_json: bool) -> None:
+    from beholder.reports.cards import print_report_card, print_report_cards
 
     if as_json:
         typer.echo(json.dumps({"cards": [card.to_dict() for card in cards]}, ensure_ascii=False))
     elif beside:
-        show_beside(cards)
+        print_report_cards(cards)
     else:
         for card in cards:
-            show_card(card, details=details)
+            print_report_card(card, details=details)

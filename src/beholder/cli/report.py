@@ -1,4 +1,7 @@
-"""`beholder report`: a run as one file that people can look at, or that other programs show."""
+"""`beholder report`: a run as one file that people can look at, or that other programs show.
+
+`beholder view`: the ledger as a web app on this machine.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
-from beholder.cli.files import replacing, spare
-from beholder.cli.runs import LedgerAt, Which
-from beholder.cli.statistics_options import GroupBy
-from beholder.errors import UsageError
-from beholder.reports.html import MAX_MB
-from beholder.reports.terminal import say
+from beholder.cli.options import GroupOption, LedgerOption, RunArgument, atomic_write, refuse_ledger_path
+from beholder.errors import SetupError, UsageError
+from beholder.reports.text import MAX_REPORT_MB, print_text
 
 if TYPE_CHECKING:
-    from beholder.ledger import Ledger, RunRecord
-    from beholder.reports.html.gathering import Watch
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.types import RunRecord
+    from beholder.reports.run_data import ProgressCallback
 
-LONG = 500  # verdicts: with fewer it is done before anybody wonders
-ENDINGS = {"html": "html", "md": "md", "junit": "xml"}
+
+PROGRESS_FROM_VERDICTS = 500  # verdicts: with fewer it is done before anybody wonders
+FILE_ENDINGS = {"html": "html", "md": "md", "junit": "xml"}
 
 
 def report(
-    run: Which = "latest",
+    run: RunArgument = "latest",
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The file, - to print it; else named after the run.", show_default=False),
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="html, md or junit.")] = "html",
-    max_mb: Annotated[float, typer.Option("--max-mb", min=0.1, help="How large an HTML file may be, in MB.")] = MAX_MB,
+    max_mb: Annotated[
+        float, typer.Option("--max-mb", min=0.1, help="How large an HTML file may be, in MB.")
+    ] = MAX_REPORT_MB,
     against: Annotated[
         str | None, typer.Option(metavar="RUN", help="An older run: say what changed since.", show_default=False)
     ] = None,
@@ -44,51 +49,51 @@ def report(
         list[str] | None,
         typer.Option(help="JUnit: a case fails below 80 (score × 100), or accuracy=4.", show_default=False),
     ] = None,
-    group: GroupBy = None,
-    ledger: LedgerAt = None,
+    group: GroupOption = None,
+    ledger: LedgerOption = None,
 ) -> None:
     """Write a run as one HTML file with its images, which opens from disk and asks for nothing from elsewhere.
 
     Pictures are the small copies that the ledger keeps; they lose detail until the file is within --max-mb, and no case
     is left out. `--format md` is for a pull request, `--format junit` for programs that show test results.
     """
-    from beholder.ledger import Ledger
+    from beholder.ledger.ledger import Ledger
 
-    if format_ not in ENDINGS:
-        raise UsageError(f"--format is one of {', '.join(ENDINGS)}, not {format_!r}.")
+    if format_ not in FILE_ENDINGS:
+        raise UsageError(f"--format is one of {', '.join(FILE_ENDINGS)}, not {format_!r}.")
     if not math.isfinite(max_mb):
         raise UsageError(f"--max-mb is how large the file may be, a number of MB from 0.1 on, not {max_mb}.")
-    least = _least(fail_under or (), format_)
+    least = _parse_thresholds(fail_under or (), format_)
     with Ledger.open(ledger, read_only=True) as book, tempfile.TemporaryFile() as draft:
         record, other = book.run(run), None if against is None else book.run(against)
         if other is not None and other.id == record.id:
             raise UsageError(f"--against names an older run, and {against!r} is the run {record.id} itself.")
-        place = output or Path(f"{_file_name(record)}.{ENDINGS[format_]}")
+        place = output or Path(f"{_file_name(record)}.{FILE_ENDINGS[format_]}")
         printed = str(place) == "-"
         if not printed:
-            spare(book, place)
-        with _watching(record.total) as watch:
-            told = _made(book, record, other, format_, draft, max_mb, group, least, watch)
+            refuse_ledger_path(book, place)
+        with _report_progress(record.total) as watch:
+            told = _write_report(book, record, other, format_, draft, max_mb, group, least, watch)
         draft.seek(0)
         if printed:
             out = typer.get_binary_stream("stdout")
             shutil.copyfileobj(draft, out)
             out.flush()
         else:
-            with replacing(place) as file:
+            with atomic_write(place) as file:
                 shutil.copyfileobj(draft, file)
-    say(f"{place}: {told}" if not printed else told, error=printed)
+    print_text(f"{place}: {told}" if not printed else told, error=printed)
 
 
-def _least(given: Sequence[str], format_: str) -> dict[str, float]:
+def _parse_thresholds(given: Sequence[str], format_: str) -> dict[str, float]:
     """What a case has to reach. Raises `UsageError`."""
-    from beholder.runs.suite_file import thresholds
+    from beholder.runs.suite_file import parse_thresholds
 
     if given and format_ != "junit":
         raise UsageError(
             "--fail-under says which tests of --format junit fail; of a run, `beholder run` decides by it."
         )
-    least = thresholds(given)
+    least = parse_thresholds(given)
     for name, value in least.items():
         if not math.isfinite(value):
             raise UsageError(f"--fail-under takes a number or CRITERION=NUMBER, and {value} is no number.")
@@ -97,7 +102,7 @@ def _least(given: Sequence[str], format_: str) -> dict[str, float]:
     return least
 
 
-def _made(
+def _write_report(
     book: Ledger,
     record: RunRecord,
     other: RunRecord | None,
@@ -106,25 +111,27 @@ def _made(
     max_mb: float,
     group: str | None,
     fail_under: Mapping[str, float],
-    watch: Watch,
+    watch: ProgressCallback,
 ) -> str:
     """Writes the report into `draft`; what there is to say of it."""
-    from beholder.verdicts.model import counted
+    from beholder.verdicts.verdict import format_count
 
     if format_ == "html":
-        from beholder.reports.html.page import write_report
+        from beholder.reports.html_report import write_report
 
         made = write_report(book, record, draft, max_mb=max_mb, group=group, other=other, watch=watch)
-        lines = [f"{counted(made.verdicts, 'verdict')} on {counted(made.cases, 'case')}, {made.size / 1e6:.1f} MB."]
+        lines = [
+            f"{format_count(made.verdicts, 'verdict')} on {format_count(made.cases, 'case')}, {made.size / 1e6:.1f} MB."
+        ]
         if made.pictures:
             lines.append(f"Pictures are {made.pictures}.")
         return "\n".join([" ".join(lines), *made.notes])
     if format_ == "md":
-        from beholder.reports.run_markdown import run_markdown
+        from beholder.reports.ci import run_markdown
 
         text = run_markdown(book, record, group, other, watch=watch)
     elif other is None:
-        from beholder.reports.run_junit import run_junit
+        from beholder.reports.ci import run_junit
 
         text = run_junit(book, record, fail_under)
     else:
@@ -134,12 +141,12 @@ def _made(
 
 
 @contextmanager
-def _watching(verdicts: int) -> Iterator[Watch]:
+def _report_progress(verdicts: int) -> Iterator[ProgressCallback]:
     """A bar on a terminal while much is worked on, which goes when it is done; else nothing is shown."""
-    from beholder.reports.html.gathering import unwatched
+    from beholder.reports.run_data import no_progress
 
-    if verdicts < LONG or not sys.stderr.isatty():
-        yield unwatched
+    if verdicts < PROGRESS_FROM_VERDICTS or not sys.stderr.isatty():
+        yield no_progress
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -153,3 +160,39 @@ def _watching(verdicts: int) -> Iterator[Watch]:
 def _file_name(record: RunRecord) -> str:
     """The run's name as far as it is harmless in a file system, else its id."""
     return re.sub(r"[^\w.-]+", "-", record.name).strip("-.")[:80] or record.id
+
+
+def view(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 0,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on. Others than loopback need --token.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="What a visitor must know, at least 16 characters.", envvar="BEHOLDER_TOKEN", show_default=False
+        ),
+    ] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
+    ledger: LedgerOption = None,
+) -> None:
+    """Look at runs, compare them and rate cases, in the browser. Only this machine is served, unless by --host."""
+    try:
+        from beholder.web.app import create_app
+        from beholder.web.server import allowed_hosts, open_browser, open_socket, serve, socket_url
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "starlette"):
+            raise
+        raise SetupError("The web app needs FastAPI and uvicorn: pip install 'beholder[web]'") from None
+
+    hosts = allowed_hosts(host, token)
+    app = create_app(ledger, hosts=hosts, token=token)
+    with open_socket(host, port) as listening:
+        address = socket_url(listening, host) + (f"?token={quote(token, safe='')}" if token else "")
+
+        def ready() -> None:
+            print_text(f"Beholder is at {address} (stop it with Ctrl+C).")
+            if browser:
+                open_browser(address)
+
+        serve(app, listening, ready)

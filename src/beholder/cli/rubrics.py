@@ -1,4 +1,7 @@
-"""`beholder rubrics`: list, show, check, and start one of your own."""
+"""`beholder rubrics`: list, show, check, and start one of your own.
+
+`beholder styles`: the styles that `restyle` knows.
+"""
 
 from __future__ import annotations
 
@@ -7,61 +10,61 @@ import os
 import shlex
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from beholder.errors import UsageError
-from beholder.reports.terminal import say
+from beholder.reports.text import print_text
 
 app = typer.Typer(help="List, show, check and start rubrics.", invoke_without_command=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
-def list_(context: typer.Context, json_: AsJson = False) -> None:
+def list_rubrics(context: typer.Context, json_: JsonFlag = False) -> None:
     """List the rubrics."""
     if context.invoked_subcommand:
         return
-    from beholder.rubrics.library import known
+    from beholder.rubrics.load import list_rubrics
 
-    names = known()
+    names = list_rubrics()
     if json_:
-        say(json.dumps(names))
+        print_text(json.dumps(names))
         return
     for name, summary in names.items():
-        say(f"{name:<22}{summary}")
+        print_text(f"{name:<22}{summary}")
 
 
 @app.command("show")
-def show(
+def show_rubric(
     name: str,
     style: Annotated[str, typer.Option(help="The style whose assertions are shown.")] = "Anime",
     setting: Annotated[str, typer.Option(help="The setting to show.")] = "",
-    json_: AsJson = False,
+    json_: JsonFlag = False,
 ) -> None:
     """Show what a judge is told by a rubric."""
     import msgspec
 
-    from beholder.rubrics.composing import Composer
-    from beholder.rubrics.library import load_all
-    from beholder.rubrics.rendering import system_text
+    from beholder.rubrics.brief import Composer
+    from beholder.rubrics.load import load_rubrics
+    from beholder.rubrics.prompt import render_system_prompt
 
-    for rubric in load_all(name):
+    for rubric in load_rubrics(name):
         settled = Composer(rubric, setting=setting).rubric_in(style)
-        say(json.dumps(msgspec.to_builtins(settled)) if json_ else system_text(settled))
+        print_text(json.dumps(msgspec.to_builtins(settled)) if json_ else render_system_prompt(settled))
 
 
 @app.command("check")
-def check(
-    paths: Annotated[list[str], typer.Argument(help="Folders, YAML files or names.")], json_: AsJson = False
+def check_rubrics(
+    paths: Annotated[list[str], typer.Argument(help="Folders, YAML files or names.")], json_: JsonFlag = False
 ) -> None:
     """Check rubrics and say what is wrong, with line and key."""
-    from beholder.cli import WRONG_USE
+    from beholder.cli import EXIT_USAGE
     from beholder.errors import Problem, RubricError
-    from beholder.rubrics.library import check as checked
-    from beholder.verdicts.model import counted
+    from beholder.rubrics.load import check_rubrics as checked
+    from beholder.verdicts.verdict import format_count
 
     wrong = False
     for path in paths:
@@ -69,7 +72,8 @@ def check(
         try:
             rubrics = checked(path)
             said = ", ".join(
-                f"{one.name} {one.version}, {counted(len(one.criteria), 'criterion', 'criteria')}" for one in rubrics
+                f"{one.name} {one.version}, {format_count(len(one.criteria), 'criterion', 'criteria')}"
+                for one in rubrics
             )
             report = f"{path}: sound ({said})"
         except UsageError as error:
@@ -77,23 +81,25 @@ def check(
             report = str(error)
             problems = error.problems if isinstance(error, RubricError) else (Problem(report),)
         listed = [{"line": one.line, "key": one.key, "message": one.message} for one in problems]
-        say(json.dumps({"path": path, "problems": listed}) if json_ else report)
-    raise typer.Exit(WRONG_USE if wrong else 0)
+        print_text(json.dumps({"path": path, "problems": listed}) if json_ else report)
+    raise typer.Exit(EXIT_USAGE if wrong else 0)
 
 
 @app.command("new")
-def new(name: Annotated[str, typer.Argument(help="The folder to make; its last part is the rubric's name.")]) -> None:
+def new_rubric(
+    name: Annotated[str, typer.Argument(help="The folder to make; its last part is the rubric's name.")],
+) -> None:
     """Write a commented start for a rubric of your own."""
-    from beholder.rubrics.checking import is_name
-    from beholder.rubrics.library import known
+    from beholder.rubrics.load import list_rubrics
+    from beholder.rubrics.validate import is_rubric_name
 
     folder = Path(name)
     if os.path.lexists(folder):
         raise UsageError(f"{name!r} exists already; choose another name.")
-    if not is_name(folder.name):
+    if not is_rubric_name(folder.name):
         allowed = "lower-case letters, digits and hyphens, such as my-rubric"
         raise UsageError(f"{folder.name!r} cannot be the name of a rubric: it is {allowed}.")
-    if folder.name in known():
+    if folder.name in list_rubrics():
         raise UsageError(
             f"{folder.name!r} is the name of a rubric that is known; choose another, such as my-{folder.name}."
         )
@@ -105,4 +111,60 @@ def new(name: Annotated[str, typer.Argument(help="The folder to make; its last p
     except OSError as error:
         raise UsageError(f"{name!r} cannot be written: {error.strerror or error}.") from None
     path = folder if folder.is_absolute() or folder.parts[0] == ".." else f"./{folder}"  # a path, never a name
-    say(f"Wrote {folder / 'rubric.yaml'}. Edit it, then: beholder rubrics check {shlex.quote(str(path))}")
+    print_text(f"Wrote {folder / 'rubric.yaml'}. Edit it, then: beholder rubrics check {shlex.quote(str(path))}")
+
+
+styles_app = typer.Typer(help="List and show styles.", invoke_without_command=True)
+
+StyleFolders = Annotated[list[Path] | None, typer.Option("--styles", help="A folder with styles of your own.")]
+StylesJsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class StylesOptions(NamedTuple):
+    """What was said before the subcommand."""
+
+    folders: tuple[Path, ...]
+    json: bool
+
+
+@styles_app.callback()
+def list_styles(context: typer.Context, folders: StyleFolders = None, json_: StylesJsonFlag = False) -> None:
+    """List the styles, or show one: beholder styles show Anime."""
+    context.obj = StylesOptions(tuple(folders or ()), json_)
+    if context.invoked_subcommand:
+        return
+    from beholder.rubrics.load import load_styles
+
+    found = load_styles(folders or ())
+    if json_:
+        print_text(json.dumps(list(found)))
+        return
+    for name, style in found.items():
+        print_text(f"{name:<26}{_first_sentence(style.description)}")
+
+
+@styles_app.command("show")
+def show_style(context: typer.Context, name: str, folders: StyleFolders = None, json_: StylesJsonFlag = False) -> None:
+    """Show a style with its assertions; any other name shows the generic set."""
+    import msgspec
+
+    from beholder.rubrics.load import find_style, load_rubric
+
+    given: StylesOptions = context.obj
+    style = find_style(name, (*(folders or ()), *given.folders))
+    if json_ or given.json:
+        print_text(json.dumps(msgspec.to_builtins(style)))
+        return
+    print_text(f"{style.style}\n\n{style.description}")
+    for title, points in (("Expect", style.expect), ("Acceptable", style.acceptable), ("Goes wrong", style.goes_wrong)):
+        print_text(f"\n{title}")
+        for point in points:
+            print_text(f"  - {point}")
+    for criterion in load_rubric("restyle").with_style(style).criteria:
+        print_text(f"\n{criterion.name}")
+        for one in criterion.assertions:
+            print_text(f"  {one.id}. {one.text}{f' [{one.applies}]' if one.applies else ''}")
+
+
+def _first_sentence(text: str) -> str:
+    return text.split(". ")[0].rstrip(".")

@@ -1,30 +1,46 @@
-"""`beholder run`: all cases of a suite, begun or gone on with."""
+"""`beholder run`: all cases of a suite, begun or gone on with.
+
+`beholder collect`: what came back for a run that was handed in with `run --batch`.
+
+`beholder init`: a suite to start from.
+
+`beholder plan`: what a run would do and cost, without a call.
+"""
 
 from __future__ import annotations
 
 import gc
 import json
 import sys
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beholder.cli.suite_flags import takes_a_suite
+from beholder.cli.options import with_suite
 from beholder.errors import UsageError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
-    from beholder.cases.checking import Checked
-    from beholder.cli.progress import Counts
-    from beholder.judges.protocol import Judge
-    from beholder.ledger import Ledger, RunRecord
-    from beholder.runs.sharing import Limits
+    from rich.console import Console
+
+    from beholder.cases.validation import CaseCheck
+    from beholder.cli.progress import ProgressCounter
+    from beholder.judges.base import Judge
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.types import RunRecord
+    from beholder.runs.batch import BatchPassOptions, BatchRunStatus
+    from beholder.runs.limits import RunLimits
+    from beholder.runs.plan import JudgePlan, Plan
     from beholder.runs.suite import Suite
-    from beholder.verdicts.model import Outcome
+    from beholder.verdicts.verdict import Outcome
 
 
-@takes_a_suite
+@with_suite
 def run(
     suite: Suite,
     retry: Annotated[str, typer.Option(help="Final outcomes to try again: refused,filtered.")] = "",
@@ -39,84 +55,88 @@ def run(
 
     Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 some cases have no score and no --max-unscored was given.
     """
-    from beholder.judges.protocol import check_able
-    from beholder.ledger import Ledger
-    from beholder.runs.budget import Budget
-    from beholder.runs.running import checked_cases, named, record_for, require_prices, seated
-    from beholder.runs.sharing import Limits
+    from beholder.judges.base import check_judges
+    from beholder.ledger.ledger import Ledger
+    from beholder.runs.execution import check_suite_cases, find_named_run, find_or_create_run
+    from beholder.runs.limits import Budget, RunLimits, make_judges, require_prices
 
     if of and fresh:
         raise UsageError("--run goes on with a run, and --fresh begins one; give one of them.")
     require_prices(suite)
-    again = _outcomes(retry)
-    limits = Limits(Budget(suite.budget_usd()))
-    judges = seated(suite, limits)  # a missing key is found before a run is begun
-    check_able(judges, suite.rubrics())
+    again = _parse_outcomes(retry)
+    limits = RunLimits(Budget(suite.budget_usd()))
+    judges = make_judges(suite, limits)  # a missing key is found before a run is begun
+    check_judges(judges, suite.rubrics())
     if batch:
-        from beholder.runs.batching import check_batch
+        from beholder.runs.batch import make_batch_judges
 
-        check_batch(suite)
-    checked = checked_cases(suite, skip_bad=skip_bad)
+        make_batch_judges(suite)
+    checked = check_suite_cases(suite, skip_bad=skip_bad)
     if checked.problem_count and not json_:
         print(f"beholder: {len(checked.bad)} cases are left out; they are wrong.", file=sys.stderr)
     with Ledger.open(suite.ledger_place()) as ledger:
         record, new = (
-            (named(suite, ledger, checked, of), False) if of else record_for(suite, ledger, checked, fresh=fresh)
+            (find_named_run(suite, ledger, checked, of), False)
+            if of
+            else find_or_create_run(suite, ledger, checked, fresh=fresh)
         )
         if not quiet and not json_:
             print(f"{'run' if new else 'going on with run'} {record.id} ({record.name}), {record.total} verdicts")
         limits.budget.spent = record.spent_usd or limits.budget.spent
         how = {"new": new, "quiet": quiet, "as_json": json_}
-        if batch or handed_in(ledger, record.id):  # what is under way is not asked live as well
-            from beholder.cli.collect import by_batch
-            from beholder.runs.batching import How
+        if batch or has_batch(ledger, record.id):  # what is under way is not asked live as well
+            from beholder.runs.batch import BatchPassOptions
 
-            raise typer.Exit(by_batch(suite, ledger, record, checked, How(anew=batch, retry=again), **how))
-        state, counts = carry_out(suite, ledger, record, checked, judges, limits, again, **how)
-        raise typer.Exit(report_run(suite, ledger, record, state, counts, new=new, as_json=json_, quiet=quiet))
+            raise typer.Exit(
+                execute_batch(suite, ledger, record, checked, BatchPassOptions(anew=batch, retry=again), **how)
+            )
+        state, counts = execute_run(suite, ledger, record, checked, judges, limits, again, **how)
+        raise typer.Exit(report_result(suite, ledger, record, state, counts, new=new, as_json=json_, quiet=quiet))
 
 
-def handed_in(ledger: Ledger, run: str) -> bool:
+def has_batch(ledger: Ledger, run: str) -> bool:
     """Whether answers to requests of the run are to be had from a provider's batch."""
-    from beholder.ledger import jobs
+    from beholder.ledger import batch_jobs
 
     with ledger.reading() as connection:
-        return jobs.to_collect(connection, ledger.number(connection, run))
+        return batch_jobs.has_uncollected_jobs(connection, ledger.number(connection, run))
 
 
-def carry_out(
+def execute_run(
     suite: Suite,
     ledger: Ledger,
     record: RunRecord,
-    checked: Checked,
+    checked: CaseCheck,
     judges: Sequence[Judge],
-    limits: Limits,
+    limits: RunLimits,
     retry: frozenset[Outcome] = frozenset(),
     *,
     new: bool,
     quiet: bool,
     as_json: bool,
-) -> tuple[str, Counts]:
+) -> tuple[str, ProgressCounter]:
     """Executes a run that was begun or found again, watched on the terminal; the state it ends in, and what it came
     to."""
     import asyncio
 
-    from beholder.cli.listening import listening
-    from beholder.ledger.model import INTERRUPTED
-    from beholder.runs.holding import held
-    from beholder.runs.running import run_suite
+    from beholder.cli.progress import run_interruptible
+    from beholder.ledger.types import INTERRUPTED
+    from beholder.runs.execution import execute_run
+    from beholder.runs.ledger_access import lock_run
 
-    counts = watch_of(record.total, quiet=quiet, as_json=as_json)
+    counts = make_progress(record.total, quiet=quiet, as_json=as_json)
     gc.freeze()  # what is loaded stays; looking at it again and again costs a quarter of a millisecond a case
     gc.set_threshold(20_000, 20, 20)
     if not new:
-        rename_by_flag(suite, ledger, record)
+        apply_name_and_tags(suite, ledger, record)
     try:
-        with held(ledger, record.id):
-            if handed_in(ledger, record.id):
+        with lock_run(ledger, record.id):
+            if has_batch(ledger, record.id):
                 raise UsageError(f"The run {record.id} was handed in as a batch just now; `beholder collect` goes on.")
             state = asyncio.run(
-                listening(lambda stop: run_suite(suite, ledger, record, checked, judges, limits, retry, counts, stop))
+                run_interruptible(
+                    lambda stop: execute_run(suite, ledger, record, checked, judges, limits, retry, counts, stop)
+                )
             )
     except KeyboardInterrupt:
         state = INTERRUPTED
@@ -125,7 +145,7 @@ def carry_out(
     return state, counts
 
 
-def rename_by_flag(suite: Suite, ledger: Ledger, record: RunRecord) -> None:
+def apply_name_and_tags(suite: Suite, ledger: Ledger, record: RunRecord) -> None:
     """A name or tags that were given by flag hold also for a run that is gone on with."""
     if "name" in suite.by_flag:
         ledger.rename(record.id, suite.name)
@@ -133,8 +153,8 @@ def rename_by_flag(suite: Suite, ledger: Ledger, record: RunRecord) -> None:
         ledger.tag(record.id, *suite.tags)
 
 
-def _outcomes(names: str) -> frozenset[Outcome]:
-    from beholder.verdicts.model import Outcome
+def _parse_outcomes(names: str) -> frozenset[Outcome]:
+    from beholder.verdicts.verdict import Outcome
 
     try:
         return frozenset(Outcome(name.strip()) for name in names.split(",") if name.strip())
@@ -142,45 +162,51 @@ def _outcomes(names: str) -> frozenset[Outcome]:
         raise UsageError(f"--retry takes outcomes ({', '.join(Outcome)}), and {names!r} has another word.") from None
 
 
-def watch_of(total: int, *, quiet: bool, as_json: bool) -> Counts:
-    from beholder.cli.progress import Bar, Counts, Lines
+def make_progress(total: int, *, quiet: bool, as_json: bool) -> ProgressCounter:
+    from beholder.cli.progress import JsonProgress, ProgressBar, ProgressCounter
 
-    return Lines(total) if as_json else Counts(total) if quiet or not sys.stderr.isatty() else Bar(total)
+    return (
+        JsonProgress(total)
+        if as_json
+        else ProgressCounter(total)
+        if quiet or not sys.stderr.isatty()
+        else ProgressBar(total)
+    )
 
 
-def report_run(
+def report_result(
     suite: Suite,
     ledger: Ledger,
     record: RunRecord,
     state: str,
-    counts: Counts,
+    counts: ProgressCounter,
     *,
     new: bool,
     as_json: bool,
     quiet: bool,
 ) -> int:
     """Says what the run came to, and returns the exit code."""
-    from beholder.reports.terminal import printable
-    from beholder.runs.thresholds import Means, exit_code, missed
+    from beholder.reports.text import printable
+    from beholder.runs.execution import RunMeans, choose_exit_code, find_missed_thresholds
 
     # What was done before, or by others, is only in the ledger; reading it again costs a third of a millisecond a case.
     tally = ledger.tally(record.id) if counts.before or not new or ledger.shared else counts.tally
     criteria = {key: mean.exact for one in tally.rubrics.values() for key, mean in one.criteria.items()}
-    means = Means(
+    means = RunMeans(
         total=record.total,
         scored=tally.score.count,
         means={key: value for key, value in {**criteria, "score": tally.score.exact}.items() if value is not None},
     )
-    wrong = missed(means, suite.fail_under, suite.max_unscored)
-    code = exit_code(means, suite.fail_under, suite.max_unscored)
+    wrong = find_missed_thresholds(means, suite.fail_under, suite.max_unscored)
+    code = choose_exit_code(means, suite.fail_under, suite.max_unscored)
     summary: dict[str, Any] = {"event": "summary", "run": record.id, "name": record.name, "state": state}
     summary |= {"exit_code": code, "missed": wrong, **counts.to_dict(), "tally": tally.to_dict()}
     if as_json:
         typer.echo(json.dumps(summary, ensure_ascii=False))
     elif not quiet:
-        from beholder.cli.summary import show_summary
+        from beholder.cli.progress import print_summary
 
-        show_summary(summary, tally)
+        print_summary(summary, tally)
     if state == "interrupted" and not as_json:
         print("interrupted; the same command goes on where it was", file=sys.stderr)
     if not quiet and not as_json:
@@ -191,3 +217,301 @@ def report_run(
     for sentence in wrong:
         print(f"beholder: {sentence}", file=sys.stderr)
     return code
+
+
+FIRST_POLL_S = 15.0
+MAX_POLL_S = 600.0
+
+
+@with_suite
+def collect(
+    suite: Suite,
+    wait: Annotated[bool, typer.Option("--wait", help="Look again and again until all is answered.")] = False,
+    repair: Annotated[str, typer.Option(help="Ask for repairs in a following batch, or live: batch, live.")] = "batch",
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel what is under way at the provider.")] = False,
+    pause: Annotated[float, typer.Option(help="With --wait: seconds to the second look; later ones take longer.")] = (
+        FIRST_POLL_S
+    ),
+    of: Annotated[str, typer.Option("--run", help="The run, if cases or images have changed since.")] = "",
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without cases that are wrong.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: how it stands, then the summary.")] = False,
+) -> None:
+    """Fetch what is answered of a run that was handed in with `run --batch`, check and score it as always.
+
+    Give the same suite and flags as to `run`. What expired is handed in again; so are repairs of invalid answers.
+    Exit codes: 0, also while something is under way; else as those of `run`.
+    """
+    import asyncio
+
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.types import WAITING
+    from beholder.runs.batch import BatchPassOptions, cancel_jobs
+    from beholder.runs.execution import check_suite_cases, compute_fingerprint
+    from beholder.runs.ledger_access import lock_run
+
+    if repair not in ("batch", "live"):
+        raise UsageError(f"--repair takes batch or live, and not {repair!r}.")
+    checked = check_suite_cases(suite, skip_bad=skip_bad)
+    with Ledger.open(suite.ledger_place(), create=False) as ledger:
+        record = ledger.run(of) if of else ledger.find(compute_fingerprint(suite, checked))
+        if record is None:
+            raise UsageError(
+                "There is no run of this suite in the ledger: `beholder run --batch` hands one in. If a case or image "
+                "has changed since, name the run with --run."
+            )
+        if record.state != WAITING and not has_batch(ledger, record.id):
+            raise UsageError(
+                f"Nothing of the run {record.id} is under way; `beholder run --batch` hands in what is open."
+            )
+        if cancel:
+            with lock_run(ledger, record.id, alone=True):
+                count = asyncio.run(cancel_jobs(suite, ledger, record, _print_message))
+            if json_:
+                typer.echo(json.dumps({"event": "cancelled", "run": record.id, "jobs": count}))
+            _print_message(f"{count} jobs are cancelled; `beholder collect` fetches what they had answered before.")
+            return
+        how = BatchPassOptions(repair_live=repair == "live", idle=False)
+        options = {"new": False, "quiet": quiet, "as_json": json_}
+        raise typer.Exit(execute_batch(suite, ledger, record, checked, how, pause_s=pause if wait else None, **options))
+
+
+def execute_batch(
+    suite: Suite,
+    ledger: Ledger,
+    record: RunRecord,
+    checked: CaseCheck,
+    how: BatchPassOptions,
+    *,
+    new: bool,
+    quiet: bool,
+    as_json: bool,
+    pause_s: float | None = None,
+) -> int:
+    """Goes on with a run by batch, and says how it stands; with a pause, until nothing is under way. The exit code."""
+    import asyncio
+
+    from beholder.cli.progress import run_interruptible
+    from beholder.ledger.types import WAITING
+    from beholder.runs.ledger_access import lock_run
+
+    if not new:
+        apply_name_and_tags(suite, ledger, record)
+    with lock_run(ledger, record.id, alone=True):
+        standing, counts = asyncio.run(
+            run_interruptible(
+                lambda stop: _collect_until_done(suite, ledger, record, checked, how, stop, quiet, as_json, pause_s)
+            )
+        )
+    if standing.state == WAITING:
+        return 0
+    return report_result(suite, ledger, record, standing.state, counts, new=new, as_json=as_json, quiet=quiet)
+
+
+async def _collect_until_done(
+    suite: Suite,
+    ledger: Ledger,
+    record: RunRecord,
+    checked: CaseCheck,
+    how: BatchPassOptions,
+    stop: asyncio.Event,
+    quiet: bool,
+    as_json: bool,
+    pause_s: float | None,
+) -> tuple[BatchRunStatus, ProgressCounter]:
+    from beholder.ledger.types import WAITING
+    from beholder.runs.batch import run_batch_pass
+    from beholder.runs.ledger_access import wait_or_stop
+
+    before: ProgressCounter | None = None
+    first = pause_s
+    while True:
+        counts = make_progress(record.total, quiet=quiet, as_json=as_json)
+        if before is not None:
+            counts.spent, counts.unpriced, counts.reused = before.spent, before.unpriced, before.reused
+        try:
+            standing = await run_batch_pass(suite, ledger, record, checked, counts, stop, _print_message, how)
+        finally:
+            counts.close()
+        if standing.state == WAITING and not quiet:
+            _print_batch_status(record, standing, counts, as_json=as_json)
+        if first is None or pause_s is None or standing.state != WAITING or stop.is_set():
+            return standing, counts
+        pause_s = first if standing.fetched else min(2 * pause_s, MAX_POLL_S)
+        await wait_or_stop(stop, pause_s)
+        before = counts
+
+
+def _print_batch_status(record: RunRecord, standing: BatchRunStatus, counts: ProgressCounter, *, as_json: bool) -> None:
+    if as_json:
+        from dataclasses import asdict
+
+        said = {"event": "batch", "run": record.id, **counts.to_dict(), **asdict(standing)}
+        typer.echo(json.dumps(said))
+        return
+    jobs = "1 job" if standing.jobs == 1 else f"{standing.jobs} jobs"
+    new = f"{standing.fetched} fetched, {standing.handed_in} handed in; "
+    typer.echo(f"{new}{standing.requests} requests are under way in {jobs}, {standing.answered} of them answered")
+    typer.echo("see: beholder collect with the same suite; most jobs end within hours, all within a day or so")
+
+
+def _print_message(sentence: str) -> None:
+    from beholder.reports.text import printable
+
+    print(f"beholder: {printable(sentence)}", file=sys.stderr)
+
+
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("suite.yaml"),
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a suite; write nothing.")] = False,
+) -> None:
+    """Write a commented suite to start from."""
+    if schema:
+        from beholder.runs.suite_file import suite_schema
+
+        typer.echo(json.dumps(suite_schema(), indent=2, ensure_ascii=False))
+        return
+    start = files("beholder.runs").joinpath("start_suite.yaml").read_text("utf-8")
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(start.replace("THIS-FILE", str(file)))
+    except FileExistsError:
+        raise UsageError(f"{str(file)!r} exists already; name another file, or remove it first.") from None
+    except OSError as error:
+        raise UsageError(f"{str(file)!r} cannot be written: {error.strerror or error}.") from None
+    typer.echo(f"Wrote {file}. Say there what is judged and by whom, then: beholder plan {file}")
+
+
+@with_suite
+def plan(
+    suite: Suite,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without cases that are wrong.")] = False,
+    brief: Annotated[bool, typer.Option("--brief/--no-brief", help="Show the brief of one case.")] = True,
+    exact: Annotated[bool, typer.Option("--exact", help="Make every brief, however many cases there are.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a run would ask and cost: cases, calls, tokens, money, and the brief of one case. Asks nobody.
+
+    Every case is looked at. Of more than 2000 that are yet to be judged, 2000 drawn at random tell what all come to,
+    and how far off that may be is said; --exact goes through all of them.
+    """
+    import asyncio
+
+    from beholder.cli.output import brief_to_dict, print_brief, show_spinner
+    from beholder.runs.execution import check_suite_cases
+    from beholder.runs.plan import SAMPLE_SIZE
+    from beholder.runs.plan import plan_run as planned
+
+    checked = check_suite_cases(suite, skip_bad=skip_bad)
+    ledger = open_existing_ledger(suite)
+    try:
+        with show_spinner("making briefs"):
+            result = asyncio.run(planned(suite, checked, ledger, most=None if exact else SAMPLE_SIZE))
+    finally:
+        if ledger:
+            ledger.close()
+    if json_:
+        shown = _plan_to_dict(result)
+        shown["left_out"] = len(checked.bad)
+        shown["brief"] = brief_to_dict(result.example) if brief and result.example else None
+        typer.echo(json.dumps(shown, ensure_ascii=False, default=str))
+        return
+    _print_plan(result, suite, len(checked.bad))
+    if brief and result.example:
+        typer.echo("")
+        print_brief(result.example)
+
+
+def open_existing_ledger(suite: Suite) -> Ledger | None:
+    """The ledger if there is one; planning makes none."""
+    from beholder.ledger.database import ledger_exists
+    from beholder.ledger.ledger import Ledger
+
+    place = suite.ledger_place()
+    return Ledger.open(place, read_only=True) if ledger_exists(place) else None
+
+
+def _plan_to_dict(result: Plan) -> dict[str, Any]:
+    from beholder.runs.plan import sum_costs
+
+    money = sum_costs(result.judges)
+    judges = [
+        {**asdict(one), **{name: _to_float(getattr(one, name)) for name in _MONEY_FIELDS}} for one in result.judges
+    ]
+    return {
+        "cases": result.cases,
+        "verdicts": result.verdicts,
+        "done": result.done,
+        "unreadable": result.unreadable,
+        "run": result.run,
+        "sampled": {"cases": result.made, "of": result.pending} if result.made < result.pending else None,
+        "calls": sum(one.calls for one in result.judges),
+        "answered": sum(one.answered for one in result.judges),
+        "money_low": _to_float(money[0]) if money else None,
+        "money_high": _to_float(money[1]) if money else None,
+        "judges": judges,
+    }
+
+
+_MONEY_FIELDS = ("money_low", "money_high", "batch_low", "batch_high")
+
+
+def _to_float(amount: object) -> float | None:
+    return None if amount is None else float(str(amount))
+
+
+def _print_plan(result: Plan, suite: Suite, left_out: int) -> None:
+    from rich.console import Console
+
+    from beholder.runs.plan import sum_costs
+
+    console = Console(highlight=False, emoji=False)
+    rubrics = ", ".join(one.name for one in suite.rubrics())
+    bad = f" ({left_out} left out: they are wrong)" if left_out else ""
+    console.print(f"{result.cases} cases{bad}, {result.verdicts} verdicts by {rubrics}")
+    if result.run:
+        console.print(f"goes on with run {result.run}: {result.done} are done", markup=False)
+    if not result.judges:
+        console.print("no judge is named")
+        return
+    print_judge_plans(console, result.judges)
+    if result.made < result.pending:
+        margin = 100 * max(one.margin for one in result.judges)
+        console.print(
+            f"Extrapolated from {result.made:,} of {result.pending:,} cases, drawn at random: what the calls come to "
+            f"is within {margin:.2g} % of this, 95 times in 100. --exact makes every brief."
+        )
+    money_all = sum_costs(result.judges)
+    if money_all is None:
+        console.print("A model without a known price needs `price:` in the suite before a budget is accepted.")
+    elif suite.budget is not None and money_all[1] > suite.budget:
+        console.print(
+            f"The budget of ${suite.budget:g} may stop it: it could cost ${money_all[1]:.4f}.", style="yellow"
+        )
+
+
+def print_judge_plans(console: Console, judges: Sequence[JudgePlan]) -> None:
+    """Calls, tokens and money, a line for each judge."""
+    from rich.table import Table
+
+    from beholder.runs.plan import NOTHING_SENT
+
+    table = Table("judge", "calls", "in the ledger", "text tokens", "image tokens", "answer tokens", "USD", box=None)
+    for one in judges:
+        money = "unknown" if one.money_low is None else f"{one.money_low:.4f} – {one.money_high:.4f}"
+        table.add_row(
+            one.judge,
+            f"{one.calls:,}",
+            f"{one.answered:,}",
+            f"~{one.text_tokens:,}",
+            f"{one.image_tokens:,}",
+            f"{one.output_low:,} – {one.output_high:,}",
+            money,
+        )
+    console.print(table)
+    for one in judges:
+        rule = one.rule if one.rule == NOTHING_SENT else f"images by {one.rule}; text is an estimate"
+        if one.rule:
+            console.print(f"  {one.judge}: {rule}", style="dim", markup=False)
+        if one.calls and one.batch_high is not None:
+            console.print(f"  {one.judge}: USD {one.batch_low:.4f} – {one.batch_high:.4f} with --batch", markup=False)

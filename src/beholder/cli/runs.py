@@ -1,110 +1,109 @@
-"""`beholder runs`: list, rename, tag and delete runs."""
+"""`beholder runs`: list, rename, tag and delete runs.
+
+`beholder ledger`: runs copied from one ledger into another, and whether a ledger is sound.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beholder.cli import EXIT_THRESHOLD
+from beholder.cli.options import JsonOption, LedgerOption, RunArgument
 from beholder.errors import UsageError
-from beholder.reports.terminal import printable, say
+from beholder.reports.text import print_text, printable
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from beholder.ledger.model import Progress, RunRecord
+    from beholder.ledger.copy import CopyResult
+    from beholder.ledger.types import RunProgress, RunRecord
+
 
 app = typer.Typer(help="List, rename, tag and delete runs.", invoke_without_command=True)
-
-LedgerAt = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        help="The ledger: a file, or postgresql://user@host/database; else BEHOLDER_LEDGER, else beholder.db.",
-        show_default=False,
-    ),
-]
-Which = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, the start of it, its name, or `latest`.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
 def list_(
     context: typer.Context,
-    ledger: LedgerAt = None,
+    ledger: LedgerOption = None,
     tag: Annotated[str | None, typer.Option(help="Only runs with this tag.")] = None,
     reviews: Annotated[bool, typer.Option("--reviews", help="List the reviews by people instead.")] = False,
-    json_: AsJson = False,
+    json_: JsonOption = False,
 ) -> None:
     """List the runs, newest first. Reviews are runs by people; --json has both, `review` says which are."""
     if context.invoked_subcommand:
         return
-    from beholder.ledger import Ledger
-    from beholder.ledger import reviews as stored
-    from beholder.ledger.model import Progress
-    from beholder.runs.reviewing import is_review
-    from beholder.verdicts.model import counted
+    from beholder.ledger import read as stored
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.types import RunProgress
+    from beholder.reviews.review import is_review
+    from beholder.verdicts.verdict import format_count
 
     with Ledger.open(ledger, read_only=True) as book:
         records, progress = book.runs(tag=tag), book.progress()
         with book.reading() as connection:
-            rated = stored.rated(connection, [record.id for record in records if is_review(record)])
-    rows = [_Row(record, progress.get(record.id, Progress()), rated.get(record.id, 0)) for record in records]
+            rated = stored.count_rated_cases(connection, [record.id for record in records if is_review(record)])
+    rows = [_ListedRun(record, progress.get(record.id, RunProgress()), rated.get(record.id, 0)) for record in records]
     if json_:
         for row in rows:
             if is_review(row.record) or not reviews:
-                say(json.dumps(_as_dict(row)))
+                print_text(json.dumps(_as_dict(row)))
         return
     wanted = [row for row in rows if is_review(row.record) == reviews]
     if wanted:
-        _table(wanted)
+        _runs_table(wanted)
     elif reviews:
-        say("No reviews yet.")
+        print_text("No reviews yet.")
     else:
-        say("No runs yet.")
+        print_text("No runs yet.")
     others = len(rows) - len(wanted)
     if others and not reviews:
-        say(f"{counted(others, 'review')} by people: beholder runs --reviews")
+        print_text(f"{format_count(others, 'review')} by people: beholder runs --reviews")
 
 
 @app.command("rename")
-def rename(run: Which, name: str, ledger: LedgerAt = None) -> None:
+def rename(run: RunArgument, name: str, ledger: LedgerOption = None) -> None:
     """Give a run another name."""
-    from beholder.ledger import Ledger
+    from beholder.ledger.ledger import Ledger
 
     with Ledger.open(ledger, create=False) as book:
         record = book.run(run)
         book.rename(record.id, name)
-    say(f"Run {record.id} is now called {name!r}.")
+    print_text(f"Run {record.id} is now called {name!r}.")
 
 
 @app.command("tag")
 def tag(
-    run: Which,
+    run: RunArgument,
     tags: Annotated[list[str] | None, typer.Argument(help="Tags to add.")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="A tag to take away.")] = None,
-    ledger: LedgerAt = None,
+    ledger: LedgerOption = None,
 ) -> None:
     """Add tags to a run, or take them away."""
-    from beholder.ledger import Ledger
+    from beholder.ledger.ledger import Ledger
 
     with Ledger.open(ledger, create=False) as book:
         record = book.run(run)
         now = book.tag(record.id, *(tags or ()), remove=remove or ())
-    say(f"Run {record.id} has the tags: {', '.join(now) or 'none'}.")
+    print_text(f"Run {record.id} has the tags: {', '.join(now) or 'none'}.")
 
 
 @app.command("delete")
 def delete(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to delete.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    ledger: LedgerAt = None,
+    ledger: LedgerOption = None,
 ) -> None:
     """Delete runs with everything that only they used: verdicts, answers, thumbnails. There is no way back."""
-    from beholder.ledger import Ledger
+    from beholder.ledger.ledger import Ledger
 
     with Ledger.open(ledger, create=False) as book:
         # Settled first: after the first deletion "latest" would be another run.
@@ -113,21 +112,21 @@ def delete(
         for record in records:
             done = far[record.id].done if record.id in far else 0
             named = printable(f"run {record.id} ({record.name}) with {done} verdicts")
-            if not yes and not _agreed(f"Delete {named}?"):
-                say(f"Kept {named}.")
+            if not yes and not _confirm(f"Delete {named}?"):
+                print_text(f"Kept {named}.")
                 continue
             book.delete(record.id)
-            say(f"Deleted {named}.")
+            print_text(f"Deleted {named}.")
 
 
-def money(known: Decimal | None, unpriced: int) -> str:
+def format_money(known: Decimal | None, unpriced: int) -> str:
     """An amount, and how much is unknown: `$1.2300 + 3 of unknown cost`."""
     if known is None:
         return "unknown"
     return f"${known:.4f}" + (f" + {unpriced} of unknown cost" if unpriced else "")
 
 
-def _agreed(question: str) -> bool:
+def _confirm(question: str) -> bool:
     try:
         return typer.confirm(question)
     except typer.Abort:
@@ -135,20 +134,20 @@ def _agreed(question: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _ListedRun:
     """A run in the list; `rated` counts the cases of a review that are rated and saved."""
 
     record: RunRecord
-    far: Progress
+    far: RunProgress
     rated: int
 
 
-def _table(rows: list[_Row]) -> None:
+def _runs_table(rows: list[_ListedRun]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from beholder.reports.run_states import state_of
+    from beholder.reports.formatting import run_state
 
     table = Table("run", "name", "state", "done", "mean score", "spent", "age", "tags", box=None, pad_edge=False)
     for row in rows:
@@ -156,32 +155,32 @@ def _table(rows: list[_Row]) -> None:
         cells = (
             record.id,
             record.name,
-            state_of(record),
-            _done(row),
+            run_state(record),
+            _progress_cell(row),
             "–" if far.mean_score is None else f"{far.mean_score:.3f}",
-            money(record.spent_usd, record.unpriced),
-            _age(record.created),
+            format_money(record.spent_usd, record.unpriced),
+            _format_age(record.created),
             ", ".join(record.tags),
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
     Console(highlight=False).print(table)
 
 
-def _done(row: _Row) -> str:
-    from beholder.runs.reviewing import is_review
+def _progress_cell(row: _ListedRun) -> str:
+    from beholder.reviews.review import is_review
 
     record = row.record
     if is_review(record):
-        return f"{row.rated} of {_cases(record)} rated"
+        return f"{row.rated} of {_case_count(record)} rated"
     return f"{row.far.done}/{record.total}" + (f" ({record.skipped} skipped)" if record.skipped else "")
 
 
-def _cases(record: RunRecord) -> int:
+def _case_count(record: RunRecord) -> int:
     """A run counts verdicts, of which a case has one by each rubric."""
     return record.total // max(1, len(record.rubrics))
 
 
-def _age(moment: datetime) -> str:
+def _format_age(moment: datetime) -> str:
     seconds = (datetime.now(UTC) - moment).total_seconds()
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
@@ -189,15 +188,15 @@ def _age(moment: datetime) -> str:
     return "now"  # also when the clock was set back since
 
 
-def record_dict(record: RunRecord) -> dict[str, object]:
+def run_to_dict(record: RunRecord) -> dict[str, object]:
     """A run as JSON values, without its suite and rubrics."""
-    from beholder.reports.run_states import state_of
-    from beholder.runs.reviewing import is_review
+    from beholder.reports.formatting import run_state
+    from beholder.reviews.review import is_review
 
     return {
         "run": record.id,
         "name": record.name,
-        "state": state_of(record),
+        "state": run_state(record),
         "created": record.created.isoformat(),
         "updated": record.updated.isoformat(),
         "total": record.total,
@@ -209,8 +208,98 @@ def record_dict(record: RunRecord) -> dict[str, object]:
     }
 
 
-def _as_dict(row: _Row) -> dict[str, object]:
+def _as_dict(row: _ListedRun) -> dict[str, object]:
     """Of a review also how many of the cases are rated; `done` counts verdicts, those that were begun too."""
-    told = record_dict(row.record)
-    rated = {"rated": row.rated, "cases": _cases(row.record)} if told["review"] else {}
+    told = run_to_dict(row.record)
+    rated = {"rated": row.rated, "cases": _case_count(row.record)} if told["review"] else {}
     return {**told, "done": row.far.done, "scored": row.far.scored, "score": row.far.mean_score, **rated}
+
+
+ledger_app = typer.Typer(
+    help="Copy runs from one ledger into another; check that a ledger is sound.", no_args_is_help=True
+)
+
+
+@ledger_app.command("copy")
+def copy_runs(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A file, or postgresql://user@host/database.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Another one; it is made if there is none.")],
+    run: Annotated[
+        list[str] | None, typer.Option(help="A run to copy, with its reviews; again for more.", show_default=False)
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Copy runs with all that belongs to them. What is there already is not copied again, so an interrupted copy goes
+    on where it was."""
+    from beholder.errors import UsageError
+    from beholder.ledger.copy import copy_run, count_verdicts, select_runs
+    from beholder.ledger.ledger import Ledger
+
+    with Ledger.open(source, read_only=True) as old:
+        runs = select_runs(old, run or ())
+        with Ledger.open(target) as new:
+            if new.place == old.place:
+                raise UsageError("FROM and TO are the same ledger; name another one to copy into.")
+            total = count_verdicts(old, runs)
+            with _copy_progress(total, shown=not json_ and sys.stderr.isatty()) as watch:
+                copied = [copy_run(old, new, one.id, watch) for one in runs]
+            place = new.place
+    if json_:
+        typer.echo(json.dumps({"to": place, "verdicts": total, "runs": [asdict(one) for one in copied]}))
+        return
+    for one in copied:
+        print_text(f"{one.run}  {one.name}: {_copy_sentence(one)}")
+    if not any(one.written for one in copied):
+        there = f"{sum(not one.left for one in copied)} of {len(copied)} runs"
+        print_text(f"Nothing was copied: {there} are in {place} already." if copied else "There are no runs to copy.")
+
+
+@ledger_app.command("check")
+def check_ledger(ledger: LedgerOption = None, json_: JsonOption = False) -> None:
+    """Read all of a ledger and check it: digests, links, counts. Exit code 1 when something is wrong."""
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.types import FINISHED, REVIEW_PREFIX
+
+    with Ledger.open(ledger, read_only=True) as book:
+        problems = book.check()
+        counts = {} if problems else book.holds()
+        runs = [] if problems else book.runs()
+        far = {} if problems else book.progress()
+        place = book.place
+    done = {one.id: far[one.id].done if one.id in far else 0 for one in runs}
+    problems += [
+        f"The run {one.id} says that it is finished, and has {done[one.id]} of {one.total} verdicts."
+        for one in runs
+        if one.state == FINISHED and done[one.id] < one.total and not one.fingerprint.startswith(REVIEW_PREFIX)
+    ]
+    if json_:
+        typer.echo(json.dumps({"ledger": place, "sound": not problems, "counts": counts, "problems": problems}))
+    else:
+        for problem in problems:
+            print_text(problem)
+        told = ", ".join(f"{count} {name}" for name, count in counts.items())
+        print_text(f"{place} is not sound." if problems else f"{place} is sound: {told}.")
+    if problems:
+        raise typer.Exit(EXIT_THRESHOLD)
+
+
+def _copy_sentence(one: CopyResult) -> str:
+    if one.left:
+        return f"left as it is, {one.left}"
+    if not one.written:
+        return "there already"
+    shown = [f"{count} {what}" for what, count in one.written.items() if what not in ("runs", "links")]
+    return f"copied {', '.join(shown)}" if shown else "brought up to date"
+
+
+@contextmanager
+def _copy_progress(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    if not shown:
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("verdicts", total=total)
+        yield lambda count: progress.advance(task, count)

@@ -1,115 +1,266 @@
-"""`beholder show`: what a run came to, or the verdicts on one of its cases."""
+"""`beholder export`: a run for other programs.
+
+`beholder ratings`: what people said, out of the ledger and into it.
+
+`beholder show`: what a run came to, or the verdicts on one of its cases.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beholder.cli.calibration_options import Anyway, Applying, CalibrationAt, FeaturesAt, applying
-from beholder.cli.runs import AsJson, LedgerAt, Which, money, record_dict
+from beholder.cli.calibrate import CalibrationApplier, load_calibration_applier
+from beholder.cli.options import (
+    AnywayOption,
+    CalibrationFile,
+    FeaturesFile,
+    JsonOption,
+    LedgerOption,
+    MapOption,
+    RunArgument,
+    atomic_write,
+    refuse_ledger_path,
+)
+from beholder.cli.runs import format_money, run_to_dict
 from beholder.errors import UsageError
-from beholder.reports.terminal import printable, say
+from beholder.reports.text import print_text, printable
 
 if TYPE_CHECKING:
-    from beholder.cases import Case
-    from beholder.ledger import Ledger, RunRecord
-    from beholder.ledger.tallying import Tally
-    from beholder.verdicts.model import Verdict
+    from beholder.cases.case import Case
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.query import Tally
+    from beholder.ledger.types import RunRecord, StoredVerdict
+    from beholder.verdicts.verdict import Verdict
+
+
+def export(
+    run: RunArgument = "latest",
+    to: Annotated[str, typer.Option(help="csv, jsonl or parquet.")] = "csv",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else it is printed.")] = None,
+    calibration: CalibrationFile = None,
+    features: FeaturesFile = None,
+    anyway: AnywayOption = False,
+    ledger: LedgerOption = None,
+) -> None:
+    """Write the verdicts of a run for other programs, in the order of its cases.
+
+    jsonl has whole verdicts, one a line, with `groups` beside them. csv and parquet have flat columns: `case`, the
+    case's groups as `group.NAME`, `rubric`, `judge`, `model`, `outcome`, `score`, each criterion as `NAME.score`,
+    `grade`, `passed`, `usage.input_tokens`, `cost_usd` and so on; without a value, a cell is empty. What people would
+    say, where there is a calibration, is `ASPECT.calibrated`, between `ASPECT.calibrated_low` and `_high`. In csv a
+    text that a spreadsheet would take for a formula (=, +, -, @ in front) gets an apostrophe in front.
+    """
+    from beholder.ledger.export import FORMATS, write_parquet
+    from beholder.ledger.ledger import Ledger
+
+    if to not in FORMATS:
+        raise UsageError(f"--to is one of {', '.join(FORMATS)}, not {to!r}.")
+    if to == "parquet" and output is None:
+        raise UsageError("Parquet is not for a terminal; name a file with -o FILE.")
+    with Ledger.open(ledger, read_only=True) as book:
+        record = book.run(run)
+        apply = load_calibration_applier(book, record, calibration, features, anyway=anyway)
+
+        def verdicts() -> Iterable[StoredVerdict]:
+            return book.judged(record.id) if apply is None else apply(book.judged(record.id))
+
+        if output is None:
+            _print_lines(_export_lines(to, verdicts))
+            return
+        refuse_ledger_path(book, output)
+        with atomic_write(output) as file:
+            if to == "parquet":
+                write_parquet(verdicts(), file)
+            else:
+                file.writelines(_export_lines(to, verdicts))
+
+
+def _export_lines(to: str, verdicts: Callable[[], Iterable[StoredVerdict]]) -> Iterator[bytes]:
+    from beholder.ledger.export import csv_lines, json_lines
+
+    return csv_lines(verdicts) if to == "csv" else json_lines(verdicts())
+
+
+def _print_lines(lines: Iterable[bytes]) -> None:
+    out = typer.get_binary_stream("stdout")
+    for line in lines:
+        out.write(line)
+    out.flush()
+
+
+ratings_app = typer.Typer(help="Export and import what people said of a run.", no_args_is_help=True)
+
+
+@ratings_app.command("export")
+def export_ratings(
+    run: RunArgument = "latest",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else it is printed.")] = None,
+    rater: Annotated[
+        list[str] | None, typer.Option(help="Only this rater; more than once: these.", show_default=False)
+    ] = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Write the ratings of a run as CSV: case, rater, aspect, score.
+
+    An aspect is a criterion by its key, `score` for the overall (0 to 1, computed), or an assertion by its id (1 yes,
+    0 no), as the columns of the run are named. What was left open has no row. A text that a spreadsheet would take for
+    a formula gets an apostrophe in front.
+    """
+    from beholder.ledger.ledger import Ledger
+    from beholder.reviews.ratings import format_ratings_csv
+    from beholder.reviews.review import is_review, list_reviews, load_review
+
+    with Ledger.open(ledger, read_only=True) as book:
+        record = book.run(run)
+        reviews = list_reviews(book, record.id)
+        if is_review(record):  # one person's ratings, named by their own run
+            reviews = [load_review(book, record.id)]
+            record = book.run(reviews[0].run)
+        if rater:
+            wanted = {name.casefold() for name in rater}
+            there = ", ".join(review.rater for review in reviews) or "nobody"
+            reviews = [review for review in reviews if review.rater.casefold() in wanted]
+            if len(reviews) < len(wanted):
+                raise UsageError(f"Not all of these rated the run {record.id}; who did: {there}.")
+        if not reviews:
+            raise UsageError(
+                f"Nobody reviewed the run {record.id} ({record.name}); `beholder view` lets people rate it, and "
+                "`beholder ratings import` takes ratings from a file."
+            )
+        lines: Iterable[bytes] = format_ratings_csv(book, record.id, reviews)
+        if output is None:
+            out = typer.get_binary_stream("stdout")
+            out.writelines(lines)
+            out.flush()
+            return
+        refuse_ledger_path(book, output)
+        with atomic_write(output) as file:
+            file.writelines(lines)
+
+
+@ratings_app.command("import")
+def import_ratings_command(
+    file: Annotated[Path, typer.Argument(help="CSV or JSONL with case, rater, aspect, score.")],
+    run: Annotated[str, typer.Option(help="The run that was rated: its id, the start of it, its name, or `latest`.")],
+    map_: MapOption = None,
+    ledger: LedgerOption = None,
+) -> None:
+    """Take ratings from a file as reviews of a run, one for each rater.
+
+    An aspect is a criterion of the run's rubric or one of its assertions (1 yes, 0 no); others are named with --map
+    ASPECT=CRITERION. `score` is computed and not taken. What a rater did not rate is left open. Where a rating
+    is there already, what the file says takes its place and the rest stays.
+    """
+    from beholder.ledger.ledger import Ledger
+    from beholder.reviews.ratings import import_ratings
+
+    with Ledger.open(ledger, create=False) as book:
+        done = import_ratings(book, run, file, map_ or ())
+    for name, cases in done.raters.items():
+        print_text(printable(f"{name}: {cases} {'case' if cases == 1 else 'cases'} rated."))
+    for note in done.notes:
+        print_text(printable(note))
 
 
 UNSCORED_SHOWN = 5
 
 
 def show(
-    run: Which = "latest",
+    run: RunArgument = "latest",
     case: Annotated[str | None, typer.Argument(help="A case's id: its verdicts in full.", show_default=False)] = None,
     by: Annotated[str | None, typer.Option(help="Split the means by a group, such as model.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show passed assertions on the card too.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print the judges' answers to the case as they came.")] = False,
-    calibration: CalibrationAt = None,
-    features: FeaturesAt = None,
-    anyway: Anyway = False,
-    ledger: LedgerAt = None,
-    json_: AsJson = False,
+    calibration: CalibrationFile = None,
+    features: FeaturesFile = None,
+    anyway: AnywayOption = False,
+    ledger: LedgerOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Show what a run came to; or a case of it, and whether its images have changed since."""
-    from beholder.ledger import Ledger
+    from beholder.ledger.ledger import Ledger
 
     with Ledger.open(ledger, read_only=True) as book:
         record = book.run(run)
         if case is not None and raw:
-            _raw(book.raw(record.id, case), as_json=json_)
+            _print_raw(book.raw(record.id, case), as_json=json_)
             return
-        apply = applying(book, record, calibration, features, anyway=anyway, case=case)
+        apply = load_calibration_applier(book, record, calibration, features, anyway=anyway, case=case)
         if case is None:
-            _run(book, record, by, apply, as_json=json_)
+            _print_run(book, record, by, apply, as_json=json_)
         else:
-            _case(book, record, case, apply, full=full, as_json=json_)
+            _print_case(book, record, case, apply, full=full, as_json=json_)
 
 
-def _run(book: Ledger, record: RunRecord, by: str | None, apply: Applying | None, *, as_json: bool) -> None:
-    from beholder.ledger.tallying import tallies
-    from beholder.ledger.tallying import tally as tallied
+def _print_run(
+    book: Ledger, record: RunRecord, by: str | None, apply: CalibrationApplier | None, *, as_json: bool
+) -> None:
+    from beholder.ledger.query import tally_groups
+    from beholder.ledger.query import tally_verdicts as tallied
 
     tally = book.tally(record.id) if apply is None else tallied(apply(book.judged(record.id)))
-    split = tallies(book.judged(record.id) if apply is None else apply(book.judged(record.id)), by) if by else {}
+    split = tally_groups(book.judged(record.id) if apply is None else apply(book.judged(record.id)), by) if by else {}
     if by and split.keys() == {""}:
         groups = sorted({name for one in book.judged(record.id) for name in one.groups})
         raise UsageError(f"No case of this run is in a group {by!r}; there are {', '.join(groups) or 'none'}.")
     if as_json:
-        found: dict[str, object] = {**record_dict(record), "versions": dict(record.versions), **tally.to_dict()}
+        found: dict[str, object] = {**run_to_dict(record), "versions": dict(record.versions), **tally.to_dict()}
         if by:
             found["groups"] = {by: {value: one.to_dict() for value, one in split.items()}}
-        say(json.dumps(found))
+        print_text(json.dumps(found))
         return
-    _summary(record, tally)
+    _print_run_summary(record, tally)
     for one in islice((verdict for verdict in book.verdicts(record.id) if verdict.lack), UNSCORED_SHOWN):
-        say(f"  {one.case}: {printable(one.lack)[:200]}")
+        print_text(f"  {one.case}: {printable(one.lack)[:200]}")
     if by:
-        _means({value or "(none)": one for value, one in split.items()}, by)
+        _means_rows({value or "(none)": one for value, one in split.items()}, by)
 
 
-def _summary(record: RunRecord, tally: Tally) -> None:
+def _print_run_summary(record: RunRecord, tally: Tally) -> None:
     from rich.console import Console
 
-    from beholder.cli.summary import means_table
-    from beholder.reports.run_states import state_of
+    from beholder.cli.progress import means_table
+    from beholder.reports.formatting import run_state
 
-    say(printable(f"run {record.id} ({record.name}), {state_of(record)}, started {record.created:%Y-%m-%d %H:%M} UTC"))
+    print_text(
+        printable(f"run {record.id} ({record.name}), {run_state(record)}, started {record.created:%Y-%m-%d %H:%M} UTC")
+    )
     Console(highlight=False).print(means_table(tally))
     for name, rubric in tally.rubrics.items():
         if rubric.grades:
-            say(printable(_counts(f"grades of {name}", dict(sorted(rubric.grades.items())))))
+            print_text(printable(_format_counts(f"grades of {name}", dict(sorted(rubric.grades.items())))))
         if rubric.passed:
-            say(printable(f"{name}: {rubric.passed[True]} passed, {rubric.passed[False]} failed"))
-    cost = money(None if tally.unpriced and not tally.cost_usd else tally.cost_usd, tally.unpriced)
-    paid = money(record.spent_usd, record.unpriced)
+            print_text(printable(f"{name}: {rubric.passed[True]} passed, {rubric.passed[False]} failed"))
+    cost = format_money(None if tally.unpriced and not tally.cost_usd else tally.cost_usd, tally.unpriced)
+    paid = format_money(record.spent_usd, record.unpriced)
     lines = {
-        "outcomes": _counts("", tally.outcomes),
+        "outcomes": _format_counts("", tally.outcomes),
         "verdicts": f"{tally.verdicts} of {record.total}, {tally.reused} from answers that the ledger had",
         "skipped cases": str(record.skipped) if record.skipped else "",
         "cost": f"{paid} spent by this run, answers worth {cost}",
         "tokens": ", ".join(f"{count:,} {name.removesuffix('_tokens')}" for name, count in tally.usage.items()),
-        "judge": _counts("", tally.judges),
-        "model": _counts("", tally.models),
-        "flags": _counts("", tally.flags),
+        "judge": _format_counts("", tally.judges),
+        "model": _format_counts("", tally.models),
+        "flags": _format_counts("", tally.flags),
         "tags": ", ".join(record.tags),
     }
     for title, line in lines.items():
         if line:
-            say(printable(f"{title}: {line}"))
+            print_text(printable(f"{title}: {line}"))
 
 
-def _counts(title: str, counts: Mapping[str, int]) -> str:
+def _format_counts(title: str, counts: Mapping[str, int]) -> str:
     listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda pair: -pair[1]))
     return f"{title}: {listed}" if title else listed
 
 
-def _means(split: Mapping[str, Tally], by: str) -> None:
+def _means_rows(split: Mapping[str, Tally], by: str) -> None:
     """A row for each value of the group and rubric, a column for each criterion."""
     from rich.console import Console
     from rich.markup import escape
@@ -132,11 +283,13 @@ def _means(split: Mapping[str, Tally], by: str) -> None:
         Console(highlight=False).print(table)
 
 
-def _case(book: Ledger, record: RunRecord, case_id: str, apply: Applying | None, *, full: bool, as_json: bool) -> None:
+def _print_case(
+    book: Ledger, record: RunRecord, case_id: str, apply: CalibrationApplier | None, *, full: bool, as_json: bool
+) -> None:
     verdicts, case = book.verdict(record.id, case_id), book.case(record.id, case_id)
     if apply is not None:
         verdicts = apply.to_case(verdicts)
-    images = list(_images(case, verdicts))
+    images = list(_image_rows(case, verdicts))
     if as_json:
         found = {
             "run": record.id,
@@ -146,41 +299,42 @@ def _case(book: Ledger, record: RunRecord, case_id: str, apply: Applying | None,
             "images": [{"role": role, "source": source, "since": since} for role, source, since in images],
             "verdicts": [verdict.to_dict() for verdict in verdicts],
         }
-        say(json.dumps(found))
+        print_text(json.dumps(found))
         return
-    from beholder.cli.output import show_card
+    from beholder.cli.output import print_card
 
     for verdict in verdicts:
-        show_card(verdict, full=full)
+        print_card(verdict, full=full)
     for name, group in case.groups.items():
-        say(printable(f"{name}: {group}"))
+        print_text(printable(f"{name}: {group}"))
     for role, source, since in images:
-        say(printable(f"{role}: {source} ({since})"))
+        print_text(printable(f"{role}: {source} ({since})"))
 
 
-def _raw(answers: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
+def _print_raw(answers: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
     if as_json:
-        say(json.dumps(answers))
+        print_text(json.dumps(answers))
         return
     for rubric, texts in answers.items():
         for text in texts:
-            say(f"── {rubric}")
-            say(text)
+            print_text(f"── {rubric}")
+            print_text(text)
 
 
-def _images(case: Case, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str, str]]:
+def _image_rows(case: Case, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str, str]]:
     """Role, source, and what became of the file since it was judged."""
     digests: dict[str, set[str]] = {}
     for verdict in verdicts:
         for image in verdict.images:
             digests.setdefault(image.role, set()).add(image.source_digest)
     for role, source in case.images.items():
-        yield role, str(source), _since(str(source), digests.get(role, set()))
+        yield role, str(source), _file_change(str(source), digests.get(role, set()))
 
 
-def _since(source: str, digests: set[str]) -> str:
+def _file_change(source: str, digests: set[str]) -> str:
     from beholder.errors import ImageError
-    from beholder.images import digest, is_remote, read
+    from beholder.images.prepare import digest
+    from beholder.images.source import is_remote, read_image
 
     if source.startswith(("data:", "bytes:")):
         return "was handed over, not a file"
@@ -189,6 +343,6 @@ def _since(source: str, digests: set[str]) -> str:
     if not digests:
         return "was not judged"
     try:
-        return "unchanged" if digest(read(source)) in digests else "has changed since"
+        return "unchanged" if digest(read_image(source)) in digests else "has changed since"
     except ImageError as error:
         return f"cannot be compared: {error}"

@@ -2,6 +2,13 @@
 
 The reasons that this package's inner modules give in an `ImageError` are predicates ("is cut off …"); `prepare`
 puts the name of the picture in front of them.
+
+The one thing we want from EXIF: which way is up.
+
+Colour profiles: is this one sRGB?
+
+That is judged by what it does (primaries and tone curve), not by its name: cameras, phones and
+web services each write their own, named `sRGB IEC61966-2.1`, `sRGB built-in`, `c2` or not at all.
 """
 
 from __future__ import annotations
@@ -10,16 +17,16 @@ import struct
 from dataclasses import dataclass
 
 from beholder.errors import ImageError
-from beholder.images.model import Caps
+from beholder.images.image import ImageLimits
 
-FORMATS = "JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC"
+SUPPORTED_FORMATS = "JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC"
 
 _BMP_HEADER_SIZES = {12, 40, 52, 56, 64, 108, 124}
 _AVIF_BRANDS = {b"avif", b"avis"}
 _HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 
 # What people hand over by mistake, by how it begins.
-_STRANGERS = (
+_OTHER_SIGNATURES = (
     (b"%PDF", "a PDF document"),
     (b"PK\x03\x04", "a ZIP archive or an office document"),
     (b"\x1f\x8b", "a gzip archive"),
@@ -32,7 +39,7 @@ _STRANGERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class ImageHeader:
     """A picture before a pixel is decoded.
 
     `profile` is the ICC profile to convert from; `None` when the pixels are sRGB or untagged. `alpha` says that
@@ -56,7 +63,7 @@ class Header:
     notes: tuple[str, ...] = ()
 
 
-def sniff(data: bytes) -> str | None:
+def detect_format(data: bytes) -> str | None:
     """The format by its magic bytes, never by a name: `jpeg`, `png`, `webp`, `gif`, `bmp`, `tiff`, `avif`, `heic`."""
     if data.startswith(b"\xff\xd8\xff"):
         return "jpeg"
@@ -71,11 +78,11 @@ def sniff(data: bytes) -> str | None:
     if data.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")):
         return "tiff"
     if data[4:8] == b"ftyp":
-        return _brand(data)
+        return _detect_brand(data)
     return None
 
 
-def _brand(data: bytes) -> str | None:
+def _detect_brand(data: bytes) -> str | None:
     (size,) = struct.unpack_from(">I", data)
     ends = min(size, len(data), 1024)
     brands = {data[8:12]} | {data[at : at + 4] for at in range(16, ends - 3, 4)}
@@ -84,18 +91,18 @@ def _brand(data: bytes) -> str | None:
     return "heic" if brands & _HEIC_BRANDS else None
 
 
-def recognise(data: bytes) -> str:
+def recognize_format(data: bytes) -> str:
     """`sniff`, or an `ImageError` that says what the bytes look like instead."""
     if not data:
         raise ImageError("is empty (0 bytes)")
-    found = sniff(data)
+    found = detect_format(data)
     if found is None:
-        raise ImageError(f"is {_resemblance(data)}; give {FORMATS}")
+        raise ImageError(f"is {_describe_content(data)}; give {SUPPORTED_FORMATS}")
     return found
 
 
-def _resemblance(data: bytes) -> str:
-    for start, kind in _STRANGERS:
+def _describe_content(data: bytes) -> str:
+    for start, kind in _OTHER_SIGNATURES:
         if data.startswith(start):
             return kind
     if data[4:8] == b"ftyp":
@@ -115,7 +122,7 @@ def _resemblance(data: bytes) -> str:
     return "a text file, not an image"
 
 
-def check_size(width: int, height: int, caps: Caps) -> None:
+def check_size(width: int, height: int, caps: ImageLimits) -> None:
     """Refuses a size before a decoder sees it."""
     if width < 1 or height < 1:
         raise ImageError(f"is damaged: its header says {width}×{height} pixels")
@@ -130,7 +137,7 @@ def check_size(width: int, height: int, caps: Caps) -> None:
         )
 
 
-def check_bytes(size: int, caps: Caps) -> None:
+def check_bytes(size: int, caps: ImageLimits) -> None:
     """Refuses a file before it is read or parsed."""
     if size > caps.max_bytes:
         raise ImageError(f"has {_megabytes(size)}; at most {_megabytes(caps.max_bytes)} are opened")
@@ -138,3 +145,121 @@ def check_bytes(size: int, caps: Caps) -> None:
 
 def _megabytes(size: int) -> str:
     return f"{size / 2**20:.1f} MB" if size >= 2**20 else f"{size} bytes"
+
+
+_ORIENTATION_TAG = 0x0112
+_TYPE_SHORT = 3
+_MAX_EXIF_ENTRIES = 1024
+
+
+def read_orientation(exif: bytes) -> int:
+    """The EXIF orientation, 1 to 8; 1 (upright) where there is none or the block makes no sense.
+
+    Takes the block with or without its `Exif\\0\\0` prefix. Never raises: a broken EXIF block is no reason to
+    refuse a picture, every viewer shows it as it lies.
+    """
+    tiff = exif.removeprefix(b"Exif\0\0")
+    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+    if order is None:
+        return 1
+    try:
+        (start,) = struct.unpack_from(f"{order}I", tiff, 4)
+        (entries,) = struct.unpack_from(f"{order}H", tiff, start)
+        for index in range(min(entries, _MAX_EXIF_ENTRIES)):
+            tag, kind, count, value = struct.unpack_from(f"{order}HHIH", tiff, start + 2 + 12 * index)
+            if tag == _ORIENTATION_TAG:
+                return value if kind == _TYPE_SHORT and count == 1 and 1 <= value <= 8 else 1
+    except struct.error:
+        pass
+    return 1
+
+
+ImageSize = tuple[int, int]
+
+
+# The primaries as XYZ under D50, as every sRGB profile states them up to rounding.
+_SRGB_COLUMNS = {
+    b"rXYZ": (0.4360, 0.2225, 0.0139),
+    b"gXYZ": (0.3851, 0.7169, 0.0971),
+    b"bXYZ": (0.1431, 0.0606, 0.7141),
+}
+_TOLERANCE = 0.002  # under half a step of 8 bits over nearly the whole curve
+_SAMPLES = tuple(step / 16 for step in range(1, 16))
+_TABLE_TAGS = {b"A2B0", b"A2B1", b"A2B2", b"D2B0", b"D2B1"}  # a profile that has these is more than its matrix
+_SRGB_CURVE = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
+_MAX_TAGS = 100
+
+
+def is_srgb(profile: bytes) -> bool:
+    """Whether pixels under this profile are sRGB pixels; a grey profile counts when its curve is that of sRGB.
+
+    A profile that cannot be parsed is not sRGB: the converter then says what is wrong with it.
+    """
+    try:
+        tags = _parse_tags(profile)
+        if profile[20:24] != b"XYZ " or tags.keys() & _TABLE_TAGS:
+            return False
+        if profile[16:20] == b"GRAY":
+            return _has_srgb_curve(tags[b"kTRC"])
+        if profile[16:20] != b"RGB ":
+            return False
+        return all(_is_close(_parse_xyz(tags[tag]), column) for tag, column in _SRGB_COLUMNS.items()) and all(
+            _has_srgb_curve(tags[tag]) for tag in (b"rTRC", b"gTRC", b"bTRC")
+        )
+    except (KeyError, IndexError, ArithmeticError, ValueError, struct.error):
+        return False
+
+
+def _parse_tags(profile: bytes) -> dict[bytes, bytes]:
+    (count,) = struct.unpack_from(">I", profile, 128)
+    entries = (struct.unpack_from(">4sII", profile, 132 + 12 * index) for index in range(min(count, _MAX_TAGS)))
+    return {name: profile[offset : offset + size] for name, offset, size in entries}
+
+
+def _parse_xyz(tag: bytes) -> tuple[float, ...]:
+    return tuple(value / 65536 for value in struct.unpack_from(">3i", tag, 8))
+
+
+def _is_close(found: tuple[float, ...], wanted: tuple[float, ...]) -> bool:
+    return all(abs(a - b) <= _TOLERANCE for a, b in zip(found, wanted, strict=True))
+
+
+def _has_srgb_curve(tag: bytes) -> bool:
+    return all(abs(_evaluate_curve(tag, x) - _evaluate_parametric(3, _SRGB_CURVE, x)) <= _TOLERANCE for x in _SAMPLES)
+
+
+def _evaluate_curve(tag: bytes, x: float) -> float:
+    if tag[:4] == b"para":
+        (kind,) = struct.unpack_from(">H", tag, 8)
+        count = (1, 3, 4, 5, 7)[kind]
+        return _evaluate_parametric(
+            kind, tuple(value / 65536 for value in struct.unpack_from(f">{count}i", tag, 12)), x
+        )
+    if tag[:4] != b"curv":
+        raise ValueError("not a tone curve")
+    (count,) = struct.unpack_from(">I", tag, 8)
+    if count == 0:
+        return x
+    if count == 1:
+        (gamma,) = struct.unpack_from(">H", tag, 12)
+        return float(x ** (gamma / 256))
+    below = min(int(x * (count - 1)), count - 2)
+    low, high = struct.unpack_from(">2H", tag, 12 + 2 * below)
+    share = x * (count - 1) - below
+    return float((low + (high - low) * share) / 65535)
+
+
+def _evaluate_parametric(kind: int, p: tuple[float, ...], x: float) -> float:
+    """The five function types of ICC.1:2010, 10.16; real results only."""
+    if kind == 0:
+        return float(x ** p[0])
+    g, a, b = p[:3]
+    base = float(max(a * x + b, 0.0) ** g)
+    if kind == 1:
+        return base if x >= -b / a else 0.0
+    if kind == 2:
+        return (base if x >= -b / a else 0.0) + p[3]
+    c, d = p[3:5]
+    if kind == 3:
+        return base if x >= d else c * x
+    return base + p[5] if x >= d else c * x + p[6]

@@ -17,9 +17,25 @@ import struct
 from dataclasses import dataclass, field
 
 from beholder.errors import ImageError
-from beholder.images.exif import orientation
-from beholder.images.headers import Header
-from beholder.images.icc import is_srgb
+from beholder.images.headers import ImageHeader, ImageSize, is_srgb, read_orientation
+
+_FRAME_MARKERS = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+
+
+def read_jpeg_size(start: bytes, end: bytes, size: int) -> ImageSize | None:
+    if not end.endswith(b"\xff\xd9"):
+        return None
+    at = 2
+    while at + 9 <= len(start) and start[at] == 0xFF:
+        marker, length = start[at + 1], int.from_bytes(start[at + 2 : at + 4], "big")
+        if marker in _FRAME_MARKERS:
+            height, width = struct.unpack_from(">HH", start, at + 5)
+            return width, height
+        if not 0xC0 <= marker <= 0xFE or length < 2:
+            return None
+        at += 2 + length
+    return None
+
 
 # In a scan 0xFF is data when followed by 0 and a restart when followed by D0..D7; anything else ends the scan.
 # 0.17 ms for 460 KB, the fastest of what the standard library offers (bytes.find takes 0.41).
@@ -33,14 +49,14 @@ _COMMON_FRAMES = {0xC0, 0xC1, 0xC2}  # baseline, extended, progressive: what eve
 _STANDALONE = {0x01, *range(0xD0, 0xD9)}  # no length, and no meaning outside a scan
 _METADATA = {0xFE, *range(0xE0, 0xF0)}
 
-_MOST_SEGMENTS = 20_000
-_MOST_SCANS = 200  # a progressive file has about ten; thousands are an attack on the decoder's time
+_MAX_SEGMENTS = 20_000
+_MAX_SCANS = 200  # a progressive file has about ten; thousands are an attack on the decoder's time
 
 _CUT_OFF = "is cut off: the JPEG data ends before its end marker"
 
 
 @dataclass(slots=True)
-class _Found:
+class _JpegParts:
     """What the walk has collected. `frame` is the frame's marker, bits, height, width and channels; `known` says that
     there was no segment whose meaning nobody told us."""
 
@@ -52,18 +68,18 @@ class _Found:
     known: bool = True
 
 
-def header(data: bytes) -> Header:
+def read_jpeg_header(data: bytes) -> ImageHeader:
     """Raises `ImageError` where the structure is broken."""
-    found = _walk(data)
+    found = _walk_segments(data)
     if found.frame is None or found.scans == 0:
         raise ImageError("is damaged: a JPEG without a picture in it")
     marker, bits, height, width, channels = found.frame
-    profile = _profile(found.profile_parts)
-    return Header(
+    profile = _join_profile(found.profile_parts)
+    return ImageHeader(
         format="jpeg",
         width=width,
         height=height,
-        orientation=orientation(found.exif),
+        orientation=read_orientation(found.exif),
         bits=bits,
         channels=channels,
         sendable=found.known and marker in _COMMON_FRAMES and bits == 8 and channels in (1, 3),
@@ -72,11 +88,11 @@ def header(data: bytes) -> Header:
     )
 
 
-def _walk(data: bytes) -> _Found:
+def _walk_segments(data: bytes) -> _JpegParts:
     view = memoryview(data)
-    found = _Found([view[:2]])
+    found = _JpegParts([view[:2]])
     at = 2
-    for _ in range(_MOST_SEGMENTS):
+    for _ in range(_MAX_SEGMENTS):
         match = _MARKER.search(data, at)  # bytes between segments are skipped, as every decoder does
         if match is None:
             raise ImageError(_CUT_OFF)
@@ -97,7 +113,7 @@ def _walk(data: bytes) -> _Found:
         elif marker in _FRAMES:
             if found.frame is not None:
                 raise ImageError("is damaged: a JPEG with two frame headers")
-            found.frame = (marker, *_frame(payload))
+            found.frame = (marker, *_parse_frame(payload))
         elif marker in (_DHT, _DQT, _DRI):
             _check_tables(marker, payload)
         else:
@@ -107,18 +123,18 @@ def _walk(data: bytes) -> _Found:
     raise ImageError("is damaged: a JPEG with too many segments")
 
 
-def _take_metadata(found: _Found, marker: int, payload: bytes) -> None:
-    found.essence.extend(_needed(marker, payload))
+def _take_metadata(found: _JpegParts, marker: int, payload: bytes) -> None:
+    found.essence.extend(_required_metadata(marker, payload))
     if marker == 0xE1 and not found.exif and payload.startswith(b"Exif\0\0"):
         found.exif = payload
     elif marker == 0xE2 and payload.startswith(b"ICC_PROFILE\0"):
         found.profile_parts.append(payload[12:])
 
 
-def _scan_end(data: bytes, at: int, payload: bytes, found: _Found) -> int:
+def _scan_end(data: bytes, at: int, payload: bytes, found: _JpegParts) -> int:
     """Where the scan whose header ends at `at` is over."""
     found.scans += 1
-    if found.scans > _MOST_SCANS:
+    if found.scans > _MAX_SCANS:
         raise ImageError("is damaged: a JPEG with too many scans")
     if found.frame is None or not payload or len(payload) != 4 + 2 * payload[0]:
         raise ImageError("is damaged: a JPEG scan without its header")
@@ -137,7 +153,7 @@ def _segment_end(data: bytes, at: int) -> int:
     return at + length
 
 
-def _frame(payload: bytes) -> tuple[int, int, int, int]:
+def _parse_frame(payload: bytes) -> tuple[int, int, int, int]:
     if len(payload) < 6 or len(payload) != 6 + 3 * payload[5]:
         raise ImageError("is damaged: its JPEG frame header has the wrong length")
     bits, height, width, channels = struct.unpack_from(">BHHB", payload)
@@ -159,7 +175,7 @@ def _check_tables(marker: int, payload: bytes) -> None:
         raise ImageError("is damaged: its JPEG tables have the wrong length")
 
 
-def _needed(marker: int, payload: bytes) -> list[bytes]:
+def _required_metadata(marker: int, payload: bytes) -> list[bytes]:
     """What must stay of an application segment: JFIF and Adobe say how colours were transformed. Both are written
     anew at their standard length, so that no thumbnail and nothing else travels in them."""
     if marker == 0xE0 and payload.startswith(b"JFIF\0") and len(payload) >= 14:
@@ -169,7 +185,7 @@ def _needed(marker: int, payload: bytes) -> list[bytes]:
     return []
 
 
-def _profile(parts: list[bytes]) -> bytes | None:
+def _join_profile(parts: list[bytes]) -> bytes | None:
     """The parts in the order of their numbers; each starts with its number and the count of all."""
     if not parts:
         return None

@@ -10,33 +10,41 @@ import struct
 import zlib
 
 from beholder.errors import ImageError
-from beholder.images.exif import orientation
-from beholder.images.headers import Header
-from beholder.images.icc import is_srgb
+from beholder.images.headers import ImageHeader, ImageSize, is_srgb, read_orientation
+
+_END_CHUNK = b"\0\0\0\0IEND\xaeB`\x82"
+
+
+def read_png_size(start: bytes, end: bytes, size: int) -> ImageSize | None:
+    if end != _END_CHUNK or start[12:16] != b"IHDR":
+        return None
+    width, height = struct.unpack_from(">II", start, 16)
+    return width, height
+
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_KEPT = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
-_NOTED = {b"eXIf", b"iCCP", b"sRGB", b"gAMA", b"cHRM", b"cICP", b"acTL"}
+_KEPT_CHUNKS = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
+_NOTED_CHUNKS = {b"eXIf", b"iCCP", b"sRGB", b"gAMA", b"cHRM", b"cICP", b"acTL"}
 _DEPTHS = {0: {1, 2, 4, 8, 16}, 2: {8, 16}, 3: {1, 2, 4, 8}, 4: {8, 16}, 6: {8, 16}}  # by colour type
 
-_MOST_CHUNKS = 100_000
-_LARGEST_PROFILE = 8 * 1024 * 1024
+_MAX_CHUNKS = 100_000
+_MAX_PROFILE_BYTES = 8 * 1024 * 1024
 # In units of 1/100000, as the chunks state them: gamma; x and y of white, red, green and blue.
 _SRGB_GAMA = (45455,)
 _SRGB_CHRM = (31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)
 _CICP_SRGB = bytes([1, 13, 0, 1])
 
 
-def header(data: bytes) -> Header:
+def read_png_header(data: bytes) -> ImageHeader:
     """Raises `ImageError` where the structure is broken."""
-    essence, noted, has_transparency = _walk(data)
-    width, height, bits, colour_type = _ihdr(essence[1])
-    profile, notes = _colours(noted)
-    return Header(
+    essence, noted, has_transparency = _walk_chunks(data)
+    width, height, bits, colour_type = _parse_ihdr(essence[1])
+    profile, notes = _parse_color(noted)
+    return ImageHeader(
         format="png",
         width=width,
         height=height,
-        orientation=orientation(noted.get(b"eXIf", b"")),
+        orientation=read_orientation(noted.get(b"eXIf", b"")),
         bits=bits,
         channels=1 if colour_type in (0, 4) else 3,
         lossless=True,
@@ -49,13 +57,13 @@ def header(data: bytes) -> Header:
     )
 
 
-def _walk(data: bytes) -> tuple[list[bytes | memoryview], dict[bytes, bytes], bool]:
+def _walk_chunks(data: bytes) -> tuple[list[bytes | memoryview], dict[bytes, bytes], bool]:
     view = memoryview(data)
     essence: list[bytes | memoryview] = [view[:8]]
     noted: dict[bytes, bytes] = {}
     seen: set[bytes] = set()
     at = len(_SIGNATURE)
-    for _ in range(_MOST_CHUNKS):
+    for _ in range(_MAX_CHUNKS):
         if at + 12 > len(data):
             raise ImageError("is cut off: the PNG data ends before its end chunk")
         length, kind = struct.unpack_from(">I4s", data, at)
@@ -64,13 +72,13 @@ def _walk(data: bytes) -> tuple[list[bytes | memoryview], dict[bytes, bytes], bo
             raise ImageError(f"is cut off: the PNG data ends inside a chunk ({len(data)} of at least {end} bytes)")
         if not seen and (kind != b"IHDR" or length != 13):
             raise ImageError("is damaged: a PNG that does not begin with its header")
-        if kind in _KEPT:
+        if kind in _KEPT_CHUNKS:
             if zlib.crc32(view[at + 4 : end - 4]) != int.from_bytes(view[end - 4 : end], "big"):
                 raise ImageError("is damaged: a PNG chunk does not match its checksum")
             if kind == b"IHDR" and seen:
                 raise ImageError("is damaged: a PNG with two headers")
             essence.append(view[at:end])
-        elif kind in _NOTED:
+        elif kind in _NOTED_CHUNKS:
             noted.setdefault(kind, data[at + 8 : end - 4])
         elif not kind[0] & 0x20:
             raise ImageError("is damaged or not a standard PNG: it has a critical chunk that no standard knows")
@@ -85,36 +93,36 @@ def _walk(data: bytes) -> tuple[list[bytes | memoryview], dict[bytes, bytes], bo
     return essence, noted, b"tRNS" in seen
 
 
-def _ihdr(chunk: bytes | memoryview) -> tuple[int, int, int, int]:
+def _parse_ihdr(chunk: bytes | memoryview) -> tuple[int, int, int, int]:
     width, height, bits, colour_type = struct.unpack_from(">IIBB", chunk, 8)
     if bits not in _DEPTHS.get(colour_type, ()):
         raise ImageError(f"is damaged: a PNG with {bits} bits of colour type {colour_type}")
     return width, height, bits, colour_type
 
 
-def _colours(noted: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ...]]:
+def _parse_color(noted: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ...]]:
     """The profile to convert from, by the precedence of the PNG standard: cICP, iCCP, sRGB, gAMA and cHRM. Colours
     that are declared in another way than by a profile are not converted."""
     if (cicp := noted.get(b"cICP")) is not None:
         return None, () if cicp == _CICP_SRGB else ("colour_profile_ignored",)
     if (iccp := noted.get(b"iCCP")) is not None:
-        profile = _inflated_profile(iccp)
+        profile = _inflate_profile(iccp)
         if profile is None:
             return None, ("colour_profile_ignored",)
         return None if is_srgb(profile) else profile, ()
-    usual = _near(noted.get(b"gAMA"), _SRGB_GAMA, 500) and _near(noted.get(b"cHRM"), _SRGB_CHRM, 200)
+    usual = _is_close(noted.get(b"gAMA"), _SRGB_GAMA, 500) and _is_close(noted.get(b"cHRM"), _SRGB_CHRM, 200)
     return None, () if usual or b"sRGB" in noted else ("colour_profile_ignored",)
 
 
-def _inflated_profile(iccp: bytes) -> bytes | None:
+def _inflate_profile(iccp: bytes) -> bytes | None:
     _, _, packed = iccp.partition(b"\0")
     try:
-        return zlib.decompressobj().decompress(packed[1:], _LARGEST_PROFILE)
+        return zlib.decompressobj().decompress(packed[1:], _MAX_PROFILE_BYTES)
     except zlib.error:
         return None
 
 
-def _near(chunk: bytes | None, wanted: tuple[int, ...], tolerance: int) -> bool:
+def _is_close(chunk: bytes | None, wanted: tuple[int, ...], tolerance: int) -> bool:
     """Whether the chunk says what sRGB would; one that is absent, or not of its form, says nothing else."""
     if chunk is None or len(chunk) != 4 * len(wanted):
         return True

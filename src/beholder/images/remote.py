@@ -1,4 +1,9 @@
-"""Images from the web, for those who allowed it. Imported late: loads aiohttp.
+"""Which addresses a remote image may come from: those that the whole internet reaches, and no other.
+
+`ipaddress.is_global` alone is not enough: older Pythons get several ranges wrong (CVE-2024-4032), and IPv6 has four
+ways to write a private IPv4 address.
+
+Images from the web, for those who allowed it. Imported late: loads aiohttp.
 
 A case file may come from a stranger, so an address in it must not become a way into the network of whoever runs
 Beholder. The address is checked where it is used: the resolver hands the connection only addresses that it has
@@ -16,7 +21,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -24,27 +29,87 @@ from yarl import URL
 
 from beholder.errors import ImageError
 from beholder.images import headers
-from beholder.images.addresses import Address, is_public
-from beholder.images.model import STANDARD_CAPS, Caps
-from beholder.images.names import shown
+from beholder.images.image import DEFAULT_IMAGE_LIMITS, ImageLimits, printable_name
 
-_MOST_REDIRECTS = 5
-_REDIRECTS = {301, 302, 303, 307, 308}
-_ENOUGH_TO_SNIFF = 1024
+IPAddress = IPv4Address | IPv6Address
+
+_RESERVED_V4 = tuple(
+    IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # carrier-grade NAT, and Alibaba's metadata service
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # public by number, but Azure's platform service on every Azure machine
+        "169.254.0.0/16",  # link-local, and the metadata service of most clouds
+        "172.16.0.0/12",
+        "192.0.0.0/24",  # protocol assignments, and Oracle's metadata service
+        "192.0.2.0/24",
+        "192.31.196.0/24",
+        "192.52.193.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "192.175.48.0/24",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+    )
+)
+_ROUTED_V6 = IPv6Network("2000::/3")  # all that is routed on the internet today
+_RESERVED_V6 = tuple(
+    IPv6Network(network)
+    for network in (
+        "2001::/23",  # protocol assignments, Teredo among them
+        "2001:db8::/32",
+        "2620:4f:8000::/48",
+        "3fff::/20",
+    )
+)
+_SIX_TO_FOUR = IPv6Network("2002::/16")
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+def is_public(address: IPAddress) -> bool:
+    """Whether the whole internet reaches this address."""
+    if isinstance(address, IPv6Address):
+        inner = _embedded_ipv4(address)
+        if inner is not None:
+            return is_public(inner)
+        return address in _ROUTED_V6 and not any(address in network for network in _RESERVED_V6)
+    return not any(address in network for network in _RESERVED_V4)
+
+
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that a translator would really connect to."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    number = int(address)
+    if address in _NAT64:
+        return IPv4Address(number & 0xFFFFFFFF)
+    if address in _SIX_TO_FOUR:
+        return IPv4Address(number >> 80 & 0xFFFFFFFF)
+    return None
+
+
+_MAX_REDIRECTS = 5
+_REDIRECT_STATUSES = {301, 302, 303, 307, 308}
+_DETECT_BYTES = 1024
 _CHUNK = 64 * 1024
 _HEADERS = {"User-Agent": "beholder", "Accept": "image/*", "Accept-Encoding": "identity"}
 # No name on the internet ends in a number; these are old spellings of IPv4 addresses (0177.1, 0x7f000001).
 _ODD_ADDRESS = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)\.?$", re.IGNORECASE)
 
-Policy = Callable[[Address], bool]
+AddressPolicy = Callable[[IPAddress], bool]
 
 
-async def fetch(
+async def download_image(
     url: str,
     *,
-    caps: Caps = STANDARD_CAPS,
+    caps: ImageLimits = DEFAULT_IMAGE_LIMITS,
     timeout_s: float = 20.0,
-    allowed: Policy = is_public,
+    allowed: AddressPolicy = is_public,
     resolver: AbstractResolver | None = None,
 ) -> bytes:
     """The bytes of a remote image, or an `ImageError`.
@@ -52,11 +117,11 @@ async def fetch(
     `timeout_s` bounds everything: names, redirects and body. `allowed` decides what may be connected to, and
     `resolver` finds the addresses; both are there for tests and for people with networks of their own.
     """
-    at = _parsed(url)
+    at = _parse_url(url)
     try:
         async with asyncio.timeout(timeout_s):
             connector = aiohttp.TCPConnector(
-                resolver=_Checked(resolver or aiohttp.ThreadedResolver(), allowed), use_dns_cache=False
+                resolver=_CheckedResolver(resolver or aiohttp.ThreadedResolver(), allowed), use_dns_cache=False
             )
             async with aiohttp.ClientSession(
                 connector=connector,
@@ -66,30 +131,34 @@ async def fetch(
                 auto_decompress=False,
                 trust_env=False,
             ) as session:
-                return await _follow(session, at, caps, allowed)
+                return await _follow_redirects(session, at, caps, allowed)
     except TimeoutError:
-        raise ImageError(f"{_called(at)} did not arrive within {timeout_s:g} s") from None
+        raise ImageError(f"{_redacted_url(at)} did not arrive within {timeout_s:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        hint = "; proxies are not used for images, download them first" if _proxy_in_environment() else ""
-        raise ImageError(f"{_called(at)} could not be fetched ({_cause(error)}){hint}") from None
+        hint = "; proxies are not used for images, download them first" if _has_proxy_variable() else ""
+        raise ImageError(f"{_redacted_url(at)} could not be fetched ({_describe_cause(error)}){hint}") from None
 
 
-async def _follow(session: aiohttp.ClientSession, url: URL, caps: Caps, allowed: Policy) -> bytes:
-    for _ in range(_MOST_REDIRECTS + 1):
-        _check_literal(url, allowed)
+async def _follow_redirects(
+    session: aiohttp.ClientSession, url: URL, caps: ImageLimits, allowed: AddressPolicy
+) -> bytes:
+    for _ in range(_MAX_REDIRECTS + 1):
+        _check_literal_host(url, allowed)
         async with session.get(url, allow_redirects=False) as response:
-            if response.status not in _REDIRECTS:
-                return await _body(response, url, caps)
+            if response.status not in _REDIRECT_STATUSES:
+                return await _read_body(response, url, caps)
             location = response.headers.get("Location")
             if not location:
-                raise ImageError(f"{_called(url)} redirects to nowhere")
-            url = _parsed(location, base=url)
-    raise ImageError(f"{_called(url)} is behind more than {_MOST_REDIRECTS} redirects")
+                raise ImageError(f"{_redacted_url(url)} redirects to nowhere")
+            url = _parse_url(location, base=url)
+    raise ImageError(f"{_redacted_url(url)} is behind more than {_MAX_REDIRECTS} redirects")
 
 
-async def _body(response: aiohttp.ClientResponse, url: URL, caps: Caps) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse, url: URL, caps: ImageLimits) -> bytes:
     if response.status != 200:
-        raise ImageError(f"{_called(url)} answered {response.status} {shown(response.reason or '')}".rstrip())
+        raise ImageError(
+            f"{_redacted_url(url)} answered {response.status} {printable_name(response.reason or '')}".rstrip()
+        )
     try:
         headers.check_bytes(response.content_length or 0, caps)
         body = bytearray()
@@ -97,16 +166,16 @@ async def _body(response: aiohttp.ClientResponse, url: URL, caps: Caps) -> bytes
         async for chunk in response.content.iter_chunked(_CHUNK):
             body += chunk
             headers.check_bytes(len(body), caps)
-            if not sniffed and len(body) >= _ENOUGH_TO_SNIFF:
-                headers.recognise(bytes(body))
+            if not sniffed and len(body) >= _DETECT_BYTES:
+                headers.recognize_format(bytes(body))
                 sniffed = True
-        headers.recognise(bytes(body[:_ENOUGH_TO_SNIFF]))
+        headers.recognize_format(bytes(body[:_DETECT_BYTES]))
     except ImageError as error:
-        raise ImageError(f"{_called(url)} {error}") from None
+        raise ImageError(f"{_redacted_url(url)} {error}") from None
     return bytes(body)
 
 
-def _parsed(text: str, base: URL | None = None) -> URL:
+def _parse_url(text: str, base: URL | None = None) -> URL:
     """The address, absolute and of a kind that we fetch. The same parser that the connection uses, so that both read
     the same host in it."""
     try:
@@ -114,40 +183,40 @@ def _parsed(text: str, base: URL | None = None) -> URL:
         host = url.host
         _ = url.port
     except ValueError:
-        raise ImageError(f"{shown(text)} is not a web address") from None
+        raise ImageError(f"{printable_name(text)} is not a web address") from None
     if url.scheme not in ("http", "https"):
-        raise ImageError(f"{_called(url)} is not fetched: remote images come by http or https only")
+        raise ImageError(f"{_redacted_url(url)} is not fetched: remote images come by http or https only")
     if not host:
-        raise ImageError(f"{shown(text)} names no host")
+        raise ImageError(f"{printable_name(text)} names no host")
     if url.user is not None or url.password is not None:
-        raise ImageError(f"{_called(url)} is not fetched: its address carries a user name or password")
+        raise ImageError(f"{_redacted_url(url)} is not fetched: its address carries a user name or password")
     return url
 
 
-def _check_literal(url: URL, allowed: Policy) -> None:
+def _check_literal_host(url: URL, allowed: AddressPolicy) -> None:
     """Addresses written as numbers never reach the resolver."""
     host = url.host or ""
     try:
         address = ip_address(host)
     except ValueError:
         if _ODD_ADDRESS.search(host):
-            raise ImageError(f"{_called(url)} is not fetched: write its address in the usual form") from None
+            raise ImageError(f"{_redacted_url(url)} is not fetched: write its address in the usual form") from None
         return
-    _check(address, host, allowed)
+    _check_address(address, host, allowed)
 
 
-def _check(address: Address, host: str, allowed: Policy) -> None:
+def _check_address(address: IPAddress, host: str, allowed: AddressPolicy) -> None:
     if not allowed(address):
         raise ImageError(
-            f"{shown(host)} is not fetched from: {address} is a private, local or reserved address, "
+            f"{printable_name(host)} is not fetched from: {address} is a private, local or reserved address, "
             "and remote images come from public ones only"
         )
 
 
-class _Checked(AbstractResolver):
+class _CheckedResolver(AbstractResolver):
     """Gives out an answer only when every address in it is allowed."""
 
-    def __init__(self, inner: AbstractResolver, allowed: Policy) -> None:
+    def __init__(self, inner: AbstractResolver, allowed: AddressPolicy) -> None:
         self._inner = inner
         self._allowed = allowed
 
@@ -156,19 +225,19 @@ class _Checked(AbstractResolver):
     ) -> list[ResolveResult]:
         found = await self._inner.resolve(host, port, family)
         for result in found:
-            _check(ip_address(result["host"]), host, self._allowed)
+            _check_address(ip_address(result["host"]), host, self._allowed)
         return found
 
     async def close(self) -> None:
         await self._inner.close()
 
 
-def _called(url: URL) -> str:
+def _redacted_url(url: URL) -> str:
     """Without query, user and password: signed addresses hold secrets, and errors end up in logs."""
-    return shown(str(url.with_user(None).with_query(None).with_fragment(None)) if url.absolute else url.path)
+    return printable_name(str(url.with_user(None).with_query(None).with_fragment(None)) if url.absolute else url.path)
 
 
-def _cause(error: Exception) -> str:
+def _describe_cause(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "the host name is unknown"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -176,9 +245,9 @@ def _cause(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientPayloadError):
         return "the connection ended before the image was complete"
     if isinstance(error, OSError) and error.strerror:
-        return shown(error.strerror)
-    return shown(str(error)) or type(error).__name__
+        return printable_name(error.strerror)
+    return printable_name(str(error)) or type(error).__name__
 
 
-def _proxy_in_environment() -> bool:
+def _has_proxy_variable() -> bool:
     return any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"))

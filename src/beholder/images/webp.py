@@ -10,48 +10,62 @@ import struct
 from dataclasses import dataclass
 
 from beholder.errors import ImageError
-from beholder.images.exif import orientation
-from beholder.images.headers import Header
-from beholder.images.icc import is_srgb
+from beholder.images.headers import ImageHeader, ImageSize, is_srgb, read_orientation
 
-_MOST_CHUNKS = 100_000
+
+def read_webp_size(start: bytes, end: bytes, size: int) -> ImageSize | None:
+    if 8 + int.from_bytes(start[4:8], "little") > size or len(start) < 30:
+        return None
+    kind = start[12:16]
+    if kind == b"VP8X":
+        return int.from_bytes(start[24:27], "little") + 1, int.from_bytes(start[27:30], "little") + 1
+    if kind == b"VP8 " and start[23:26] == b"\x9d\x01\x2a":
+        width, height = struct.unpack_from("<HH", start, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    if kind == b"VP8L" and start[20] == 0x2F:
+        bits = int.from_bytes(start[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    return None
+
+
+_MAX_CHUNKS = 100_000
 _ALPHA, _ANIMATION = 0x10, 0x02
 
-Chunk = bytes | memoryview
+ChunkData = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
-class _Bitstream:
+class _WebpBitstream:
     width: int
     height: int
     lossless: bool
     alpha: bool
 
 
-def header(data: bytes) -> Header:
+def read_webp_header(data: bytes) -> ImageHeader:
     """Raises `ImageError` where the structure is broken."""
-    chunks = _walk(data)
+    chunks = _walk_chunks(data)
     canvas = chunks.get(b"VP8X")
-    turned = orientation(bytes(chunks.get(b"EXIF", b"")))
+    turned = read_orientation(bytes(chunks.get(b"EXIF", b"")))
     tagged = bytes(chunks.get(b"ICCP", b""))
     profile = tagged if tagged and not is_srgb(tagged) else None
     if canvas is not None and len(canvas) < 10:
         raise ImageError("is damaged: a WebP header that is too short")
     if canvas is not None and canvas[0] & _ANIMATION:
         width, height = _canvas_size(canvas)
-        return Header("webp", width, height, orientation=turned, alpha=True, animated=True, profile=profile)
+        return ImageHeader("webp", width, height, orientation=turned, alpha=True, animated=True, profile=profile)
     kind = b"VP8L" if b"VP8L" in chunks else b"VP8 "
     if kind not in chunks:
         raise ImageError("is damaged: a WebP without a picture in it")
-    stream = _lossless(chunks[kind]) if kind == b"VP8L" else _lossy(chunks[kind])
+    stream = _parse_lossless(chunks[kind]) if kind == b"VP8L" else _parse_lossy(chunks[kind])
     if canvas is not None and _canvas_size(canvas) != (stream.width, stream.height):
         raise ImageError("is damaged: a WebP whose picture does not fill its canvas")
     has_alpha_chunk = kind == b"VP8 " and canvas is not None and b"ALPH" in chunks
-    essence: list[Chunk] = _chunk(kind, chunks[kind])
+    essence: list[ChunkData] = _make_chunk(kind, chunks[kind])
     if has_alpha_chunk and canvas is not None:
-        flags = _chunk(b"VP8X", bytes([_ALPHA, 0, 0, 0]) + bytes(canvas[4:10]))
-        essence = [*flags, *_chunk(b"ALPH", chunks[b"ALPH"]), *essence]
-    return Header(
+        flags = _make_chunk(b"VP8X", bytes([_ALPHA, 0, 0, 0]) + bytes(canvas[4:10]))
+        essence = [*flags, *_make_chunk(b"ALPH", chunks[b"ALPH"]), *essence]
+    return ImageHeader(
         format="webp",
         width=stream.width,
         height=stream.height,
@@ -64,15 +78,15 @@ def header(data: bytes) -> Header:
     )
 
 
-def _walk(data: bytes) -> dict[bytes, Chunk]:
+def _walk_chunks(data: bytes) -> dict[bytes, ChunkData]:
     """The first chunk of each kind."""
     view = memoryview(data)
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise ImageError(f"is cut off: {len(data)} of {end} bytes of the WebP are there")
-    chunks: dict[bytes, Chunk] = {}
+    chunks: dict[bytes, ChunkData] = {}
     at = 12
-    for _ in range(_MOST_CHUNKS):
+    for _ in range(_MAX_CHUNKS):
         if at + 8 > end:
             return chunks
         kind, length = struct.unpack_from("<4sI", data, at)
@@ -83,11 +97,11 @@ def _walk(data: bytes) -> dict[bytes, Chunk]:
     raise ImageError("is damaged: a WebP with too many chunks")
 
 
-def _canvas_size(canvas: Chunk) -> tuple[int, int]:
+def _canvas_size(canvas: ChunkData) -> tuple[int, int]:
     return int.from_bytes(canvas[4:7], "little") + 1, int.from_bytes(canvas[7:10], "little") + 1
 
 
-def _lossy(stream: Chunk) -> _Bitstream:
+def _parse_lossy(stream: ChunkData) -> _WebpBitstream:
     tag = int.from_bytes(stream[:3], "little")
     shown_key_frame = not tag & 1 and tag >> 1 & 7 <= 3 and tag >> 4 & 1
     if len(stream) < 10 or bytes(stream[3:6]) != b"\x9d\x01\x2a" or not shown_key_frame:
@@ -95,17 +109,17 @@ def _lossy(stream: Chunk) -> _Bitstream:
     if tag >> 5 > len(stream) - 10:
         raise ImageError("is cut off: the WebP picture is shorter than it says")
     width, height = struct.unpack_from("<HH", stream, 6)
-    return _Bitstream(width & 0x3FFF, height & 0x3FFF, lossless=False, alpha=False)
+    return _WebpBitstream(width & 0x3FFF, height & 0x3FFF, lossless=False, alpha=False)
 
 
-def _lossless(stream: Chunk) -> _Bitstream:
+def _parse_lossless(stream: ChunkData) -> _WebpBitstream:
     if len(stream) < 5 or stream[0] != 0x2F:
         raise ImageError("is damaged: a WebP without its lossless signature")
     bits = int.from_bytes(stream[1:5], "little")
     if bits >> 29:
         raise ImageError("is damaged: a lossless WebP of an unknown version")
-    return _Bitstream((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, lossless=True, alpha=bool(bits >> 28 & 1))
+    return _WebpBitstream((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, lossless=True, alpha=bool(bits >> 28 & 1))
 
 
-def _chunk(kind: bytes, payload: Chunk) -> list[Chunk]:
+def _make_chunk(kind: bytes, payload: ChunkData) -> list[ChunkData]:
     return [kind, struct.pack("<I", len(payload)), payload, b"\0" * (len(payload) % 2)]

@@ -11,55 +11,65 @@ import math
 import cv2
 import numpy as np
 
-from beholder.instruments.alignment import same_aspect
-from beholder.instruments.model import Floats, Instrument, Reading, pair_instrument
-from beholder.instruments.pair import Pair
-from beholder.instruments.wording import percent, times
+from beholder.instruments.instrument import (
+    Floats,
+    Instrument,
+    PairReading,
+    format_factor,
+    format_percent,
+    make_pair_instrument,
+)
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.registration import has_same_aspect
 
-_LEVEL = 0.2  # degrees: a frame that is turned by less lies straight
+_MIN_TURN = 0.2  # degrees: a frame that is turned by less lies straight
 
 
-def _size(pair: Pair) -> Reading:
+def _read_size(pair: ImagePair) -> PairReading:
     (w1, h1), (w2, h2) = pair.sizes
     ratio = (w2 * h2) / (w1 * h1)
     if (w1, h1) == (w2, h2):
-        return Reading(1.0, f"Both images have {w1}×{h1} pixels.")
-    how = "as many" if ratio == 1 else f"{times(ratio)} as many"
+        return PairReading(1.0, f"Both images have {w1}×{h1} pixels.")
+    how = "as many" if ratio == 1 else f"{format_factor(ratio)} as many"
     if ratio < 0.01:
-        how = f"{percent(ratio)} of the"
-    return Reading(ratio, f"{w1}×{h1} became {w2}×{h2}: {how} pixels.")
+        how = f"{format_percent(ratio)} of the"
+    return PairReading(ratio, f"{w1}×{h1} became {w2}×{h2}: {how} pixels.")
 
 
-def _aspect(pair: Pair) -> Reading:
+def _read_aspect(pair: ImagePair) -> PairReading:
     (w1, h1), (w2, h2) = pair.sizes
     change = 1 - math.exp(-abs(math.log((w2 * h1) / (h2 * w1))))
-    if same_aspect(*pair.sizes):
-        return Reading(change, f"The shape is kept ({w1 / h1:.2f} : 1).")
+    if has_same_aspect(*pair.sizes):
+        return PairReading(change, f"The shape is kept ({w1 / h1:.2f} : 1).")
     wider = "wider" if w2 * h1 > h2 * w1 else "narrower"
     stretched = "; what it shows was stretched with it" if pair.alignment.stretched else ""
-    how = f", {_reframed(pair)} to it" if _reframed(pair) else stretched
-    return Reading(change, f"The image became {wider} in shape: {w1 / h1:.2f} : 1 to {w2 / h2:.2f} : 1{how}.")
+    how = f", {_describe_reframing(pair)} to it" if _describe_reframing(pair) else stretched
+    return PairReading(change, f"The image became {wider} in shape: {w1 / h1:.2f} : 1 to {w2 / h2:.2f} : 1{how}.")
 
 
-def _confidence(pair: Pair) -> Reading:
+def _read_confidence(pair: ImagePair) -> PairReading:
     found = pair.alignment
     if pair.identical:
-        return Reading(1.0, "The images are identical, pixel by pixel.")
+        return PairReading(1.0, "The images are identical, pixel by pixel.")
     if not found.registered:
-        return Reading(found.confidence, f"The images could not be registered: {found.why}{_as_they_lie(pair)}.")
+        return PairReading(
+            found.confidence, f"The images could not be registered: {found.why}{_note_unregistered(pair)}."
+        )
     how = "after they were laid over each other" if found.moved else "in its place"
-    return Reading(found.confidence, f"{percent(found.confidence)} of the detail of the image before is found {how}.")
+    return PairReading(
+        found.confidence, f"{format_percent(found.confidence)} of the detail of the image before is found {how}."
+    )
 
 
-def _as_they_lie(pair: Pair) -> str:
+def _note_unregistered(pair: ImagePair) -> str:
     return "" if pair.obstacle else "; they are compared as they lie"
 
 
-def _shift(pair: Pair) -> Reading:
-    if (none := _unregistered(pair)) is not None:
+def _read_shift(pair: ImagePair) -> PairReading:
+    if (none := _refuse_unregistered(pair)) is not None:
         return none
-    if word := _reframed(pair):
-        return Reading(0.0, f"The image was {word}, not shifted.")
+    if word := _describe_reframing(pair):
+        return PairReading(0.0, f"The image was {word}, not shifted.")
     # Pixels of the file, not of the smaller image that was measured.
     x, y = (
         moved * size / measured
@@ -67,42 +77,45 @@ def _shift(pair: Pair) -> Reading:
     )
     distance = math.hypot(x, y)
     if not pair.alignment.moved or distance < 0.5:
-        return Reading(0.0 if not pair.alignment.moved else distance, "The image was not shifted.")
+        return PairReading(0.0 if not pair.alignment.moved else distance, "The image was not shifted.")
     across = f"{abs(x):.1f} px to the {'right' if x > 0 else 'left'}" if abs(x) >= 0.5 else ""
     along = f"{abs(y):.1f} px {'down' if y > 0 else 'up'}" if abs(y) >= 0.5 else ""
     parts = " and ".join(part.replace(".0 ", " ") for part in (across, along) if part)
-    return Reading(distance, f"The whole image was shifted by {parts or f'{distance:.1f} px'}.")
+    return PairReading(distance, f"The whole image was shifted by {parts or f'{distance:.1f} px'}.")
 
 
-def _scale(pair: Pair) -> Reading:
-    if (none := _unregistered(pair)) is not None:
+def _read_scale(pair: ImagePair) -> PairReading:
+    if (none := _refuse_unregistered(pair)) is not None:
         return none
-    if word := _reframed(pair):
-        return Reading(1.0, f"The image was {word}, not zoomed.")
+    if word := _describe_reframing(pair):
+        return PairReading(1.0, f"The image was {word}, not zoomed.")
     scale = pair.alignment.scale
     if abs(scale - 1) < 0.002 and pair.alignment.stretched:
-        return Reading(scale, "What is shown was stretched with the image, not zoomed.")
+        return PairReading(scale, "What is shown was stretched with the image, not zoomed.")
     if abs(scale - 1) < 0.002:
-        return Reading(scale, "What is shown is as large as it was.")
-    larger, smaller = f"{percent(scale - 1)} larger: zoomed in", f"{percent(1 - scale)} smaller: zoomed out"
-    return Reading(scale, f"What is shown is {larger if scale > 1 else smaller}.")
+        return PairReading(scale, "What is shown is as large as it was.")
+    larger, smaller = (
+        f"{format_percent(scale - 1)} larger: zoomed in",
+        f"{format_percent(1 - scale)} smaller: zoomed out",
+    )
+    return PairReading(scale, f"What is shown is {larger if scale > 1 else smaller}.")
 
 
-def _turn(pair: Pair) -> Reading:
-    if (none := _unregistered(pair)) is not None:
+def _read_turn(pair: ImagePair) -> PairReading:
+    if (none := _refuse_unregistered(pair)) is not None:
         return none
     turn = pair.alignment.turn
     if abs(turn) < 0.1:
-        return Reading(turn, "The image was not turned.")
-    return Reading(turn, f"The image was turned by {abs(turn):.1f}° {'' if turn > 0 else 'counter'}clockwise.")
+        return PairReading(turn, "The image was not turned.")
+    return PairReading(turn, f"The image was turned by {abs(turn):.1f}° {'' if turn > 0 else 'counter'}clockwise.")
 
 
-def _kept(pair: Pair) -> Reading:
-    if (none := _unregistered(pair)) is not None:
+def _read_kept(pair: ImagePair) -> PairReading:
+    if (none := _refuse_unregistered(pair)) is not None:
         return none
-    share = _overlap(pair)
+    share = _compute_overlap(pair)
     if share > 0.999:
-        return Reading(share, "Nothing was cropped away.")
+        return PairReading(share, "Nothing was cropped away.")
     lost = {
         "left": 1 - pair.valid[:, : pair.valid.shape[1] // 8 or 1].mean(),
         "right": 1 - pair.valid[:, -(pair.valid.shape[1] // 8 or 1) :].mean(),
@@ -112,26 +125,26 @@ def _kept(pair: Pair) -> Reading:
     worst = max(lost.values())
     sides = [side for side, share in lost.items() if share > 0.6 * worst]
     where = "on all sides" if len(sides) == 4 else f"at the {' and '.join(sides)}"
-    return Reading(
-        share, f"{percent(share)} of the image before is still in view; what is missing was cut off {where}."
+    return PairReading(
+        share, f"{format_percent(share)} of the image before is still in view; what is missing was cut off {where}."
     )
 
 
-def _reframed(pair: Pair) -> str:
+def _describe_reframing(pair: ImagePair) -> str:
     """What was done to the frame alone: "cropped", "extended", or both ("reframed"); empty where what is shown moved.
 
     Against a plain resize a crop would be zoomed and shifted. It is neither where the shape became another, or where
     details have as many pixels as they had.
     """
     found = pair.alignment
-    if not found.moved or found.stretched or abs(found.turn) >= _LEVEL or pair.sizes[0] == pair.sizes[1]:
+    if not found.moved or found.stretched or abs(found.turn) >= _MIN_TURN or pair.sizes[0] == pair.sizes[1]:
         return ""
     # The scale in pixels of the files, not of the smaller images that were measured.
     (before, after), (w1, w2) = pair.sizes, (pair.before.shape[1], pair.after.shape[1])
     scale = math.sqrt(abs(np.linalg.det(found.matrix[:, :2]))) * (after[0] / w2) / (before[0] / w1)
-    if same_aspect(*pair.sizes) and abs(scale - 1) > 0.01:
+    if has_same_aspect(*pair.sizes) and abs(scale - 1) > 0.01:
         return ""
-    frame, seen = _frames(pair)
+    frame, seen = _compute_frames(pair)
     slack = 1 + 0.005 * max(w1, pair.before.shape[0])
     low, high = seen.min(axis=0) - frame.min(axis=0), seen.max(axis=0) - frame.max(axis=0)
     if low.min() > -slack and high.max() < slack:
@@ -139,14 +152,14 @@ def _reframed(pair: Pair) -> str:
     return "extended" if low.max() < slack and high.min() > -slack else "reframed"
 
 
-def _overlap(pair: Pair) -> float:
+def _compute_overlap(pair: ImagePair) -> float:
     """The share of before's area that lies inside after: exact to parts of a pixel, where `pair.valid` is not."""
-    frame, seen = _frames(pair)
+    frame, seen = _compute_frames(pair)
     area, _ = cv2.intersectConvexConvex(frame, seen)
     return float(min(1.0, area / (pair.before.shape[0] * pair.before.shape[1])))
 
 
-def _frames(pair: Pair) -> tuple[Floats, Floats]:
+def _compute_frames(pair: ImagePair) -> tuple[Floats, Floats]:
     """The corners of before's frame and of after's, both where they lie in before."""
     frame, other = (
         np.array([(-0.5, -0.5), (w - 0.5, -0.5), (w - 0.5, h - 0.5), (-0.5, h - 0.5)], np.float32)
@@ -156,64 +169,66 @@ def _frames(pair: Pair) -> tuple[Floats, Floats]:
     return frame, np.asarray((other - offset) @ np.linalg.inv(turn).T, np.float32)
 
 
-def _unregistered(pair: Pair) -> Reading | None:
+def _refuse_unregistered(pair: ImagePair) -> PairReading | None:
     found = pair.alignment
     return (
-        None if found.registered else Reading(None, f"Not measured: the images could not be registered ({found.why}).")
+        None
+        if found.registered
+        else PairReading(None, f"Not measured: the images could not be registered ({found.why}).")
     )
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (
-    pair_instrument(
+    make_pair_instrument(
         "geometry.size",
         "Pixels of the file after as a multiple of those of the file before.",
-        _size,
+        _read_size,
         unit="×",
         compares=False,
     ),
-    pair_instrument(
+    make_pair_instrument(
         "geometry.aspect",
         "By how much the ratio of width to height changed, 1 − smaller ÷ larger ratio: 0 is the same shape.",
-        _aspect,
+        _read_aspect,
         unit="share",
         better="lower",
         compares=False,
     ),
-    pair_instrument(
+    make_pair_instrument(
         "geometry.confidence",
         "Share of the image before's detail that is found where the alignment says: windows of 11 px at ≤ 192 px that "
         "correlate by 0.75, or whose outlines do by 0.5; under 0.2 (0.3 where something moved) nothing is registered.",
-        _confidence,
+        _read_confidence,
         unit="share",
         better="higher",
         compares=False,
     ),
-    pair_instrument(
+    make_pair_instrument(
         "geometry.shift",
         "How far the middle of the image moved, in pixels of the file before; moves under 0.75 px are not looked for.",
-        _shift,
+        _read_shift,
         unit="px",
         better="lower",
         compares=False,
     ),
-    pair_instrument(
+    make_pair_instrument(
         "geometry.scale",
         "How large details are against a plain resize to the size before: 1.03 is a zoom by 3 %.",
-        _scale,
+        _read_scale,
         unit="×",
         compares=False,
     ),
-    pair_instrument(
+    make_pair_instrument(
         "geometry.turn",
         "By how many degrees the image was turned, clockwise positive; at most 10 are looked for.",
-        _turn,
+        _read_turn,
         unit="°",
         compares=False,
     ),
-    pair_instrument(
+    make_pair_instrument(
         "geometry.kept",
         "Share of the area of the image before that is still in view after.",
-        _kept,
+        _read_kept,
         unit="share",
         better="higher",
         compares=False,

@@ -1,4 +1,9 @@
-"""Technical quality: of one image as it is, and of an output against its input.
+"""What optics, sensors, codecs and upscalers leave in the pixels of one image.
+
+Each function takes the grey values (H×W, uint8) and returns a number, or the reason why there is none, for a sentence
+("Not measured: …"). Grey values are Rec. 601 luma, 0–255, here called levels.
+
+Technical quality: of one image as it is, and of an output against its input.
 
 The measures are in `technical.py`; here they become instruments. Against the input both images are looked at with the
 same number of pixels along the longer side (that of the smaller one), since shrinking sharpens and takes noise away;
@@ -15,24 +20,224 @@ from weakref import WeakKeyDictionary
 import cv2
 import numpy as np
 
-from beholder.instruments import technical
-from beholder.instruments.model import Better, Bytes, Instrument, Measurement, Reading, pair_instrument
-from beholder.instruments.pair import Pair, Picture
-from beholder.instruments.wording import percent, times
+from beholder.instruments.instrument import (
+    Array,
+    Better,
+    Bytes,
+    Instrument,
+    Measurement,
+    PairReading,
+    format_factor,
+    format_percent,
+    make_pair_instrument,
+)
+from beholder.instruments.pair import ImagePair, SingleImage
 
-SOFT, SHARP = 0.25, 0.45  # sharpness of photographs blurred by 3 px and by 1.5 px at 512 px
-NOISY = 6.0  # levels: grain that is seen at a glance
-BLOCKY = 1.5  # the coding grid of JPEG at quality 30
-BANDED = 2.0  # levels
-FRINGED = 0.08  # unsharp masking by once the detail
+MIN_SIDE = 24  # px; a smaller image has no block of pixels to look at
+JPEG_BLOCK = 8  # px: the blocks that JPEG codes
+QUANTIZATION_NOISE = 0.29  # levels: the standard deviation that rounding to whole levels alone has, and no image less
+
+_TOO_SMALL = f"an image under {MIN_SIDE} pixels on a side is too small"
+_BLUR_LENGTH = 11  # px, as Crété et al. and scikit-image have it
+_STRIP_ROWS = 128
+_NOISE_BLOCK = 16
+_CALM_SHARE = 0.2  # of the blocks, that show noise rather than texture
+_CALM_BIAS = 1.05  # the calmest fifth of equally noisy blocks lies this much too low
+_MIN_BLOCK_LEVEL, _MAX_BLOCK_LEVEL = 8, 247  # mean levels of a block beyond which clipping has eaten its noise
+_MAX_SMOOTH_RANGE = 24  # levels: a greater difference within a small window is an edge or texture, no smooth area
+_SMOOTH_WINDOW = 17
+_MIN_SMOOTH_SHARE = 0.01  # of the image
+_MIN_EDGE_HEIGHT = 40  # levels, within 4 px: a step that is tall enough to have a halo
+_MAX_GROUND_VARIATION = 0.3  # of the height of an edge: ground that varies less is even
+_HALO_HEADROOM = 16  # levels between the ground and black or white that a halo needs
+_MIN_EDGES, _MAX_EDGES = 40, 1500
+_MAX_GRID_STEP = 16  # levels
+_MIN_GRID_PERIOD = 4.0  # px: closer lines of the coding grid run into each other
+
+
+def measure_sharpness(grey: Bytes) -> float | str:
+    """0 (blurred) to 1: how much of the change from pixel to pixel a blur over 11 px takes away, along the axis where
+    it takes less. 1 − the blur effect of Crété, Dolmiere, Ladret and Nicolas 2007."""
+    if min(grey.shape) < MIN_SIDE:
+        return _TOO_SMALL
+    lost = []
+    for lines in _scan_both_axes(grey):
+        total, left = 0.0, 0.0
+        for top in _iterate_strips(lines.shape[0]):
+            strip = lines[max(0, top - 1) : top + _STRIP_ROWS + 1]
+            slope = cv2.Sobel(strip, cv2.CV_16S, 1, 0, borderType=cv2.BORDER_REFLECT)[1:-1]
+            # The slope of the blurred image is the blurred slope: one filter less.
+            blurred = cv2.blur(slope, (_BLUR_LENGTH, 1), borderType=cv2.BORDER_REFLECT)
+            before, after = (np.abs(part[:, 2:-1]) for part in (slope, blurred))
+            total += cv2.sumElems(before)[0]
+            left += cv2.sumElems(np.maximum(before - after, 0))[0]
+        if total < 0.1 * grey.size:
+            return "the image is flat, without an edge that could be sharp"
+        lost.append(left / total)
+    return float(min(lost))
+
+
+def measure_noise(grey: Bytes) -> float | str:
+    """The standard deviation of the noise in levels: Immerkær's operator (1996) in blocks of 16×16 px, the calmest
+    fifth of them, so that texture does not count. At least what rounding has (0.29)."""
+    if min(grey.shape) < MIN_SIDE:
+        return _TOO_SMALL
+    height, width = (side // _NOISE_BLOCK for side in grey.shape)
+    grey = grey[: height * _NOISE_BLOCK, : width * _NOISE_BLOCK]
+    kernel = np.array([1, -2, 1], np.float32)
+    response = np.abs(cv2.sepFilter2D(grey, cv2.CV_16S, kernel, kernel))
+    deviation = np.sqrt(np.pi / 2) / 6 * _average_blocks(response, (width, height))
+    level = _average_blocks(grey, (width, height))
+    calm = deviation[(level > _MIN_BLOCK_LEVEL) & (level < _MAX_BLOCK_LEVEL)]
+    if calm.size < 4:
+        return "the image is black or white nearly everywhere, where noise cannot be seen"
+    return max(QUANTIZATION_NOISE, float(np.quantile(calm, _CALM_SHARE)) * _CALM_BIAS)
+
+
+def measure_blockiness(grey: Bytes, scale: float = 1.0) -> float | str:
+    """How much stronger the steps across the lines of an 8×8 coding grid are than those between: 1 is no grid.
+
+    Steps count up to 16 levels, so that edges of the picture do not hide the grid's. The grid may begin anywhere (a
+    picture that was cropped after coding). `scale` is the size of these pixels against the file's: a grid of a picture
+    shrunk below a half cannot be seen.
+    """
+    if min(grey.shape) < MIN_SIDE:
+        return _TOO_SMALL
+    period = JPEG_BLOCK * scale
+    if period < _MIN_GRID_PERIOD:
+        return f"the image was shrunk to {scale:.0%} of its size to look at it, and a coding grid with it"
+    phases = max(1, round(period))
+    ratios = []
+    for lines in _scan_both_axes(grey):
+        steps = np.minimum(cv2.absdiff(lines[:, 1:], lines[:, :-1]), np.uint8(_MAX_GRID_STEP))
+        along = np.asarray(cv2.reduce(steps, 0, cv2.REDUCE_AVG, dtype=cv2.CV_32F)).ravel()
+        at = np.floor((np.arange(along.size) + 1) / period % 1 * phases + 0.5).astype(int) % phases
+        means = np.array([along[at == phase].mean() for phase in range(phases)])
+        strongest = int(means.argmax())
+        ratios.append((float(means[strongest]), float(np.median(np.delete(means, strongest)))))
+    strong, between = (sum(part) for part in zip(*ratios, strict=True))
+    if strong < 0.02:
+        return "the image is flat, and so is every block of it"
+    return float(max(1.0, strong / max(between, 0.02)))
+
+
+def measure_banding(grey: Bytes) -> float | str:
+    """How tall the steps are in which smooth areas rise, in levels: 1 or less is as smooth as eight bits allow, 8 is a
+    sky in 32 tones.
+
+    A smooth area has at most 24 levels within 17 px. A step of two levels or more with two even pixels on both sides is
+    a contour; the number is the mean height of contours, weighted by height, times their share in all the rise there.
+    """
+    if min(grey.shape) < MIN_SIDE:
+        return _TOO_SMALL
+    box = np.ones((_SMOOTH_WINDOW, _SMOOTH_WINDOW), np.uint8)
+    spread = cv2.subtract(cv2.dilate(grey, box), cv2.erode(grey, box))
+    smooth = (spread <= _MAX_SMOOTH_RANGE) & (spread >= 2)
+    if np.count_nonzero(smooth) < _MIN_SMOOTH_SHARE * smooth.size:
+        return "no area of the image rises smoothly"
+    rise, squares = 0.0, 0
+    for lines, where in zip(_scan_both_axes(grey), (smooth, smooth.T), strict=True):
+        thin = _thin_lines(lines)
+        lines, where = lines[thin], where[thin]
+        step = np.asarray(cv2.absdiff(lines[:, 1:], lines[:, :-1]) * (where[:, 1:] & where[:, :-1]))
+        rise += cv2.sumElems(step)[0]
+        even = lines[:, 1:] == lines[:, :-1]
+        twice = even[:, 1:] & even[:, :-1]
+        heights = step[:, 2:-2][(step[:, 2:-2] >= 2) & twice[:, :-3] & twice[:, 3:]].astype(np.int64)
+        squares += int((heights * heights).sum())
+    return squares / max(rise, 1.0)
+
+
+def measure_halos(grey: Bytes) -> float | str:
+    """How far the pixels beside a tall edge overshoot the even ground behind them, as a share of the edge's height, in
+    the median edge: 0 is none, 0.1 is seen as a fringe.
+
+    Looked at are upright and level edges of at least 40 levels within 4 px whose ground, 6 to 9 px away on both sides,
+    is even.
+    """
+    if min(grey.shape) < MIN_SIDE:
+        return _TOO_SMALL
+    found = [_measure_overshoots(lines[_thin_lines(lines)]) for lines in _scan_both_axes(grey)]
+    shares = np.concatenate(found)
+    if shares.size < _MIN_EDGES:
+        return "the image has too few clear edges on even ground"
+    return max(0.0, float(np.median(shares)))
+
+
+def measure_clipping(rgb: Bytes) -> tuple[float, float]:
+    """The shares of the pixels that are white (all channels ≥ 254) and black (all ≤ 1)."""
+    white = np.count_nonzero(cv2.inRange(rgb, (254, 254, 254), (255, 255, 255)))
+    black = np.count_nonzero(cv2.inRange(rgb, (0, 0, 0), (1, 1, 1)))
+    pixels = rgb.shape[0] * rgb.shape[1]
+    return white / pixels, black / pixels
+
+
+def _measure_overshoots(lines: Bytes) -> Array:
+    """Of tall edges across the lines, mean overshoot of both sides as a share of the height."""
+    reach = 10
+    slope = np.asarray(cv2.Sobel(lines, cv2.CV_16S, 1, 0, ksize=1))
+    steep = np.abs(slope)
+    inner = steep[:, reach:-reach]
+    top = (
+        (inner >= _MIN_EDGE_HEIGHT // 2)
+        & (inner >= steep[:, reach - 1 : -reach - 1])
+        & (inner > steep[:, reach + 1 : steep.shape[1] - reach + 1])
+    )
+    rows, columns = np.nonzero(top)
+    if not rows.size:
+        return np.empty(0)
+    if rows.size > _MAX_EDGES:
+        chosen = np.linspace(0, rows.size - 1, _MAX_EDGES).astype(int)
+        rows, columns = rows[chosen], columns[chosen]
+    profile = lines[rows[:, None], columns[:, None] + reach + np.arange(-9, 10)].astype(np.float32)
+    rising = slope[rows, columns + reach] > 0
+    profile[~rising] = profile[~rising, ::-1]  # dark on the left
+    left, right = profile[:, :4], profile[:, -4:]
+    low, high = left.mean(axis=1), right.mean(axis=1)
+    height = high - low
+    even = (np.maximum(np.ptp(left, axis=1), np.ptp(right, axis=1)) < _MAX_GROUND_VARIATION * height) & (
+        height >= _MIN_EDGE_HEIGHT
+    )
+    dip, peak = low - profile[:, 4:10].min(axis=1), profile[:, 9:15].max(axis=1) - high
+    # Ground that is itself black or white has no room for a halo and says nothing.
+    sides = [dip[even & (low > _HALO_HEADROOM)] / height[even & (low > _HALO_HEADROOM)]]
+    sides.append(peak[even & (high < 255 - _HALO_HEADROOM)] / height[even & (high < 255 - _HALO_HEADROOM)])
+    return np.concatenate(sides)
+
+
+def _scan_both_axes(grey: Bytes) -> tuple[Bytes, Bytes]:
+    """The lines of pixels across, and those down."""
+    return grey, np.asarray(cv2.transpose(grey), np.uint8)
+
+
+def _iterate_strips(lines: int) -> range:
+    """Where strips begin that fit into the processor's cache: all lines of an image of up to 512, of a larger one
+    strips that are evenly spread."""
+    return range(0, lines, _STRIP_ROWS * -(-lines // (4 * _STRIP_ROWS)))
+
+
+def _thin_lines(lines: Bytes) -> slice:
+    """At most 300 of the lines, evenly spread: neighbours say the same."""
+    return slice(None, None, -(-lines.shape[0] // 300))
+
+
+def _average_blocks(values: Array, grid: tuple[int, int]) -> Array:
+    return np.asarray(cv2.resize(values, grid, interpolation=cv2.INTER_AREA), np.float64)
+
+
+SOFT_SHARPNESS, SHARP_SHARPNESS = 0.25, 0.45  # sharpness of photographs blurred by 3 px and by 1.5 px at 512 px
+HIGH_NOISE = 6.0  # levels: grain that is seen at a glance
+HIGH_BLOCKINESS = 1.5  # the coding grid of JPEG at quality 30
+HIGH_BANDING = 2.0  # levels
+HIGH_HALOS = 0.08  # unsharp masking by once the detail
 PRINT_PPI = 300
-SCREEN = (1920, 1080)
+SCREEN_SIZE = (1920, 1080)
 
-_SAME_RATIO, _SAME_DIFFERENCE = 0.1, 0.01  # changes under these are none to speak of
+_MIN_RATIO_CHANGE, _MIN_DIFFERENCE = 0.1, 0.01  # changes under these are none to speak of
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _QualityInput:
     """One image: its grey levels at the size of comparison and as they came, and the scale of the latter."""
 
     rgb: Bytes
@@ -42,13 +247,13 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Measure:
+class _QualityMeasure:
     """A measure of one image, and how it is said. `differs` measures are compared by difference, others by ratio;
     `words` are said of an output with less and with more than the input."""
 
     name: str
     about: str
-    read: Callable[[_Seen], float | str]
+    read: Callable[[_QualityInput], float | str]
     said: Callable[[float], str]
     words: tuple[str, str]
     unit: str = ""
@@ -57,37 +262,37 @@ class _Measure:
     cheap: bool = True
 
 
-_pairs: WeakKeyDictionary[Pair, tuple[_Seen, _Seen]] = WeakKeyDictionary()
+_pair_inputs: WeakKeyDictionary[ImagePair, tuple[_QualityInput, _QualityInput]] = WeakKeyDictionary()
 
 
-def pictures(pair: Pair) -> tuple[Picture, Picture]:
+def split_pair(pair: ImagePair) -> tuple[SingleImage, SingleImage]:
     """Both images of a pair for the image instruments, each with the size of its file."""
-    return Picture(pair.before, size=pair.sizes[0]), Picture(pair.after, size=pair.sizes[1])
+    return SingleImage(pair.before, size=pair.sizes[0]), SingleImage(pair.after, size=pair.sizes[1])
 
 
-def _look(picture: Picture, side: int | None = None) -> _Seen:
+def _make_input(picture: SingleImage, side: int | None = None) -> _QualityInput:
     grey = np.asarray(cv2.cvtColor(picture.pixels, cv2.COLOR_RGB2GRAY), np.uint8)
     compared = grey
     if side is not None and max(grey.shape) > side:
         height, width = (max(1, round(one * side / max(grey.shape))) for one in grey.shape)
         compared = np.asarray(cv2.resize(grey, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
-    return _Seen(picture.pixels, compared, grey, min(1.0, max(grey.shape) / max(picture.size)))
+    return _QualityInput(picture.pixels, compared, grey, min(1.0, max(grey.shape) / max(picture.size)))
 
 
-def _looks(pair: Pair) -> tuple[_Seen, _Seen]:
-    if pair not in _pairs:
+def _get_pair_inputs(pair: ImagePair) -> tuple[_QualityInput, _QualityInput]:
+    if pair not in _pair_inputs:
         # No finer than either image is.
         side = min(max(pair.before.shape[:2]), max(pair.after.shape[:2]))
-        one, other = pictures(pair)
-        _pairs[pair] = _look(one, side), _look(other, side)
-    return _pairs[pair]
+        one, other = split_pair(pair)
+        _pair_inputs[pair] = _make_input(one, side), _make_input(other, side)
+    return _pair_inputs[pair]
 
 
-def _alone(measure: _Measure) -> Instrument:
+def _make_image_instrument(measure: _QualityMeasure) -> Instrument:
     name = f"quality.{measure.name}"
 
-    def read(picture: Picture) -> Measurement:
-        value = measure.read(_look(picture))
+    def read(picture: SingleImage) -> Measurement:
+        value = measure.read(_make_input(picture))
         if isinstance(value, str):
             return Measurement(name, None, measure.unit, measure.better, f"Not measured: {value}.")
         return Measurement(name, value, measure.unit, measure.better, f"{measure.said(value)}.")
@@ -95,119 +300,125 @@ def _alone(measure: _Measure) -> Instrument:
     return Instrument(name, measure.about, read, "image", measure.cheap)
 
 
-def _against_input(measure: _Measure) -> Instrument:
+def _make_change_instrument(measure: _QualityMeasure) -> Instrument:
     unit = measure.unit if measure.differs else "×"
 
-    def read(pair: Pair) -> Reading:
-        found = [measure.read(one) for one in _looks(pair)]
+    def read(pair: ImagePair) -> PairReading:
+        found = [measure.read(one) for one in _get_pair_inputs(pair)]
         for which, value in zip(("before", "after"), found, strict=True):
             if isinstance(value, str):
-                return Reading(None, f"Not measured: of the image {which}, {value}.")
+                return PairReading(None, f"Not measured: of the image {which}, {value}.")
         before, after = (float(value) for value in found)
         change = after - before if measure.differs else after / before
         said = measure.said(after)
         if after == before:
-            return Reading(change, f"{said}, as in the input.")
+            return PairReading(change, f"{said}, as in the input.")
         less, more = measure.words
-        small = abs(change) < _SAME_DIFFERENCE if measure.differs else abs(change - 1) < _SAME_RATIO
+        small = abs(change) < _MIN_DIFFERENCE if measure.differs else abs(change - 1) < _MIN_RATIO_CHANGE
         word = "about as in the input" if small else less if after < before else more
-        how = f"{_plain(before, measure.unit)} in the input" if measure.differs else f"{times(change)} the input's"
-        return Reading(change, f"{said}, {how}: {word}.")
+        how = (
+            f"{_format_level(before, measure.unit)} in the input"
+            if measure.differs
+            else f"{format_factor(change)} the input's"
+        )
+        return PairReading(change, f"{said}, {how}: {word}.")
 
     told = "after minus before" if measure.differs else "after, as a multiple of before"
     about = f"{measure.about.removesuffix('.')}: {told}, both at the size of the smaller image."
     if measure.name in ("blockiness", "clipping"):
         about = f"{measure.about.removesuffix('.')}: {told}."
     name = f"quality.{measure.name}_change"
-    return pair_instrument(name, about, read, unit=unit, better=measure.better, cheap=measure.cheap, compares=False)
+    return make_pair_instrument(
+        name, about, read, unit=unit, better=measure.better, cheap=measure.cheap, compares=False
+    )
 
 
-def _plain(value: float, unit: str) -> str:
-    return percent(value) if unit == "share" else f"{value:.1f}"
+def _format_level(value: float, unit: str) -> str:
+    return format_percent(value) if unit == "share" else f"{value:.1f}"
 
 
-def _said_sharpness(value: float) -> str:
-    word = "soft" if value < SOFT else "sharp" if value > SHARP else "fairly sharp"
+def _describe_sharpness(value: float) -> str:
+    word = "soft" if value < SOFT_SHARPNESS else "sharp" if value > SHARP_SHARPNESS else "fairly sharp"
     return f"Sharpness {value:.2f} ({word})"
 
 
-def _said_noise(value: float) -> str:
-    word = "strong grain" if value > NOISY else "hardly any" if value < 1.5 else "some grain"
+def _describe_noise(value: float) -> str:
+    word = "strong grain" if value > HIGH_NOISE else "hardly any" if value < 1.5 else "some grain"
     return f"Noise of {value:.1f} levels ({word})"
 
 
-def _said_blockiness(value: float) -> str:
-    word = "a coding grid is seen" if value > BLOCKY else "no grid" if value < 1.1 else "a faint grid"
+def _describe_blockiness(value: float) -> str:
+    word = "a coding grid is seen" if value > HIGH_BLOCKINESS else "no grid" if value < 1.1 else "a faint grid"
     return f"Blockiness {value:.2f} ({word})"
 
 
-def _said_banding(value: float) -> str:
-    word = "contours are seen" if value > BANDED else "smooth" if value <= 1 else "faint contours"
+def _describe_banding(value: float) -> str:
+    word = "contours are seen" if value > HIGH_BANDING else "smooth" if value <= 1 else "faint contours"
     return f"Smooth areas rise in steps of {value:.1f} levels ({word})"
 
 
-def _said_halos(value: float) -> str:
-    word = "fringes are seen" if value > FRINGED else "no fringes" if value < FRINGED / 3 else "slight fringes"
-    return f"Edges overshoot by {percent(value)} of their height ({word})"
+def _describe_halos(value: float) -> str:
+    word = "fringes are seen" if value > HIGH_HALOS else "no fringes" if value < HIGH_HALOS / 3 else "slight fringes"
+    return f"Edges overshoot by {format_percent(value)} of their height ({word})"
 
 
-def _said_clipping(value: float) -> str:
-    return f"{percent(value)} of the pixels are pure white or black"
+def _describe_clipping(value: float) -> str:
+    return f"{format_percent(value)} of the pixels are pure white or black"
 
 
 _MEASURES = (
-    _Measure(
+    _QualityMeasure(
         "sharpness",
         "Sharpness, 0–1: the share of the change from pixel to pixel that a blur over 11 px takes away (1 − the blur "
         "effect of Crété et al. 2007); noise counts as sharp.",
-        lambda seen: technical.sharpness(seen.compared),
-        _said_sharpness,
+        lambda seen: measure_sharpness(seen.compared),
+        _describe_sharpness,
         ("softer", "sharper"),
         better="higher",
     ),
-    _Measure(
+    _QualityMeasure(
         "noise",
         "Standard deviation of the noise in levels of 255 (Immerkær's operator in the calmest fifth of 16×16 blocks; "
         "0.29 is what rounding has).",
-        lambda seen: technical.noise(seen.compared),
-        _said_noise,
+        lambda seen: measure_noise(seen.compared),
+        _describe_noise,
         ("less noise", "more noise"),
         unit="levels",
     ),
-    _Measure(
+    _QualityMeasure(
         "blockiness",
         "Mean step across the lines of an 8×8 coding grid, as a multiple of the step between them (1 is no grid).",
-        lambda seen: technical.blockiness(seen.grey, seen.scale),
-        _said_blockiness,
+        lambda seen: measure_blockiness(seen.grey, seen.scale),
+        _describe_blockiness,
         ("less blocky", "blockier"),
         unit="×",
     ),
-    _Measure(
+    _QualityMeasure(
         "banding",
         "Height of the contours in which smooth areas rise, in levels of 255 (up to 1 is as smooth as eight bits "
         "allow).",
-        lambda seen: technical.banding(seen.compared),
-        _said_banding,
+        lambda seen: measure_banding(seen.compared),
+        _describe_banding,
         ("smoother", "more banded"),
         unit="levels",
         differs=True,
         cheap=False,
     ),
-    _Measure(
+    _QualityMeasure(
         "clipping",
         "Share of the pixels that are pure white (all channels ≥ 254) or black (all ≤ 1).",
-        lambda seen: sum(technical.clipped(seen.rgb)),
-        _said_clipping,
+        lambda seen: sum(measure_clipping(seen.rgb)),
+        _describe_clipping,
         ("less clipped", "more clipped"),
         unit="share",
         differs=True,
     ),
-    _Measure(
+    _QualityMeasure(
         "halos",
         "How far pixels beside tall edges overshoot the even ground behind them, as a share of the edge's height, in "
         "the median edge.",
-        lambda seen: technical.halos(seen.compared),
-        _said_halos,
+        lambda seen: measure_halos(seen.compared),
+        _describe_halos,
         ("less fringed", "more fringed"),
         unit="share",
         differs=True,
@@ -216,7 +427,7 @@ _MEASURES = (
 )
 
 
-def _print_size(picture: Picture) -> Measurement:
+def _measure_print_size(picture: SingleImage) -> Measurement:
     width, height = (side / PRINT_PPI * 2.54 for side in picture.size)
     pixels = f"{picture.size[0]}×{picture.size[1]} px"
     shown = (
@@ -226,28 +437,28 @@ def _print_size(picture: Picture) -> Measurement:
     return Measurement("quality.print_size", max(width, height), "cm", "higher", says)
 
 
-def _screen_size(picture: Picture) -> Measurement:
+def _measure_screen_size(picture: SingleImage) -> Measurement:
     wide, high = sorted(picture.size, reverse=True)
-    value = max(wide / SCREEN[0], high / SCREEN[1])
-    fills = "fill" if value >= 1 else f"are enlarged {times(1 / value)} to fill"
-    says = f"{picture.size[0]}×{picture.size[1]} px {fills} a screen of {SCREEN[0]}×{SCREEN[1]}."
+    value = max(wide / SCREEN_SIZE[0], high / SCREEN_SIZE[1])
+    fills = "fill" if value >= 1 else f"are enlarged {format_factor(1 / value)} to fill"
+    says = f"{picture.size[0]}×{picture.size[1]} px {fills} a screen of {SCREEN_SIZE[0]}×{SCREEN_SIZE[1]}."
     return Measurement("quality.screen_size", value, "×", "higher", says)
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (
-    *(_alone(measure) for measure in _MEASURES),
+    *(_make_image_instrument(measure) for measure in _MEASURES),
     Instrument(
         "quality.print_size",
         f"Longer side of a print with {PRINT_PPI} pixels an inch, in cm, from the size of the file.",
-        _print_size,
+        _measure_print_size,
         "image",
     ),
     Instrument(
         "quality.screen_size",
-        f"How many times the file's pixels fill a screen of {SCREEN[0]}×{SCREEN[1]} (or {SCREEN[1]}×{SCREEN[0]}), as "
+        f"How many times the file's pixels fill a screen of {SCREEN_SIZE[0]}×{SCREEN_SIZE[1]} (or {SCREEN_SIZE[1]}×{SCREEN_SIZE[0]}), as "
         "large as one side allows.",
-        _screen_size,
+        _measure_screen_size,
         "image",
     ),
-    *(_against_input(measure) for measure in _MEASURES),
+    *(_make_change_instrument(measure) for measure in _MEASURES),
 )

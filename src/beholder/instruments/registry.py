@@ -13,40 +13,40 @@ from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
 
 from beholder.errors import SetupError, UsageError
-from beholder.instruments.model import Instrument, Kind, Measurement
-from beholder.instruments.pair import Pair, Picture
+from beholder.instruments.instrument import Instrument, InstrumentKind, Measurement
+from beholder.instruments.pair import ImagePair, SingleImage
 
-GROUP = "beholder.instruments"
+ENTRY_POINT_GROUP = "beholder.instruments"
 
 # The order in which people read them; families of plugins follow by name.
-_ORDER = ("geometry", "colour", "structure", "locality", "quality", "naturalness", "restyle", "description")
+_FAMILY_ORDER = ("geometry", "colour", "structure", "locality", "quality", "naturalness", "restyle", "description")
 
 
-def instruments(kind: Kind = "pair") -> tuple[Instrument, ...]:
+def list_instruments(kind: InstrumentKind = "pair") -> tuple[Instrument, ...]:
     """The instruments of a kind, ours first. Raises `SetupError` for a plugin that cannot be used."""
-    return tuple(one for one in _all() if one.kind == kind)
+    return tuple(one for one in _load_all() if one.kind == kind)
 
 
 def measure_pair(
-    pair: Pair, names: Collection[str] | None = None, *, cheap_only: bool = False
+    pair: ImagePair, names: Collection[str] | None = None, *, cheap_only: bool = False
 ) -> dict[str, Measurement]:
     """What the pair instruments say of two images, by name: all of them, those of `names`, or the cheap ones.
 
     A name may be that of a family. Raises `UsageError` for a name that no pair instrument has.
     """
-    return {one.name: taken(one, pair) for one in _chosen("pair", names, cheap_only)}
+    return {one.name: take_measurement(one, pair) for one in _select_instruments("pair", names, cheap_only)}
 
 
 def measure_image(
-    picture: Picture, names: Collection[str] | None = None, *, cheap_only: bool = False
+    picture: SingleImage, names: Collection[str] | None = None, *, cheap_only: bool = False
 ) -> dict[str, Measurement]:
     """What the image instruments say of one image. As `measure_pair`."""
-    return {one.name: taken(one, picture) for one in _chosen("image", names, cheap_only)}
+    return {one.name: take_measurement(one, picture) for one in _select_instruments("image", names, cheap_only)}
 
 
-def taken(one: Instrument, subject: Pair | Picture) -> Measurement:
+def take_measurement(one: Instrument, subject: ImagePair | SingleImage) -> Measurement:
     """What an instrument says. A plugin that raises, or measures no number, has not measured; our own never do."""
-    if one.name.partition(".")[0] in _ORDER:
+    if one.name.partition(".")[0] in _FAMILY_ORDER:
         return one.measure(subject)
     try:
         found = one.measure(subject)
@@ -58,55 +58,64 @@ def taken(one: Instrument, subject: Pair | Picture) -> Measurement:
     return found
 
 
-def _chosen(kind: Kind, names: Collection[str] | None, cheap_only: bool) -> list[Instrument]:
+def _select_instruments(kind: InstrumentKind, names: Collection[str] | None, cheap_only: bool) -> list[Instrument]:
     if names is None:
-        known = instruments(kind)
+        known = list_instruments(kind)
     else:
         wanted = {name.partition(".")[0] for name in names}
-        known = tuple(one for point in _points() if point.name in wanted for one in _family(point) if one.kind == kind)
+        known = tuple(
+            one
+            for point in _find_entry_points()
+            if point.name in wanted
+            for one in _load_family(point)
+            if one.kind == kind
+        )
         there = {one.name for one in known} | {one.name.partition(".")[0] for one in known}
         if strangers := sorted(set(names) - there):
-            all_ = sorted({one.name for one in instruments(kind)} | {point.name for point in _points()})
+            all_ = sorted({one.name for one in list_instruments(kind)} | {point.name for point in _find_entry_points()})
             raise UsageError(f"No {kind} instrument is named {strangers[0]!r}; there are {', '.join(all_)}.")
         known = tuple(one for one in known if one.name in names or one.name.partition(".")[0] in names)
     return [one for one in known if one.cheap or not cheap_only]
 
 
-def _all() -> tuple[Instrument, ...]:
-    return tuple(one for point in _points() for one in _family(point))
+def _load_all() -> tuple[Instrument, ...]:
+    return tuple(one for point in _find_entry_points() for one in _load_family(point))
 
 
 @cache
-def _points() -> tuple[EntryPoint, ...]:
+def _find_entry_points() -> tuple[EntryPoint, ...]:
     """Ours in their order, then those of plugins by name. Raises `SetupError` for a name that stands there twice."""
     points = sorted(
-        entry_points(group=GROUP),
-        key=lambda point: (_ORDER.index(point.name) if point.name in _ORDER else len(_ORDER), point.name),
+        entry_points(group=ENTRY_POINT_GROUP),
+        key=lambda point: (
+            _FAMILY_ORDER.index(point.name) if point.name in _FAMILY_ORDER else len(_FAMILY_ORDER),
+            point.name,
+        ),
     )
     for one, other in pairwise(points):
         if one.name == other.name:
-            raise SetupError(f"{_called(other)} has the name of another family ({one.value}).")
+            raise SetupError(f"{_describe_entry_point(other)} has the name of another family ({one.value}).")
     return tuple(points)
 
 
 @cache
-def _family(point: EntryPoint) -> tuple[Instrument, ...]:
+def _load_family(point: EntryPoint) -> tuple[Instrument, ...]:
     try:
         family = tuple(point.load())
     except Exception as error:  # whatever a stranger's module raises
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise SetupError(
-            f"{_called(point)} cannot be loaded: {why}. Mend or uninstall the package that brings it."
+            f"{_describe_entry_point(point)} cannot be loaded: {why}. Mend or uninstall the package that brings it."
         ) from None
     if not all(isinstance(one, Instrument) for one in family):
-        raise SetupError(f"{_called(point)} must be a tuple of Instruments, and holds something else.")
+        raise SetupError(f"{_describe_entry_point(point)} must be a tuple of Instruments, and holds something else.")
     names = [one.name for one in family]
     for name in names:
         if name.partition(".")[0] != point.name or names.count(name) > 1:
             wanted = f"names must be {point.name}.SOMETHING, each once"
-            raise SetupError(f"{_called(point)} brings {name!r}; its {wanted}.")
+            raise SetupError(f"{_describe_entry_point(point)} brings {name!r}; its {wanted}.")
     return family
 
 
-def _called(point: EntryPoint) -> str:
+def _describe_entry_point(point: EntryPoint) -> str:
     return f"The plugin {point.name!r} of {point.group} ({point.value})"

@@ -23,36 +23,44 @@ from weakref import WeakKeyDictionary
 import cv2
 import numpy as np
 
-from beholder.instruments.ciede import ciede2000, lab
-from beholder.instruments.model import Array, Bools, Bytes, Floats, Instrument, Reading, pair_instrument
-from beholder.instruments.pair import Pair
-from beholder.instruments.places import mostly, place
-from beholder.instruments.wording import percent, times
+from beholder.instruments.instrument import (
+    Array,
+    Bools,
+    Bytes,
+    Floats,
+    Instrument,
+    PairReading,
+    format_factor,
+    format_percent,
+    make_pair_instrument,
+)
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.pixel_metrics import add_mostly, ciede2000, name_place, to_lab
 
-COMPOSITION_KEPT = 0.40  # structure_kept: 95 % of the harshest restyles (pencil hatching) have 0.46 and more
-COMPOSITION_LOST = 0.20  # of 780 pairs of unrelated photographs 97.7 % have less; the highest has 0.396
+MIN_COMPOSITION_KEPT = 0.40  # structure_kept: 95 % of the harshest restyles (pencil hatching) have 0.46 and more
+MAX_COMPOSITION_LOST = 0.20  # of 780 pairs of unrelated photographs 97.7 % have less; the highest has 0.396
 
-TOO_LITTLE = 0.10  # strength: JPEG of quality 60 has 0.02, light grain 0.03, 10 levels more light 0.05
-TOO_MUCH = 0.95  # hardly a block has anything of its colour or detail left
+MIN_STRENGTH = 0.10  # strength: JPEG of quality 60 has 0.02, light grain 0.03, 10 levels more light 0.05
+MAX_STRENGTH = 0.95  # hardly a block has anything of its colour or detail left
 
-EVEN = 0.90  # evenness: from here on the style has reached the whole image
-SPOTTED = 0.01  # untouched: from here on a person finds the patch
+MIN_EVENNESS = 0.90  # evenness: from here on the style has reached the whole image
+MIN_UNTOUCHED_SEEN = 0.01  # untouched: from here on a person finds the patch
 
 MIN_SIDE = 32  # pixels; below there is neither composition nor surface to speak of
 
-_SIDE = 512  # longer side of the images whose surface is looked at
-_BLOCKS, _SMALLEST = 32, 8  # blocks along it, unless they had fewer than this many pixels a side
-_GRAIN = 0.01  # standard deviation of detail, of a range of 1, up to which it is no texture but noise
-_FLAT = 0.002  # half a level of 255: what is fainter is none
-_NOISE = np.float32(_GRAIN**2)
-_SAME_COLOUR, _SAME_DETAIL = 3.0, 0.8  # ΔE below which, and detail kept above which, a block is untouched
-_MOST = 0.7  # of a block's four quarters: three
-_FULL_COLOUR = 30.0  # ΔE at which nothing of a colour is left: about what unrelated photographs differ by
-_REACHED = 0.25  # of the strength that the most changed tenth of the blocks has
+_SURFACE_SIDE = 512  # longer side of the images whose surface is looked at
+_BLOCKS_PER_SIDE, _MIN_BLOCK_SIDE = 32, 8  # blocks along it, unless they had fewer than this many pixels a side
+_MAX_GRAIN = 0.01  # standard deviation of detail, of a range of 1, up to which it is no texture but noise
+_MIN_TEXTURE = 0.002  # half a level of 255: what is fainter is none
+_NOISE_POWER = np.float32(_MAX_GRAIN**2)
+_MAX_SAME_DELTA_E, _MIN_SAME_DETAIL = 3.0, 0.8  # ΔE below which, and detail kept above which, a block is untouched
+_MIN_QUARTERS = 0.7  # of a block's four quarters: three
+_FULL_COLOR_CHANGE = 30.0  # ΔE at which nothing of a colour is left: about what unrelated photographs differ by
+_MIN_REACHED = 0.25  # of the strength that the most changed tenth of the blocks has
 
-_SIZES = (256, 128, 64)  # longer sides at which the composition is looked at
-_GRID = 32  # longer side of the map of what was lost
-_NO_EDGES = 1e-3  # mean power of a direction field
+_COMPOSITION_SIDES = (256, 128, 64)  # longer sides at which the composition is looked at
+_LOSS_MAP_SIDE = 32  # longer side of the map of what was lost
+_MIN_EDGE_POWER = 1e-3  # mean power of a direction field
 
 
 class _Composition(NamedTuple):
@@ -79,136 +87,143 @@ class _Surface(NamedTuple):
     @property
     def strength(self) -> Floats:
         """Half for the colour that is gone, half for the detail that is gone."""
-        gone = np.minimum(self.colour / np.float32(_FULL_COLOUR), 1) + (1 - self.detail)
+        gone = np.minimum(self.colour / np.float32(_FULL_COLOR_CHANGE), 1) + (1 - self.detail)
         return np.asarray(gone / 2, np.float32)
 
 
-_compositions: WeakKeyDictionary[Pair, _Composition] = WeakKeyDictionary()
-_surfaces: WeakKeyDictionary[Pair, _Surface] = WeakKeyDictionary()
+_compositions_by_pair: WeakKeyDictionary[ImagePair, _Composition] = WeakKeyDictionary()
+_surfaces_by_pair: WeakKeyDictionary[ImagePair, _Surface] = WeakKeyDictionary()
 
 
-def _structure_kept(pair: Pair) -> Reading:
-    kept, lost = _composition(pair)
+def _read_structure_kept(pair: ImagePair) -> PairReading:
+    kept, lost = _get_composition(pair)
     if kept is None:
-        return Reading(None, "The image before has no edges whose place could be kept.")
+        return PairReading(None, "The image before has no edges whose place could be kept.")
     kept = max(0.0, kept)
-    agrees = f"the layout of the edges agrees to {percent(kept)}"
-    if kept < COMPOSITION_LOST:
+    agrees = f"the layout of the edges agrees to {format_percent(kept)}"
+    if kept < MAX_COMPOSITION_LOST:
         says = f"The composition is lost: {agrees}, as in unrelated photos."
     else:
-        where = f"; what is lost is {mostly(place(lost))}" if kept < 0.9 else ""
-        how_much = "The" if kept >= COMPOSITION_KEPT else "Only a part of the"
+        where = f"; what is lost is {add_mostly(name_place(lost))}" if kept < 0.9 else ""
+        how_much = "The" if kept >= MIN_COMPOSITION_KEPT else "Only a part of the"
         says = f"{how_much} composition is kept: {agrees}{where}."
-    return Reading(kept, says, _spread(1 - lost, pair), 1.0)
+    return PairReading(kept, says, _upscale_map(1 - lost, pair), 1.0)
 
 
-def _strength(pair: Pair) -> Reading:
-    found = _surface(pair)
+def _read_strength(pair: ImagePair) -> PairReading:
+    found = _get_surface(pair)
     value = float(found.strength[found.seen].mean())
     colour = float(np.median(found.colour[found.seen]))
-    says = f"{percent(value)} of the photo's surface was changed: colours by ΔE {colour:.1f} in the median"
+    says = f"{format_percent(value)} of the photo's surface was changed: colours by ΔE {colour:.1f} in the median"
     if found.textured.any():
-        says += f", and {percent(float(found.detail[found.textured].mean()))} of the detail is left"
+        says += f", and {format_percent(float(found.detail[found.textured].mean()))} of the detail is left"
     if pair.identical:
         says = "Nothing was changed: the images are identical"
-    elif value < TOO_LITTLE:
-        says += f"; under {percent(TOO_LITTLE)} that is too little to be seen as a restyle"
-    elif value > TOO_MUCH:
-        says += f"; over {percent(TOO_MUCH)} that is too much for the photo to be known by its surface"
-    return Reading(value, f"{says}.", _spread(found.strength, pair), 1.0)
+    elif value < MIN_STRENGTH:
+        says += f"; under {format_percent(MIN_STRENGTH)} that is too little to be seen as a restyle"
+    elif value > MAX_STRENGTH:
+        says += f"; over {format_percent(MAX_STRENGTH)} that is too much for the photo to be known by its surface"
+    return PairReading(value, f"{says}.", _upscale_map(found.strength, pair), 1.0)
 
 
-def _evenness(pair: Pair) -> Reading:
-    found = _surface(pair)
+def _read_evenness(pair: ImagePair) -> PairReading:
+    found = _get_surface(pair)
     blocks = found.strength
     most = float(np.quantile(blocks[found.textured], 0.9))
-    if most < TOO_LITTLE:
-        return Reading(
-            None, f"Too little was changed (strength {percent(most)} at most) to say whether a style reached all of it."
+    if most < MIN_STRENGTH:
+        return PairReading(
+            None,
+            f"Too little was changed (strength {format_percent(most)} at most) to say whether a style reached all of it.",
         )
-    reached = found.textured & (blocks >= _REACHED * most)
+    reached = found.textured & (blocks >= _MIN_REACHED * most)
     value = float(reached.sum() / found.textured.sum())
     if value < 0.5:
-        says = f"The style reached only {percent(value)} of the textured blocks, {mostly(place(reached))}."
+        says = (
+            f"The style reached only {format_percent(value)} of the textured blocks, {add_mostly(name_place(reached))}."
+        )
     elif value < 1:
-        rest = mostly(place(found.textured & ~reached))
-        says = f"The style reached {percent(value)} of the textured blocks; the rest is {rest}."
+        rest = add_mostly(name_place(found.textured & ~reached))
+        says = f"The style reached {format_percent(value)} of the textured blocks; the rest is {rest}."
     else:
         says = "The style reached every textured block."
-    return Reading(value, says)
+    return PairReading(value, says)
 
 
-def _untouched(pair: Pair) -> Reading:
-    found = _surface(pair)
+def _read_untouched(pair: ImagePair) -> PairReading:
+    found = _get_surface(pair)
     left = found.untouched
     value = float(left.sum() / found.textured.sum())
     if value == 0:
         says = "No patch of the photo was left as it was."
-    elif value < SPOTTED:
-        says = f"Hardly anything of the photo was left as it was: {percent(value)} of the textured blocks."
+    elif value < MIN_UNTOUCHED_SEEN:
+        says = f"Hardly anything of the photo was left as it was: {format_percent(value)} of the textured blocks."
     else:
-        where = mostly(place(left))
-        says = f"{percent(value)} of the textured blocks are photo that the style did not touch, {where}."
-    return Reading(value, says, _spread(left, pair, blocky=True), 1.0)
+        where = add_mostly(name_place(left))
+        says = f"{format_percent(value)} of the textured blocks are photo that the style did not touch, {where}."
+    return PairReading(value, says, _upscale_map(left, pair, blocky=True), 1.0)
 
 
-def _texture_change(pair: Pair) -> Reading:
-    found = _surface(pair)
-    bands = [np.abs(after - before) / (before + after + _GRAIN) for before, after in (found.fine, found.coarser)]
+def _read_texture_change(pair: ImagePair) -> PairReading:
+    found = _get_surface(pair)
+    bands = [np.abs(after - before) / (before + after + _MAX_GRAIN) for before, after in (found.fine, found.coarser)]
     blocks = np.asarray((bands[0] + bands[1]) / 2 * found.seen, np.float32)
     value = float(blocks[found.seen].mean())
-    if max(float(one.max()) for one in (*found.fine, *found.coarser)) < _FLAT:
-        return Reading(None, "Neither image has any texture.")
+    if max(float(one.max()) for one in (*found.fine, *found.coarser)) < _MIN_TEXTURE:
+        return PairReading(None, "Neither image has any texture.")
     if value < 0.05:
-        says = f"There is as much texture as the photo had, block by block (difference {percent(value)})."
+        says = f"There is as much texture as the photo had, block by block (difference {format_percent(value)})."
     else:
-        says = f"The amount of texture differs by {percent(value)} in the mean block, {mostly(place(blocks))}."
-    return Reading(value, says, _spread(blocks, pair), 1.0)
+        says = f"The amount of texture differs by {format_percent(value)} in the mean block, {add_mostly(name_place(blocks))}."
+    return PairReading(value, says, _upscale_map(blocks, pair), 1.0)
 
 
-def _texture_ratio(pair: Pair) -> Reading:
-    found = _surface(pair)
+def _read_texture_ratio(pair: ImagePair) -> PairReading:
+    found = _get_surface(pair)
     before, after = found.fine
     value = float(np.median(after[found.textured] / before[found.textured]))
     word = "flatter than" if value < 0.8 else "busier than" if value > 1.25 else "about as busy as"
-    return Reading(value, f"Fine texture is {times(value)} the photo's in the median textured block: {word} the photo.")
+    return PairReading(
+        value, f"Fine texture is {format_factor(value)} the photo's in the median textured block: {word} the photo."
+    )
 
 
-def _sized(read: Callable[[Pair], Reading]) -> Callable[[Pair], Reading]:
+def _require_size(read: Callable[[ImagePair], PairReading]) -> Callable[[ImagePair], PairReading]:
     """Reads only an image that is large enough to have a composition and a surface."""
 
-    def reading(pair: Pair) -> Reading:
+    def reading(pair: ImagePair) -> PairReading:
         for which, image in (("before", pair.before), ("after", pair.after)):
             height, width = image.shape[:2]
             if min(height, width) < MIN_SIDE:
                 says = f"The image {which} is too small ({width}×{height}): restyles have {MIN_SIDE} px a side."
-                return Reading(None, says)
+                return PairReading(None, says)
         return read(pair)
 
     return reading
 
 
-def _on_surface(read: Callable[[Pair], Reading], *, textured: bool = False) -> Callable[[Pair], Reading]:
+def _require_surface(
+    read: Callable[[ImagePair], PairReading], *, textured: bool = False
+) -> Callable[[ImagePair], PairReading]:
     """Reads only where a block lies in both images and, if `textured`, where the photo has texture."""
 
-    def reading(pair: Pair) -> Reading:
-        found = _surface(pair)
+    def reading(pair: ImagePair) -> PairReading:
+        found = _get_surface(pair)
         if not found.seen.any():
-            return Reading(None, "Not measured: no whole block lies in both images.")
+            return PairReading(None, "Not measured: no whole block lies in both images.")
         if textured and not found.textured.any():
-            return Reading(None, "The image before has no texture by which untouched photo could be told.")
+            return PairReading(None, "The image before has no texture by which untouched photo could be told.")
         return read(pair)
 
-    return _sized(reading)
+    return _require_size(reading)
 
 
-def _composition(pair: Pair) -> _Composition:
-    if pair not in _compositions:
-        _compositions[pair] = _compare_compositions(pair)
-    return _compositions[pair]
+def _get_composition(pair: ImagePair) -> _Composition:
+    if pair not in _compositions_by_pair:
+        _compositions_by_pair[pair] = _compare_compositions(pair)
+    return _compositions_by_pair[pair]
 
 
-def _compare_compositions(pair: Pair) -> _Composition:
+def _compare_compositions(pair: ImagePair) -> _Composition:
     """The correlation of the direction fields, the mean over three sizes, each made from the next larger one.
 
     The fields' own means are taken off first: most photographs have more upright and level edges than slanting ones,
@@ -216,19 +231,21 @@ def _compare_compositions(pair: Pair) -> _Composition:
     """
     kept, losses = [], []
     one, other, valid = (*pair.grey, pair.valid.astype(np.float32))
-    grid = _fit(pair.before, _GRID)
-    for size in _SIZES:
-        one, other, valid = (_shrunk(image, size) for image in (one, other, valid))
-        fields = [_directions(grey) for grey in (one, other)]
-        weight = _means(valid, fields[0][0].shape[::-1]) > 0.99
-        (x1, y1), (x2, y2) = ([_centred(part, weight) for part in field] for field in fields)
+    grid = _fit_size(pair.before, _LOSS_MAP_SIDE)
+    for size in _COMPOSITION_SIDES:
+        one, other, valid = (_shrink(image, size) for image in (one, other, valid))
+        fields = [_compute_directions(grey) for grey in (one, other)]
+        weight = _downscale_mean(valid, fields[0][0].shape[::-1]) > 0.99
+        (x1, y1), (x2, y2) = ([_center_field(part, weight) for part in field] for field in fields)
         power, other_power, common = x1 * x1 + y1 * y1, x2 * x2 + y2 * y2, x1 * x2 + y1 * y2
         had_in_all, has_in_all = float(power.sum()), float(other_power.sum())
-        if had_in_all < _NO_EDGES * power.size:
+        if had_in_all < _MIN_EDGE_POWER * power.size:
             continue
-        blank = has_in_all < _NO_EDGES * power.size
+        blank = has_in_all < _MIN_EDGE_POWER * power.size
         kept.append(0.0 if blank else float(common.sum()) / float(np.sqrt(had_in_all * has_in_all)))
-        had, has, same = (cv2.GaussianBlur(_means(one, grid), (3, 3), 1.0) for one in (power, other_power, common))
+        had, has, same = (
+            cv2.GaussianBlur(_downscale_mean(one, grid), (3, 3), 1.0) for one in (power, other_power, common)
+        )
         agreement = np.clip(same / (np.sqrt(had * has) + 1e-6), 0, 1)
         losses.append((1 - agreement) * np.minimum(had * power.size / had_in_all, 1))  # no edge was, none is lost
     if not kept:
@@ -236,78 +253,84 @@ def _compare_compositions(pair: Pair) -> _Composition:
     return _Composition(float(np.mean(kept)), np.asarray(np.mean(losses, axis=0), np.float32))
 
 
-def _directions(grey: Floats) -> tuple[Floats, Floats]:
+def _compute_directions(grey: Floats) -> tuple[Floats, Floats]:
     """The double-angle vectors of the edges (x, y), at half the size; each as long as the fourth root of the energy
     around it, so that a faint contour counts beside a strong one."""
     smooth = cv2.GaussianBlur(grey, (5, 5), 1.0)
     dx, dy = cv2.Sobel(smooth, cv2.CV_32F, 1, 0), cv2.Sobel(smooth, cv2.CV_32F, 0, 1)
     xx, yy, xy = dx * dx, dy * dy, dx * dy
     half = max(1, grey.shape[1] // 2), max(1, grey.shape[0] // 2)
-    x, y, energy = (cv2.GaussianBlur(_means(part, half), (5, 5), 1.0) for part in (xx - yy, xy + xy, xx + yy))
+    x, y, energy = (cv2.GaussianBlur(_downscale_mean(part, half), (5, 5), 1.0) for part in (xx - yy, xy + xy, xx + yy))
     root = np.sqrt(energy)
     length = root * np.sqrt(root) + np.float32(1e-4)  # energy to the power of 3/4; what is fainter is no edge
     return x / length, y / length
 
 
-def _centred(part: Floats, weight: Bools) -> Floats:
+def _center_field(part: Floats, weight: Bools) -> Floats:
     return (part - part[weight].mean()) * weight if weight.any() else np.zeros_like(part)
 
 
-def _surface(pair: Pair) -> _Surface:
-    if pair not in _surfaces:
-        _surfaces[pair] = _compare_surfaces(pair)
-    return _surfaces[pair]
+def _get_surface(pair: ImagePair) -> _Surface:
+    if pair not in _surfaces_by_pair:
+        _surfaces_by_pair[pair] = _compare_surfaces(pair)
+    return _surfaces_by_pair[pair]
 
 
-def _compare_surfaces(pair: Pair) -> _Surface:
-    side = min(_SIDE, max(pair.before.shape[:2]), max(pair.after.shape[:2]))  # no finer than either image is
-    grid = _fit(pair.before, min(_BLOCKS, max(1, side // _SMALLEST)))
-    greys = [np.asarray(cv2.GaussianBlur(_shrunk(grey, side), (5, 5), 0.7), np.float32) for grey in pair.grey]
-    halves = [_shrunk(grey, max(1, side // 2)) for grey in greys]
-    (fine1, fine2), (coarser1, coarser2) = ([_detail(one) for one in images] for images in (greys, halves))
+def _compare_surfaces(pair: ImagePair) -> _Surface:
+    side = min(_SURFACE_SIDE, max(pair.before.shape[:2]), max(pair.after.shape[:2]))  # no finer than either image is
+    grid = _fit_size(pair.before, min(_BLOCKS_PER_SIDE, max(1, side // _MIN_BLOCK_SIDE)))
+    greys = [np.asarray(cv2.GaussianBlur(_shrink(grey, side), (5, 5), 0.7), np.float32) for grey in pair.grey]
+    halves = [_shrink(grey, max(1, side // 2)) for grey in greys]
+    (fine1, fine2), (coarser1, coarser2) = ([_compute_detail(one) for one in images] for images in (greys, halves))
     # By quarters of blocks first: texture, unlike a contour that any style keeps, is in most of them.
     quarters = [
-        _means(product, (2 * grid[0], 2 * grid[1])) for product in (fine1 * fine1, fine2 * fine2, fine1 * fine2)
+        _downscale_mean(product, (2 * grid[0], 2 * grid[1]))
+        for product in (fine1 * fine1, fine2 * fine2, fine1 * fine2)
     ]
-    textured = quarters[0] > _NOISE
-    intact = textured & (_kept(*quarters) > _SAME_DETAIL)
-    power1, power2, common = (_means(quarter, grid) for quarter in quarters)
-    seen = _means(pair.valid.astype(np.float32), grid) > 0.99
-    colour = _colour_difference(pair.before, pair.aligned, grid)
+    textured = quarters[0] > _NOISE_POWER
+    intact = textured & (_compute_kept(*quarters) > _MIN_SAME_DETAIL)
+    power1, power2, common = (_downscale_mean(quarter, grid) for quarter in quarters)
+    seen = _downscale_mean(pair.valid.astype(np.float32), grid) > 0.99
+    colour = _compute_color_difference(pair.before, pair.aligned, grid)
     return _Surface(
         colour=colour,
-        detail=_kept(power1, power2, common),
+        detail=_compute_kept(power1, power2, common),
         fine=(np.sqrt(power1), np.sqrt(power2)),
-        coarser=(np.sqrt(_means(coarser1 * coarser1, grid)), np.sqrt(_means(coarser2 * coarser2, grid))),
+        coarser=(
+            np.sqrt(_downscale_mean(coarser1 * coarser1, grid)),
+            np.sqrt(_downscale_mean(coarser2 * coarser2, grid)),
+        ),
         seen=seen,
-        textured=seen & (_means(textured.astype(np.float32), grid) > _MOST),
-        untouched=seen & (_means(intact.astype(np.float32), grid) > _MOST) & (colour < _SAME_COLOUR),
+        textured=seen & (_downscale_mean(textured.astype(np.float32), grid) > _MIN_QUARTERS),
+        untouched=seen
+        & (_downscale_mean(intact.astype(np.float32), grid) > _MIN_QUARTERS)
+        & (colour < _MAX_SAME_DELTA_E),
     )
 
 
-def _detail(grey: Floats) -> Floats:
+def _compute_detail(grey: Floats) -> Floats:
     return np.asarray(grey - cv2.GaussianBlur(grey, (9, 9), 2.0), np.float32)
 
 
-def _kept(power1: Floats, power2: Floats, common: Floats) -> Floats:
+def _compute_kept(power1: Floats, power2: Floats, common: Floats) -> Floats:
     """How much of the detail is in place and as strong as it was, 0–1; 1 where neither image has any."""
-    return np.clip((2 * common + _NOISE) / (power1 + power2 + _NOISE), 0, 1)
+    return np.clip((2 * common + _NOISE_POWER) / (power1 + power2 + _NOISE_POWER), 0, 1)
 
 
-def _colour_difference(before: Bytes, after: Bytes, grid: tuple[int, int]) -> Floats:
+def _compute_color_difference(before: Bytes, after: Bytes, grid: tuple[int, int]) -> Floats:
     one, other = (
-        np.asarray(cv2.resize(_halved(image, grid), grid, interpolation=cv2.INTER_AREA)) for image in (before, after)
+        np.asarray(cv2.resize(_halve_to(image, grid), grid, interpolation=cv2.INTER_AREA)) for image in (before, after)
     )
     alike = (one == other).all(axis=2)  # where only rounding would make a difference
-    return np.where(alike, np.float32(0), ciede2000(lab(one.astype(np.uint8)), lab(other.astype(np.uint8))))
+    return np.where(alike, np.float32(0), ciede2000(to_lab(one.astype(np.uint8)), to_lab(other.astype(np.uint8))))
 
 
-def _means(values: Floats, size: tuple[int, int]) -> Floats:
+def _downscale_mean(values: Floats, size: tuple[int, int]) -> Floats:
     """The image at this smaller (width, height), each pixel the mean of its area."""
-    return np.asarray(cv2.resize(_halved(values, size), size, interpolation=cv2.INTER_AREA), np.float32)
+    return np.asarray(cv2.resize(_halve_to(values, size), size, interpolation=cv2.INTER_AREA), np.float32)
 
 
-def _halved(image: Array, size: tuple[int, int]) -> Array:
+def _halve_to(image: Array, size: tuple[int, int]) -> Array:
     """The image, halved as often as it stays twice this size: OpenCV halves four times as fast as it shrinks."""
     while all(side % 2 == 0 and side >= 2 * least for side, least in zip(image.shape[1::-1], size, strict=True)):
         half = image.shape[1] // 2, image.shape[0] // 2
@@ -315,19 +338,19 @@ def _halved(image: Array, size: tuple[int, int]) -> Array:
     return image
 
 
-def _fit(image: Array, side: int) -> tuple[int, int]:
+def _fit_size(image: Array, side: int) -> tuple[int, int]:
     """(width, height) of the image with this longer side."""
     height, width = image.shape[:2]
     scale = side / max(height, width)
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def _shrunk(image: Floats, side: int) -> Floats:
+def _shrink(image: Floats, side: int) -> Floats:
     """The image with at most this longer side."""
-    return image if max(image.shape[:2]) <= side else _means(image, _fit(image, side))
+    return image if max(image.shape[:2]) <= side else _downscale_mean(image, _fit_size(image, side))
 
 
-def _spread(blocks: Array, pair: Pair, *, blocky: bool = False) -> Floats:
+def _upscale_map(blocks: Array, pair: ImagePair, *, blocky: bool = False) -> Floats:
     """A small map at the size of the image before."""
     height, width = pair.before.shape[:2]
     how = cv2.INTER_NEAREST if blocky else cv2.INTER_LINEAR
@@ -335,48 +358,48 @@ def _spread(blocks: Array, pair: Pair, *, blocky: bool = False) -> Floats:
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (
-    pair_instrument(
+    make_pair_instrument(
         "restyle.structure_kept",
         "How far the composition survived the restyle: the correlation of edge directions at three coarse sizes, "
         "whatever became of colour and texture; about 0 for another photo, 1 for the same drawing.",
-        _sized(_structure_kept),
+        _require_size(_read_structure_kept),
         unit="share",
         better="higher",
     ),
-    pair_instrument(
+    make_pair_instrument(
         "restyle.strength",
         "How much of the photo's surface was changed, half by colour and half by detail: 0 is identical, 1 has no "
-        f"colour and no detail left where it was; under {TOO_LITTLE} is too little, over {TOO_MUCH} too much.",
-        _on_surface(_strength),
+        f"colour and no detail left where it was; under {MIN_STRENGTH} is too little, over {MAX_STRENGTH} too much.",
+        _require_surface(_read_strength),
         unit="share",
     ),
-    pair_instrument(
+    make_pair_instrument(
         "restyle.evenness",
         "The share of the photo's textured blocks that the style reached: changed at least a quarter as much as the "
         "most changed tenth.",
-        _on_surface(_evenness, textured=True),
+        _require_surface(_read_evenness, textured=True),
         unit="share",
         better="higher",
     ),
-    pair_instrument(
+    make_pair_instrument(
         "restyle.untouched",
-        f"The share of the photo's textured blocks that were left as they were: mean colour within ΔE {_SAME_COLOUR:g} "
-        f"and {percent(_SAME_DETAIL)} of the detail in place.",
-        _on_surface(_untouched, textured=True),
+        f"The share of the photo's textured blocks that were left as they were: mean colour within ΔE {_MAX_SAME_DELTA_E:g} "
+        f"and {format_percent(_MIN_SAME_DETAIL)} of the detail in place.",
+        _require_surface(_read_untouched, textured=True),
         unit="share",
         better="lower",
     ),
-    pair_instrument(
+    make_pair_instrument(
         "restyle.texture_change",
         "How much the amount of fine and coarser texture differs, block by block: 0 where it is the same, 1 where only "
         "one image has any.",
-        _on_surface(_texture_change),
+        _require_surface(_read_texture_change),
         unit="share",
     ),
-    pair_instrument(
+    make_pair_instrument(
         "restyle.texture_ratio",
         "How strong fine texture is against the photo's, in the median textured block; below 1 is flatter.",
-        _on_surface(_texture_ratio, textured=True),
+        _require_surface(_read_texture_ratio, textured=True),
         unit="×",
     ),
 )

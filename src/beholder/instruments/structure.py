@@ -5,152 +5,168 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from beholder.instruments.model import Bools, Bytes, Floats, Instrument, Reading, pair_instrument
-from beholder.instruments.pair import Pair
-from beholder.instruments.places import EVERYWHERE, NOWHERE, place
-from beholder.instruments.ssim import RADIUS, similarity
-from beholder.instruments.wording import percent
+from beholder.instruments.instrument import (
+    Bools,
+    Bytes,
+    Floats,
+    Instrument,
+    PairReading,
+    format_percent,
+    make_pair_instrument,
+)
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.pixel_metrics import EVERYWHERE, NOWHERE, SSIM_RADIUS, compute_ssim, name_place
 
-_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # of the scales, fine to coarse (Wang, Simoncelli, Bovik 2003)
+_SCALE_WEIGHTS = (
+    0.0448,
+    0.2856,
+    0.3001,
+    0.2363,
+    0.1333,
+)  # of the scales, fine to coarse (Wang, Simoncelli, Bovik 2003)
 _GMS_C = np.float32(170 / 255**2)  # Xue, Zhang, Mou and Bovik 2014, for grey values 0–1
 _PREWITT = np.array([[1, 0, -1]] * 3, np.float32) / 3
-_GONE = 0.35  # mean similarity of gradients under which all are lost, and the deviation would fall again
-_LOST = 0.6  # similarity under which structure is lost
-_SMALLEST = 2 * RADIUS + 1
-_SMALLEST_FOR_KEYPOINTS = 64
-_SIDE = 512  # edges and keypoints are found at this size
-_KEYPOINTS, _FEWEST_KEYPOINTS = 300, 20
-_SAME_WORD = 64  # of 256 bits that may differ in the description of a place that stayed the same
-_CROWDED = (
+_MIN_GRADIENT_SIMILARITY = (
+    0.35  # mean similarity of gradients under which all are lost, and the deviation would fall again
+)
+_LOST_SIMILARITY = 0.6  # similarity under which structure is lost
+_MIN_SIDE = 2 * SSIM_RADIUS + 1
+_MIN_KEYPOINT_SIDE = 64
+_FEATURE_SIDE = 512  # edges and keypoints are found at this size
+_MAX_KEYPOINTS, _MIN_KEYPOINTS = 300, 20
+_MAX_DIFFERING_BITS = 64  # of 256 bits that may differ in the description of a place that stayed the same
+_MAX_EDGE_SHARE = (
     0.65  # of the image that is near an edge: noise has 0.7 and more, the busiest of 1,241 photographs and edits 0.5
 )
-_FEWEST_EDGES = 0.001  # of the image
+_MIN_EDGE_SHARE = 0.001  # of the image
 
-_TOO_SMALL = f"Not measured: an image under {_SMALLEST} pixels on a side has no structure at this scale."
-_FLAT = "Not measured: neither image has any structure; both are flat."
-_TOO_FEW = "Not measured: the image before has too few distinct details."
+_TOO_SMALL = f"Not measured: an image under {_MIN_SIDE} pixels on a side has no structure at this scale."
+_BOTH_FLAT = "Not measured: neither image has any structure; both are flat."
+_TOO_FEW_DETAILS = "Not measured: the image before has too few distinct details."
 
 
-def _ssim(pair: Pair) -> Reading:
-    if _smallest(pair) < _SMALLEST:
-        return Reading(None, _TOO_SMALL)
-    if _flat(pair):
-        return Reading(None, _FLAT)
+def _read_ssim(pair: ImagePair) -> PairReading:
+    if _get_shortest_side(pair) < _MIN_SIDE:
+        return PairReading(None, _TOO_SMALL)
+    if _are_flat(pair):
+        return PairReading(None, _BOTH_FLAT)
     values = pair.similarity[0]
-    mean = _mean(values, pair.valid)
+    mean = _average_valid(values, pair.valid)
     if mean is None:
-        return Reading(None, _TOO_SMALL)
-    least = place((values[::2, ::2] < _LOST) & pair.valid[::2, ::2])
+        return PairReading(None, _TOO_SMALL)
+    least = name_place((values[::2, ::2] < _LOST_SIMILARITY) & pair.valid[::2, ::2])
     where = f"; least {least}" if least not in (EVERYWHERE, NOWHERE) else ""
     sentence = f"Local structure is kept by {mean:.2f} (1 is the same, 0 unrelated){where}."
-    return Reading(mean, sentence, values if pair.whole else np.where(pair.valid, values, np.float32(1)), 1.0)
+    return PairReading(mean, sentence, values if pair.whole else np.where(pair.valid, values, np.float32(1)), 1.0)
 
 
-def _ms_ssim(pair: Pair) -> Reading:
-    if _smallest(pair) < _SMALLEST:
-        return Reading(None, _TOO_SMALL)
+def _read_ms_ssim(pair: ImagePair) -> PairReading:
+    if _get_shortest_side(pair) < _MIN_SIDE:
+        return PairReading(None, _TOO_SMALL)
     one, other, valid = *pair.grey, pair.valid
-    if _flat(pair):
-        return Reading(None, _FLAT)
+    if _are_flat(pair):
+        return PairReading(None, _BOTH_FLAT)
     levels: list[tuple[float, float]] = []
-    for level in range(len(_WEIGHTS)):
-        if min(valid.shape) < _SMALLEST:
+    for level in range(len(_SCALE_WEIGHTS)):
+        if min(valid.shape) < _MIN_SIDE:
             break
-        means = [_mean(values, valid) for values in (similarity(one, other) if level else pair.similarity)]
+        means = [_average_valid(values, valid) for values in (compute_ssim(one, other) if level else pair.similarity)]
         if means[0] is None or means[1] is None:
             break
         levels.append((means[0], means[1]))
-        one, other, valid = _halved(one), _halved(other), _halved(valid.astype(np.float32)) > 0.99
+        one, other, valid = _halve(one), _halve(other), _halve(valid.astype(np.float32)) > 0.99
     if not levels:
-        return Reading(None, _TOO_SMALL)
+        return PairReading(None, _TOO_SMALL)
     # Luminance counts at the coarsest scale alone; a negative similarity, which has no power, is none.
     scores = np.maximum([*(contrast for _, contrast in levels[:-1]), levels[-1][0]], 0)
-    weights = np.array(_WEIGHTS[: len(levels)])
+    weights = np.array(_SCALE_WEIGHTS[: len(levels)])
     value = float(np.prod(scores ** (weights / weights.sum())))
     split = f"{scores[0]:.2f} in fine detail, {scores[-1]:.2f} in large shapes"
     how = "alike at all scales" if min(scores) > 0.9 else split
-    return Reading(value, f"Over {len(levels)} scales structure is kept by {value:.2f}: {how}.")
+    return PairReading(value, f"Over {len(levels)} scales structure is kept by {value:.2f}: {how}.")
 
 
-def _gradients(pair: Pair) -> Reading:
-    one, other = (_halved(grey) for grey in pair.grey)
-    inner = _inner(_halved(pair.valid.astype(np.float32)) > 0.99, 1)
-    if min(one.shape) < 3 or _smallest(pair) < 3 or not inner.any():
-        return Reading(None, _TOO_SMALL)
-    if _flat(pair):
-        return Reading(None, _FLAT)
-    m1, m2 = _slope(one), _slope(other)
+def _read_gradients(pair: ImagePair) -> PairReading:
+    one, other = (_halve(grey) for grey in pair.grey)
+    inner = _erode_valid(_halve(pair.valid.astype(np.float32)) > 0.99, 1)
+    if min(one.shape) < 3 or _get_shortest_side(pair) < 3 or not inner.any():
+        return PairReading(None, _TOO_SMALL)
+    if _are_flat(pair):
+        return PairReading(None, _BOTH_FLAT)
+    m1, m2 = _compute_gradient(one), _compute_gradient(other)
     similar = (2 * m1 * m2 + _GMS_C) / (m1 * m1 + m2 * m2 + _GMS_C)
     mean, deviation = (float(number) for number in (similar[inner].mean(), similar[inner].std()))
-    if mean < _GONE:
-        return Reading(None, "Not measured: edges and textures changed everywhere alike, which no deviation tells.")
+    if mean < _MIN_GRADIENT_SIMILARITY:
+        return PairReading(None, "Not measured: edges and textures changed everywhere alike, which no deviation tells.")
     lost = np.where(inner, 1 - similar, np.float32(0))
-    where = f", most {place(lost)}" if deviation > 0.05 and place(lost) != EVERYWHERE else ""
+    where = f", most {name_place(lost)}" if deviation > 0.05 and name_place(lost) != EVERYWHERE else ""
     how = "kept" if deviation < 0.05 else "partly kept" if deviation < 0.15 else "mostly changed"
     size = pair.valid.shape[::-1]
     shown = np.asarray(cv2.resize(lost, size, interpolation=cv2.INTER_LINEAR), np.float32)
-    return Reading(
+    return PairReading(
         deviation, f"Edges and textures are {how} (deviation of similarity {deviation:.2f}){where}.", shown, 1.0
     )
 
 
-def _edges(pair: Pair) -> Reading:
-    if _smallest(pair) < _SMALLEST:
-        return Reading(None, _TOO_SMALL)
-    greys = [_small_grey(image) for image in (pair.before, pair.aligned)]
-    valid = _inner(_small_valid(pair, greys[0]), 2).astype(np.uint8)
-    one, other = (_outlined(grey) & valid for grey in greys)
+def _read_edges(pair: ImagePair) -> PairReading:
+    if _get_shortest_side(pair) < _MIN_SIDE:
+        return PairReading(None, _TOO_SMALL)
+    greys = [_downscale_gray(image) for image in (pair.before, pair.aligned)]
+    valid = _erode_valid(_downscale_valid(pair, greys[0]), 2).astype(np.uint8)
+    one, other = (_detect_edges(grey) & valid for grey in greys)
     first, second = int(np.count_nonzero(one)), int(np.count_nonzero(other))
-    if max(first, second) < max(8, _FEWEST_EDGES * valid.size):
-        return Reading(None, "Not measured: neither image has edges.")
+    if max(first, second) < max(8, _MIN_EDGE_SHARE * valid.size):
+        return PairReading(None, "Not measured: neither image has edges.")
     reach = max(1, round(0.003 * max(valid.shape)))
     near = np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)
     around, others = (np.asarray(cv2.dilate(edges, near), np.uint8) for edges in (one, other))
-    crowded = max(np.count_nonzero(around), np.count_nonzero(others)) > _CROWDED * valid.size
+    crowded = max(np.count_nonzero(around), np.count_nonzero(others)) > _MAX_EDGE_SHARE * valid.size
     if crowded and not pair.identical:
-        return Reading(None, "Not measured: edges lie so close, as in noise, that any would be found again.")
+        return PairReading(None, "Not measured: edges lie so close, as in noise, that any would be found again.")
     kept = np.count_nonzero(one & others) / max(1, first)
     new = np.count_nonzero(other > around) / max(1, second)
     f1 = 2 * kept * (1 - new) / max(kept + 1 - new, 1e-9) if first and second else 0.0
-    return Reading(f1, f"{percent(kept)} of the edges are still there, and {percent(new)} of those after are new.")
+    return PairReading(
+        f1, f"{format_percent(kept)} of the edges are still there, and {format_percent(new)} of those after are new."
+    )
 
 
-def _keypoints(pair: Pair) -> Reading:
-    if _smallest(pair) < _SMALLEST_FOR_KEYPOINTS:
-        side = _SMALLEST_FOR_KEYPOINTS
-        return Reading(None, f"Not measured: an image under {side} pixels on a side has too few distinct details.")
-    one, other = (_small_grey(image) for image in (pair.before, pair.aligned))
-    valid = _small_valid(pair, one).astype(np.uint8)
+def _read_keypoints(pair: ImagePair) -> PairReading:
+    if _get_shortest_side(pair) < _MIN_KEYPOINT_SIDE:
+        side = _MIN_KEYPOINT_SIDE
+        return PairReading(None, f"Not measured: an image under {side} pixels on a side has too few distinct details.")
+    one, other = (_downscale_gray(image) for image in (pair.before, pair.aligned))
+    valid = _downscale_valid(pair, one).astype(np.uint8)
     # Corners at a distance from each other: ORB's own keypoints crowd where the contrast is highest.
-    corners = cv2.goodFeaturesToTrack(one, _KEYPOINTS, 0.01, max(one.shape) / 40, mask=valid)
+    corners = cv2.goodFeaturesToTrack(one, _MAX_KEYPOINTS, 0.01, max(one.shape) / 40, mask=valid)
     points = [] if corners is None else [cv2.KeyPoint(float(x), float(y), 31, 0) for ((x, y),) in np.asarray(corners)]
     finder = cv2.ORB.create()
     # Both are described at the same places and with the same direction, so no match has to be looked for.
     found, words = finder.compute(one, points)
     still, others = finder.compute(other, found)
-    if words is None or others is None or len(still) < _FEWEST_KEYPOINTS or len(still) != len(found):
-        return Reading(None, _TOO_FEW)
+    if words is None or others is None or len(still) < _MIN_KEYPOINTS or len(still) != len(found):
+        return PairReading(None, _TOO_FEW_DETAILS)
     bits = np.unpackbits(np.bitwise_xor(words, others), axis=1).sum(axis=1)
-    stayed = bits <= _SAME_WORD
+    stayed = bits <= _MAX_DIFFERING_BITS
     share = float(stayed.mean())
     lost = np.zeros(one.shape, np.float32)
     for point in np.array([one_point.pt for one_point in found])[~stayed].astype(int):
         lost[point[1], point[0]] = 1
-    where = f"; most that went were {place(lost)}" if 0.02 < share < 0.9 and place(lost) != EVERYWHERE else ""
-    return Reading(share, f"{percent(share)} of {len(found)} distinct details stayed in their place{where}.")
+    where = f"; most that went were {name_place(lost)}" if 0.02 < share < 0.9 and name_place(lost) != EVERYWHERE else ""
+    return PairReading(share, f"{format_percent(share)} of {len(found)} distinct details stayed in their place{where}.")
 
 
-def _smallest(pair: Pair) -> int:
+def _get_shortest_side(pair: ImagePair) -> int:
     """The shortest side of both images: what an enlarged pixel shows has no structure either."""
     return int(min(*pair.before.shape[:2], *pair.after.shape[:2]))
 
 
-def _flat(pair: Pair) -> bool:
+def _are_flat(pair: ImagePair) -> bool:
     """Whether both images are one tone each, and not the same image: what is not there cannot be kept or lost."""
     return not pair.identical and all(float(grey.max() - grey.min()) < 2 / 255 for grey in pair.grey)
 
 
-def _halved(values: Floats) -> Floats:
+def _halve(values: Floats) -> Floats:
     """Averaged over 2×2 pixels; an odd last row or column is left out."""
     height, width = (side // 2 * 2 for side in values.shape)
     if min(height, width) < 2:
@@ -159,7 +175,7 @@ def _halved(values: Floats) -> Floats:
     return np.asarray(cv2.resize(values[:height, :width], size, interpolation=cv2.INTER_AREA), np.float32)
 
 
-def _inner(valid: Bools, margin: int) -> Bools:
+def _erode_valid(valid: Bools, margin: int) -> Bools:
     """Valid pixels whose window has valid pixels only; the border of the image is left out as well."""
     side = 2 * margin + 1
     kernel = np.ones((side, side), np.uint8)
@@ -167,21 +183,21 @@ def _inner(valid: Bools, margin: int) -> Bools:
     return np.asarray(inner, np.bool_)
 
 
-def _slope(grey: Floats) -> Floats:
+def _compute_gradient(grey: Floats) -> Floats:
     dx = np.asarray(cv2.filter2D(grey, cv2.CV_32F, _PREWITT, borderType=cv2.BORDER_REFLECT), np.float32)
     dy = np.asarray(cv2.filter2D(grey, cv2.CV_32F, _PREWITT.T, borderType=cv2.BORDER_REFLECT), np.float32)
     return np.asarray(np.sqrt(dx * dx + dy * dy), np.float32)
 
 
-def _mean(values: Floats, valid: Bools) -> float | None:
+def _average_valid(values: Floats, valid: Bools) -> float | None:
     """Over the pixels whose window lies in both images; `None` where there is none."""
     if valid.all():
-        return float(values[RADIUS:-RADIUS, RADIUS:-RADIUS].mean())
-    inner = _inner(valid, RADIUS)
+        return float(values[SSIM_RADIUS:-SSIM_RADIUS, SSIM_RADIUS:-SSIM_RADIUS].mean())
+    inner = _erode_valid(valid, SSIM_RADIUS)
     return float(cv2.mean(values, inner.view(np.uint8))[0]) if inner.any() else None
 
 
-def _outlined(grey: Bytes) -> Bytes:
+def _detect_edges(grey: Bytes) -> Bytes:
     """Canny's edges as 0 and 1, its upper threshold at the mean gradient and one and a half deviations (at least 40),
     so that a darker or softer image keeps its edges."""
     grey = np.asarray(cv2.GaussianBlur(grey, (5, 5), 1.0), np.uint8)
@@ -191,57 +207,57 @@ def _outlined(grey: Bytes) -> Bytes:
     return np.asarray(np.asarray(cv2.Canny(dx, dy, high / 2, high)) > 0, np.uint8)
 
 
-def _small_grey(rgb: Bytes) -> Bytes:
+def _downscale_gray(rgb: Bytes) -> Bytes:
     grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
-    scale = _SIDE / max(grey.shape)
+    scale = _FEATURE_SIDE / max(grey.shape)
     if scale < 1:
         size = max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale))
         grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
     return np.asarray(grey, np.uint8)
 
 
-def _small_valid(pair: Pair, like: Bytes) -> Bools:
+def _downscale_valid(pair: ImagePair, like: Bytes) -> Bools:
     flags = cv2.resize(pair.valid.astype(np.uint8), like.shape[::-1], interpolation=cv2.INTER_NEAREST)
     return np.asarray(flags, np.bool_)
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (
-    pair_instrument(
+    make_pair_instrument(
         "structure.ssim",
         "Structural similarity of the grey images (Wang et al. 2004: Gaussian window of 1.5 px, population "
         "covariance), averaged where the window lies within both: 1 is the same.",
-        _ssim,
+        _read_ssim,
         better="higher",
     ),
-    pair_instrument(
+    make_pair_instrument(
         "structure.ms_ssim",
         "Structural similarity over five scales with the weights of Wang et al. 2003 (fewer, weights adding up to 1, "
         "for an image that is too small); averages over 2×2 pixels from scale to scale.",
-        _ms_ssim,
+        _read_ms_ssim,
         better="higher",
         cheap=False,
     ),
-    pair_instrument(
+    make_pair_instrument(
         "structure.gradients",
         "Gradient magnitude similarity deviation (Xue et al. 2014: Prewitt at half size, c = 170): 0 is the same, 0.35 "
         "and more another image; not measured where the mean similarity is under 0.35.",
-        _gradients,
+        _read_gradients,
         better="lower",
         cheap=False,
     ),
-    pair_instrument(
+    make_pair_instrument(
         "structure.edges",
         "F1 of the Canny edges of both images at ≤ 512 px, each found again within 0.3 % of the longer side; "
         "thresholds follow each image's own contrast.",
-        _edges,
+        _read_edges,
         better="higher",
         cheap=False,
     ),
-    pair_instrument(
+    make_pair_instrument(
         "structure.keypoints",
         "Share of the corners of the image before (≤ 300, at ≤ 512 px, a fortieth of the longer side apart) whose ORB "
         "description at the same place after differs in at most 64 of 256 bits.",
-        _keypoints,
+        _read_keypoints,
         unit="share",
         better="higher",
         cheap=False,

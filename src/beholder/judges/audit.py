@@ -12,27 +12,35 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from beholder.errors import ImageError
-from beholder.rubrics.model import Assertion, Check, Measured, Number, Rubric, exact
-from beholder.verdicts.model import CriterionResult, Flag, Verdict
+from beholder.rubrics.rubric import Assertion, CheckRule, InstrumentCheck, Number, Rubric, to_fraction
+from beholder.verdicts.verdict import CriterionResult, Flag, Verdict
 
-GRID = "quality.blockiness_change"
+BLOCKINESS = "quality.blockiness_change"
 DISAGREE, NOT_AUDITED = "pixels_disagree", "not_audited"
 
 # Told of every pair, whether or not a rule needs it: how much changed, where, and what it did to the whole; of a photo
 # and its restyle, where everything was to change, how much and what survived.
-ALWAYS = ("geometry.shift", "colour.difference_median", "locality.changed", "locality.leakage", "structure.ssim")
-RESTYLED = ("geometry.shift", "restyle.structure_kept", "restyle.strength", "restyle.untouched")
+PAIR_MEASUREMENTS = (
+    "geometry.shift",
+    "colour.difference_median",
+    "locality.changed",
+    "locality.leakage",
+    "structure.ssim",
+)
+RESTYLE_MEASUREMENTS = ("geometry.shift", "restyle.structure_kept", "restyle.strength", "restyle.untouched")
 
 # Roles of which the second is what became of the first. Of any other pair (a person's own edit and the model's) what
 # differs is told, and contradicts nothing.
-_BECAME = (("input", "edited"), ("original", "restyled"))
+_BEFORE_AFTER_ROLES = (("input", "edited"), ("original", "restyled"))
 
 # The checks of `restyle` that say the same of a small picture as of a large one; small patches do not show in it.
-_CHECKS = frozenset({Check.COMPOSITION_KEPT, Check.REDRAWN, Check.STRONG, Check.STRENGTH})
+_SMALL_IMAGE_CHECKS = frozenset(
+    {InstrumentCheck.COMPOSITION_KEPT, InstrumentCheck.REDRAWN, InstrumentCheck.STRONG, InstrumentCheck.STRENGTH}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AuditRule:
     """A score of at least `least` (its place on the scale, 0–1) is contradicted by a measurement above `limit`, or
     below it (`under`). `says` is what the pixels say, with the value; without it the measurement's own sentence is."""
 
@@ -46,41 +54,41 @@ class Rule:
     def broken(self, value: float | None) -> bool:
         return value is not None and (value < self.limit if self.under else value > self.limit)
 
-    def why(self, reading: Reading) -> str:
+    def why(self, reading: AuditReading) -> str:
         return self.says.format(reading.value) if self.says else reading.sentence
 
 
-_DETAIL_GONE = "in one place of twenty only {:.0%} of the detail is left, or less"
-_SOFT = "it is only {:.0%} as sharp as before"
-_LAYOUT = "the layout of the edges agrees to only {:.0%}"
-_STRANGER = "only {:.0%} of the detail before is found again anywhere in its place"
-_CUT = "only {:.0%} of what was in view still is"
+_DETAIL_LOST = "in one place of twenty only {:.0%} of the detail is left, or less"
+_SHARPNESS_LOST = "it is only {:.0%} as sharp as before"
+_LAYOUT_CHANGED = "the layout of the edges agrees to only {:.0%}"
+_DETAIL_NOT_FOUND = "only {:.0%} of the detail before is found again anywhere in its place"
+_VIEW_CUT = "only {:.0%} of what was in view still is"
 
 # What detail and structure show is borne out by people (`make alignment` prints by how much). The others are rare, and
 # contradict the words as they stand.
 RULES = (
-    Rule("unchanged_regions", "naturalness.detail_lost", 0.35, _DETAIL_GONE, under=True),
-    Rule("unchanged_regions", "quality.sharpness_change", 0.8, _SOFT, under=True),
-    Rule("unchanged_regions", "locality.leakage", 0.3),
-    Rule("unchanged_regions", "geometry.confidence", 0.2, _STRANGER, under=True),
-    Rule("global_consistency", "restyle.structure_kept", 0.6, _LAYOUT, under=True),
-    Rule("global_consistency", "colour.cast", 8.0),
-    Rule("global_consistency", "geometry.kept", 0.85, _CUT, under=True),
-    Rule("identity_preservation", "restyle.structure_kept", 0.6, _LAYOUT, under=True),
-    Rule("identity_preservation", "geometry.confidence", 0.2, _STRANGER, under=True),
-    Rule("texture_and_detail", "naturalness.detail_lost", 0.35, _DETAIL_GONE, under=True),
-    Rule("texture_and_detail", "quality.sharpness_change", 0.8, _SOFT, under=True),
-    Rule("image_quality", GRID, 1.5),
+    AuditRule("unchanged_regions", "naturalness.detail_lost", 0.35, _DETAIL_LOST, under=True),
+    AuditRule("unchanged_regions", "quality.sharpness_change", 0.8, _SHARPNESS_LOST, under=True),
+    AuditRule("unchanged_regions", "locality.leakage", 0.3),
+    AuditRule("unchanged_regions", "geometry.confidence", 0.2, _DETAIL_NOT_FOUND, under=True),
+    AuditRule("global_consistency", "restyle.structure_kept", 0.6, _LAYOUT_CHANGED, under=True),
+    AuditRule("global_consistency", "colour.cast", 8.0),
+    AuditRule("global_consistency", "geometry.kept", 0.85, _VIEW_CUT, under=True),
+    AuditRule("identity_preservation", "restyle.structure_kept", 0.6, _LAYOUT_CHANGED, under=True),
+    AuditRule("identity_preservation", "geometry.confidence", 0.2, _DETAIL_NOT_FOUND, under=True),
+    AuditRule("texture_and_detail", "naturalness.detail_lost", 0.35, _DETAIL_LOST, under=True),
+    AuditRule("texture_and_detail", "quality.sharpness_change", 0.8, _SHARPNESS_LOST, under=True),
+    AuditRule("image_quality", BLOCKINESS, 1.5),
 )
 
 # What nobody who looked would say of an image that was handed back as it came: that something was done to it, or that
 # something is not as it was.
-_DONE = ("alignment", "completeness", "relevance")
-_KEPT = ("unchanged_regions", "global_consistency", "identity_preservation")
+_CHANGE_CRITERIA = ("alignment", "completeness", "relevance")
+_PRESERVATION_CRITERIA = ("unchanged_regions", "global_consistency", "identity_preservation")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class AuditReading:
     """A measurement as it is kept in a verdict."""
 
     value: float | None
@@ -89,10 +97,10 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AuditEvidence:
     """What was measured of a pair: readings by name; what the pixels say to assertions, and why; or `failed`."""
 
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, AuditReading]
     answers: Mapping[str, tuple[bool, str]]
     identical: bool = False
     failed: str = ""
@@ -100,7 +108,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class AuditPlan:
     """What to measure for a rubric; the same for all its cases, and small enough to send along with each."""
 
     names: tuple[str, ...]
@@ -108,45 +116,47 @@ class Order:
     rules: bool = False  # whether anything may be contradicted
 
 
-def order_for(rubric: Rubric) -> Order | None:
+def plan_audit(rubric: Rubric) -> AuditPlan | None:
     """What bears on a rubric of two images; `None` for any other."""
     if len(rubric.roles) != 2:
         return None
-    if rubric.roles not in _BECAME:
-        return Order(ALWAYS)
+    if rubric.roles not in _BEFORE_AFTER_ROLES:
+        return AuditPlan(PAIR_MEASUREMENTS)
     keys = {criterion.key for criterion in rubric.criteria}
-    always = RESTYLED if rubric.roles == ("original", "restyled") else ALWAYS
+    always = RESTYLE_MEASUREMENTS if rubric.roles == ("original", "restyled") else PAIR_MEASUREMENTS
     names = dict.fromkeys((*always, *(rule.measurement for rule in RULES if rule.criterion in keys)))
     measured = tuple(one for one in rubric.assertions() if not one.applies and _is_small(one))
-    return Order(tuple(names), measured, rules=True)
+    return AuditPlan(tuple(names), measured, rules=True)
 
 
-def measure(order: Order, before: bytes, after: bytes) -> Evidence:
+def measure_evidence(order: AuditPlan, before: bytes, after: bytes) -> AuditEvidence:
     """Everything in `order`, at 400 px. Never raises for a picture: one that cannot be read is `failed`."""
-    from beholder.instruments.pair import AUDIT_SIDE, SIDE, Pair
+    from beholder.instruments.pair import AUDIT_SIDE, DEFAULT_SIDE, ImagePair
     from beholder.instruments.registry import measure_pair
-    from beholder.judges.measured.checks import Findings
+    from beholder.judges.offline.restyle import Findings
 
     try:
-        pair = Pair.load(before, after, side=AUDIT_SIDE, names=("the first image", "the second image", ""))
-        found = measure_pair(pair, [name for name in order.names if name != GRID])
-        if GRID in order.names:  # a smaller copy has none left
-            found |= measure_pair(Pair.load(before, after, side=SIDE), [GRID])
+        pair = ImagePair.load(before, after, side=AUDIT_SIDE, names=("the first image", "the second image", ""))
+        found = measure_pair(pair, [name for name in order.names if name != BLOCKINESS])
+        if BLOCKINESS in order.names:  # a smaller copy has none left
+            found |= measure_pair(ImagePair.load(before, after, side=DEFAULT_SIDE), [BLOCKINESS])
     except ImageError as error:
-        return Evidence({}, {}, failed=str(error))
-    readings = {name: Reading(_short(one.value), one.unit, one.sentence) for name, one in found.items()}
+        return AuditEvidence({}, {}, failed=str(error))
+    readings = {
+        name: AuditReading(_round_significant(one.value), one.unit, one.sentence) for name, one in found.items()
+    }
     findings = Findings(pair, after)
     answers = {}
     for assertion in order.assertions:
-        how = Measured.of(assertion.measured)
+        how = CheckRule.of(assertion.measured)
         assert how is not None
         said = findings.check(*how.checks)
         if said.holds is not None and (how.yes if said.holds else how.no):
             answers[assertion.id] = said.holds, said.says
-    return Evidence(readings, answers, pair.identical, rules=order.rules)
+    return AuditEvidence(readings, answers, pair.identical, rules=order.rules)
 
 
-def audited(verdict: Verdict, evidence: Evidence, said: Sequence[tuple[str, Verdict]] = ()) -> Verdict:
+def apply_audit(verdict: Verdict, evidence: AuditEvidence, said: Sequence[tuple[str, Verdict]] = ()) -> Verdict:
     """The scored verdict with what was measured, and a flag for everything that it contradicts. Of a jury, `said` are
     the verdicts of those jurors who look, each with the name it goes by: their words are what is audited."""
     if evidence.failed:
@@ -164,19 +174,19 @@ def audited(verdict: Verdict, evidence: Evidence, said: Sequence[tuple[str, Verd
     return replace(verdict, measurements={**measurements, **verdict.measurements}, flags=(*verdict.flags, *flags))
 
 
-def _contradictions(verdict: Verdict, evidence: Evidence) -> Iterator[Flag]:
+def _contradictions(verdict: Verdict, evidence: AuditEvidence) -> Iterator[Flag]:
     if evidence.identical:
         for key, result in verdict.criteria.items():
-            if key in _DONE and _reaches(result, Fraction(1, 2)):
-                yield _flag(verdict, key, "the two images are identical: nothing was done")
-            if key in _KEPT and result.score is not None and not _reaches(result, Fraction(1, 2)):
-                yield _flag(verdict, key, "the two images are identical: everything was kept")
+            if key in _CHANGE_CRITERIA and _reaches(result, Fraction(1, 2)):
+                yield _disagreement_flag(verdict, key, "the two images are identical: nothing was done")
+            if key in _PRESERVATION_CRITERIA and result.score is not None and not _reaches(result, Fraction(1, 2)):
+                yield _disagreement_flag(verdict, key, "the two images are identical: everything was kept")
     for rule in RULES:
         reading = evidence.readings.get(rule.measurement)
         if reading is None or not rule.broken(reading.value):
             continue
         if rule.criterion in verdict.criteria and _reaches(verdict.criteria[rule.criterion], rule.least):
-            yield _flag(verdict, rule.criterion, rule.why(reading))
+            yield _disagreement_flag(verdict, rule.criterion, rule.why(reading))
     for criterion in verdict.criteria.values():
         for assertion in criterion.assertions:
             holds, why = evidence.answers.get(assertion.id, (None, ""))
@@ -184,29 +194,29 @@ def _contradictions(verdict: Verdict, evidence: Evidence) -> Iterator[Flag]:
                 yield Flag(DISAGREE, assertion.id, assertion.answer, why)
 
 
-def _flag(verdict: Verdict, key: str, why: str) -> Flag:
+def _disagreement_flag(verdict: Verdict, key: str, why: str) -> Flag:
     result = verdict.criteria[key]
-    said = f"{_shown(result.score)} of {_shown(result.scale[1])}, but {why[:1].lower()}{why[1:]}"
+    said = f"{_format_score(result.score)} of {_format_score(result.scale[1])}, but {why[:1].lower()}{why[1:]}"
     return Flag(DISAGREE, f"{key}.score", result.score, said)
 
 
 def _reaches(result: CriterionResult, least: Fraction) -> bool:
     if result.score is None:
         return False
-    low, high = map(exact, result.scale)
-    return (exact(result.score) - low) / (high - low) >= least
+    low, high = map(to_fraction, result.scale)
+    return (to_fraction(result.score) - low) / (high - low) >= least
 
 
 def _is_small(assertion: Assertion) -> bool:
     """Whether it is measured by checks that need no more than a small picture."""
-    how = Measured.of(assertion.measured)
-    return how is not None and _CHECKS.issuperset(how.checks)
+    how = CheckRule.of(assertion.measured)
+    return how is not None and _SMALL_IMAGE_CHECKS.issuperset(how.checks)
 
 
-def _short(value: float | None) -> float | None:
+def _round_significant(value: float | None) -> float | None:
     """To four significant digits: the pixels have no more."""
     return None if value is None else float(f"{value:.4g}")
 
 
-def _shown(number: Number | None) -> str:
+def _format_score(number: Number | None) -> str:
     return "–" if number is None else f"{number:g}"

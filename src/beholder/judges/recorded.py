@@ -17,31 +17,31 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from beholder.cases import FieldValue
+from beholder.cases.case import FieldValue
 from beholder.errors import AnswerError, CaseError, RubricError, UsageError
-from beholder.judges.protocol import INSTRUMENTS
-from beholder.rubrics.composing import Composer
-from beholder.rubrics.delimiting import clean
-from beholder.rubrics.library import styles
-from beholder.rubrics.model import Rubric
-from beholder.verdicts.judging import Head, judge_answer
-from beholder.verdicts.model import Outcome, Verdict
-from beholder.verdicts.parsing import MAX_CHARACTERS, Document, check_length, parse, parse_exactly
+from beholder.judges.base import INSTRUMENTS
+from beholder.rubrics.brief import Composer
+from beholder.rubrics.load import load_styles
+from beholder.rubrics.prompt import clean_text
+from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.parse import MAX_CHARACTERS, JsonObject, check_answer_length, parse_answer, parse_json_object
+from beholder.verdicts.score import VerdictHeader, score_answer
+from beholder.verdicts.verdict import Outcome, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedAnswer:
     """One recorded answer. `broken` says why its JSON can be no answer (a key that stands twice, NaN)."""
 
     case: str
-    answer: str | Document
+    answer: str | JsonObject
     fields: Mapping[str, FieldValue]
     judge: str = "recorded"
     setting: str = ""
     broken: str = ""
 
 
-def read_recorded(path: Path, malformed: Callable[[str], object] | None = None) -> Iterator[Recorded]:
+def read_recorded(path: Path, malformed: Callable[[str], object] | None = None) -> Iterator[RecordedAnswer]:
     """The answers of a file, one after the other and read once, so that a pipe will do; `-` is standard input.
 
     `malformed` is told of every line that is no recorded answer (a sentence with file and line); without it the first
@@ -54,7 +54,7 @@ def read_recorded(path: Path, malformed: Callable[[str], object] | None = None) 
                 if not text:
                     continue
                 try:
-                    recorded = _recorded(text, number)
+                    recorded = _parse_line(text, number)
                 except UsageError as error:
                     sentence = f"{path}, line {number}: {error}"
                     if malformed is None:
@@ -80,32 +80,32 @@ class Rescorer:
         self._composers: dict[str, Composer] = {}
         self._composer(setting)  # what is wrong with the settings or folders of a user is no fault of the answers
         if rubric.styles:
-            styles(style_folders)
+            load_styles(style_folders)
 
-    def verdict(self, recorded: Recorded) -> tuple[Verdict, Rubric]:
+    def verdict(self, recorded: RecordedAnswer) -> tuple[Verdict, Rubric]:
         """The verdict, and the rubric it was given by. An answer whose style or setting is missing or is none is
         `invalid`; only a style file that is wrong raises (`RubricError`)."""
-        document = _document(recorded.answer)
-        setting = self._setting or recorded.setting or _setting(self._rubric, document)
+        document = _answer_document(recorded.answer)
+        setting = self._setting or recorded.setting or _infer_setting(self._rubric, document)
         try:
             rubric = self._composer(setting).rubric_in(self._style(recorded, document))
         except RubricError:
             raise
         except UsageError as error:
-            head = Head(recorded.case, self._rubric, recorded.judge)
+            head = VerdictHeader(recorded.case, self._rubric, recorded.judge)
             return head.verdict(Outcome.INVALID, recorded.broken or str(error)), self._rubric
-        head = Head(recorded.case, rubric, recorded.judge)
+        head = VerdictHeader(recorded.case, rubric, recorded.judge)
         if recorded.broken:
             return head.verdict(Outcome.INVALID, recorded.broken), rubric
         measured = recorded.judge == INSTRUMENTS  # the one judge of ours that may abstain
-        return judge_answer(head, recorded.answer, family=self._family, may_abstain=measured), rubric
+        return score_answer(head, recorded.answer, family=self._family, may_abstain=measured), rubric
 
     def _composer(self, setting: str) -> Composer:
         if setting not in self._composers:
             self._composers[setting] = Composer(self._rubric, setting=setting, style_folders=self._style_folders)
         return self._composers[setting]
 
-    def _style(self, recorded: Recorded, document: Document) -> str:
+    def _style(self, recorded: RecordedAnswer, document: JsonObject) -> str:
         """The one field that scoring needs, from the answer itself if need be. Asking would need all."""
         if not self._rubric.styles:
             return ""
@@ -115,13 +115,13 @@ class Rescorer:
         return style
 
 
-def _recorded(text: str, line: int) -> Recorded:
+def _parse_line(text: str, line: int) -> RecordedAnswer:
     try:
-        plain = json.loads(text, parse_int=_whole)
+        plain = json.loads(text, parse_int=_parse_int)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"this is no JSON ({error}).") from None
     if isinstance(plain, dict) and plain and not {"case", "answer"} & set(plain):
-        return _bare(text, plain, line)
+        return _parse_bare_answer(text, plain, line)
     if not isinstance(plain, dict) or not isinstance(plain.get("case"), str | int) or "answer" not in plain:
         raise UsageError(
             'a line is {"case": …, "answer": …}, with "fields" and "judge" where there are any, or an answer itself.'
@@ -129,63 +129,63 @@ def _recorded(text: str, line: int) -> Recorded:
     answer, broken = plain["answer"], ""
     if isinstance(answer, dict):
         try:
-            answer = parse_exactly(text)["answer"]
+            answer = parse_json_object(text)["answer"]
             if len(text) > MAX_CHARACTERS:
-                check_length(json.dumps(plain["answer"], ensure_ascii=False, default=str))
+                check_answer_length(json.dumps(plain["answer"], ensure_ascii=False, default=str))
         except AnswerError as error:
             answer, broken = {}, str(error)
     elif not isinstance(answer, str):
         answer, broken = "", "the answer is neither a text nor a JSON object"
-    return Recorded(
-        case=clean(str(plain["case"])),
+    return RecordedAnswer(
+        case=clean_text(str(plain["case"])),
         answer=answer,
-        fields=_fields(plain.get("fields") or {}),
-        judge=clean(str(plain.get("judge") or "recorded")),
-        setting=clean(str(plain.get("setting") or "")),
+        fields=_parse_fields(plain.get("fields") or {}),
+        judge=clean_text(str(plain.get("judge") or "recorded")),
+        setting=clean_text(str(plain.get("setting") or "")),
         broken=broken,
     )
 
 
-def _bare(text: str, plain: Mapping[str, object], line: int) -> Recorded:
+def _parse_bare_answer(text: str, plain: Mapping[str, object], line: int) -> RecordedAnswer:
     """A line that is an answer and nothing else."""
     named = plain.get("image_id")
-    case = clean(str(named)) if isinstance(named, str | int) and str(named).strip() else f"line {line}"
+    case = clean_text(str(named)) if isinstance(named, str | int) and str(named).strip() else f"line {line}"
     try:
-        check_length(text)
-        return Recorded(case, parse_exactly(text), {})
+        check_answer_length(text)
+        return RecordedAnswer(case, parse_json_object(text), {})
     except AnswerError as error:
-        return Recorded(case, {}, {}, broken=str(error))
+        return RecordedAnswer(case, {}, {}, broken=str(error))
 
 
-def _whole(digits: str) -> int | Decimal:
+def _parse_int(digits: str) -> int | Decimal:
     """A whole number of any length: one that Python does not read is no reason to lose the line around it."""
     return int(digits) if len(digits) < 1000 else Decimal(digits)
 
 
-def _fields(values: object) -> dict[str, FieldValue]:
+def _parse_fields(values: object) -> dict[str, FieldValue]:
     if not isinstance(values, dict):
         raise UsageError('"fields" should be an object of texts.')
     fields: dict[str, FieldValue] = {}
     for name, value in values.items():
         if isinstance(value, list) and all(isinstance(one, str) for one in value):
-            fields[name] = tuple(map(clean, value))
+            fields[name] = tuple(map(clean_text, value))
         elif isinstance(value, str | int | float | Decimal):
-            fields[name] = clean(str(value))
+            fields[name] = clean_text(str(value))
         elif value is not None:
             raise UsageError(f"the field {name!r} should be a text or a list of texts.")
     return fields
 
 
-def _document(answer: str | Document) -> Document:
+def _answer_document(answer: str | JsonObject) -> JsonObject:
     """The answer's JSON for a first look; empty where there is none (checking says so later)."""
     if isinstance(answer, dict):
         return answer
     try:
-        return parse(answer)[0]
+        return parse_answer(answer)[0]
     except AnswerError:
         return {}
 
 
-def _setting(rubric: Rubric, document: Document) -> str:
+def _infer_setting(rubric: Rubric, document: JsonObject) -> str:
     """The first setting whose results the answer holds."""
     return next((name for name, setting in rubric.settings.items() if setting.results in document), "")

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from beholder.errors import UsageError
-from beholder.images.model import Sizing
-from beholder.judges.protocol import Answer, Turn
+from beholder.images.image import Sizing
 from beholder.rubrics.brief import Brief
+from beholder.verdicts.answer import Answer, Turn
 
-Line = str | Mapping[str, object] | Answer | Exception
+ScriptedLine = str | Mapping[str, object] | Answer | Exception
 
 
 class ScriptedJudge:
@@ -21,7 +21,9 @@ class ScriptedJudge:
     keep what the judge was asked. One line serves every question; of several, running out is an error.
     """
 
-    def __init__(self, *lines: Line, say: Callable[[Brief], Line] | None = None, name: str = "scripted") -> None:
+    def __init__(
+        self, *lines: ScriptedLine, say: Callable[[Brief], ScriptedLine] | None = None, name: str = "scripted"
+    ) -> None:
         if bool(lines) == bool(say):
             raise UsageError("A ScriptedJudge needs either lines to say or a function `say`.")
         self.name = name
@@ -47,7 +49,7 @@ class ScriptedJudge:
     async def aclose(self) -> None:
         """Nothing to let go of."""
 
-    def _next(self) -> Line:
+    def _next(self) -> ScriptedLine:
         if len(self._lines) == 1:
             return self._lines[0]
         asked = len(self.briefs)

@@ -24,33 +24,32 @@ from sqlalchemy import (
 )
 
 from beholder.errors import LedgerError
-from beholder.ledger.facets import facets
-from beholder.ledger.packing import plain_text, unpack_verdict
-from beholder.ledger.tables import Number, Words, meta, metadata
+from beholder.ledger.encoding import encode_facets, storable_text, unpack_verdict
+from beholder.ledger.schema import BigNumber, ByteOrderedText, meta, metadata
 
-Step = Callable[[Connection], None]
+Migration = Callable[[Connection], None]
 
-_VERSION = "version"
-_PART = 256
+_VERSION_KEY = "version"
+_PAGE_SIZE = 256
 
 
-def _tell_facets(connection: Connection) -> None:
+def _add_facets(connection: Connection) -> None:
     """Grade, passed and facets of a verdict stand beside its body, where lists are filtered and sorted by them."""
     for column in ("grade TEXT", "passed BOOLEAN", "facets TEXT"):
         connection.execute(text(f"ALTER TABLE verdicts ADD COLUMN {column}"))
     page = text("SELECT number, case_id, body FROM verdicts WHERE number > :last ORDER BY number LIMIT :most")
     change = text("UPDATE verdicts SET grade = :grade, passed = :passed, facets = :facets WHERE number = :number")
     last = 0
-    while rows := connection.execute(page, {"last": last, "most": _PART}).all():
+    while rows := connection.execute(page, {"last": last, "most": _PAGE_SIZE}).all():
         told = [(row.number, unpack_verdict(row.body, f"the verdict on {row.case_id!r}")) for row in rows]
         connection.execute(
             change,
             [
                 {
                     "number": number,
-                    "grade": None if one.grade is None else plain_text(one.grade),
+                    "grade": None if one.grade is None else storable_text(one.grade),
                     "passed": one.passed,
-                    "facets": facets(one),
+                    "facets": encode_facets(one),
                 }
                 for number, one in told
             ],
@@ -61,23 +60,25 @@ def _tell_facets(connection: Connection) -> None:
     connection.execute(text(f"CREATE INDEX verdicts_in_order ON verdicts ({columns})"))
 
 
-def _share_runs_and_wait_for_batches(connection: Connection) -> None:
+def _add_worker_and_batch_tables(connection: Connection) -> None:
     """Tables for several processes on one run, and for what providers answer in their own time."""
     then = MetaData()
-    Table("runs", then, Column("number", Number, primary_key=True))
+    Table("runs", then, Column("number", BigNumber, primary_key=True))
 
     def run(*, key: bool) -> Column[int]:
-        return Column("run", Number, ForeignKey("runs.number"), primary_key=key, nullable=False, index=not key or None)
+        return Column(
+            "run", BigNumber, ForeignKey("runs.number"), primary_key=key, nullable=False, index=not key or None
+        )
 
     def words(*names: str) -> list[Column[str]]:
-        return [Column(name, Words, nullable=False) for name in names]
+        return [Column(name, ByteOrderedText, nullable=False) for name in names]
 
     new = [
         Table(
             "workers",
             then,
             run(key=True),
-            Column("holder", Words, primary_key=True),
+            Column("holder", ByteOrderedText, primary_key=True),
             Column("since", Float, nullable=False),
             Column("until", Float, nullable=False),
             Column("part", Float, nullable=False),
@@ -88,7 +89,7 @@ def _share_runs_and_wait_for_batches(connection: Connection) -> None:
             "leases",
             then,
             run(key=True),
-            *(Column(name, Words, primary_key=True) for name in ("case_id", "rubric")),
+            *(Column(name, ByteOrderedText, primary_key=True) for name in ("case_id", "rubric")),
             *words("holder"),
             Column("done", Float),
             sqlite_with_rowid=False,
@@ -96,7 +97,7 @@ def _share_runs_and_wait_for_batches(connection: Connection) -> None:
         Table(
             "jobs",
             then,
-            Column("number", Number, primary_key=True),
+            Column("number", BigNumber, primary_key=True),
             run(key=False),
             *words("judge", "state", "handle", "reserved_usd", "created"),
             Column("body", LargeBinary, nullable=False),
@@ -114,14 +115,14 @@ def _share_runs_and_wait_for_batches(connection: Connection) -> None:
 
 
 # The first one takes a file from version 1 to version 2, and so on.
-STEPS: Sequence[Step] = (_tell_facets, _share_runs_and_wait_for_batches)
+MIGRATIONS: Sequence[Migration] = (_add_facets, _add_worker_and_batch_tables)
 
 
-def newest(steps: Sequence[Step] = STEPS) -> int:
+def newest_version(steps: Sequence[Migration] = MIGRATIONS) -> int:
     return 1 + len(steps)
 
 
-def version(connection: Connection) -> int:
+def read_version(connection: Connection) -> int:
     """The version of the file; 0 where there is nothing in it yet. Raises `LedgerError` for a file of others."""
     names = inspect(connection).get_table_names()
     if not names:
@@ -130,30 +131,30 @@ def version(connection: Connection) -> int:
     if "meta" in names:
         columns = {column["name"] for column in inspect(connection).get_columns("meta")}
         if {"key", "value"} <= columns:
-            found = connection.scalar(select(meta.c.value).where(meta.c.key == _VERSION))
+            found = connection.scalar(select(meta.c.value).where(meta.c.key == _VERSION_KEY))
     if found is None or not str(found).isdecimal():
         raise LedgerError("is a database of another program, not a ledger; name another one with --ledger.")
     return int(found)
 
 
-def check(found: int, steps: Sequence[Step] = STEPS) -> None:
+def check_version(found: int, steps: Sequence[Migration] = MIGRATIONS) -> None:
     """Refuses what this version of Beholder cannot read."""
-    if found > newest(steps):
+    if found > newest_version(steps):
         raise LedgerError(
-            f"was written by a newer Beholder (its tables are of version {found}, this one knows {newest(steps)}); "
+            f"was written by a newer Beholder (its tables are of version {found}, this one knows {newest_version(steps)}); "
             "upgrade Beholder, or name another ledger with --ledger."
         )
 
 
-def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> None:
+def migrate(connection: Connection, steps: Sequence[Migration] = MIGRATIONS) -> None:
     """Makes the tables, or brings them up to date, inside the transaction of `connection`: all of it or nothing."""
-    found = version(connection)
-    check(found, steps)
+    found = read_version(connection)
+    check_version(found, steps)
     if found == 0:
         metadata.create_all(connection)
-        connection.execute(meta.insert().values(key=_VERSION, value=str(newest(steps))))
+        connection.execute(meta.insert().values(key=_VERSION_KEY, value=str(newest_version(steps))))
         return
     for step in steps[found - 1 :]:
         step(connection)
-    if found < newest(steps):
-        connection.execute(update(meta).where(meta.c.key == _VERSION).values(value=str(newest(steps))))
+    if found < newest_version(steps):
+        connection.execute(update(meta).where(meta.c.key == _VERSION_KEY).values(value=str(newest_version(steps))))

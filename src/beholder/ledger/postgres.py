@@ -18,19 +18,20 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from beholder.errors import LedgerError, LedgerGone, SetupError
-from beholder.ledger import tables
+from beholder.ledger import schema
 
 if TYPE_CHECKING:
     import psycopg
 
-OLDEST = 12  # the oldest server that is still looked after when this was written has 13
 
-_LOCK = 0x6265686F6C646572  # "beholder"; one for each database
-_WRITES = "beholder_writes"  # the execution option of a transaction that writes
+MIN_SERVER_VERSION = 12  # the oldest server that is still looked after when this was written has 13
+
+_WRITE_LOCK = 0x6265686F6C646572  # "beholder"; one for each database
+_WRITE_OPTION = "beholder_writes"  # the execution option of a transaction that writes
 
 # Until a server that does not answer is told: seconds, and not the minutes that TCP would take. What is in the URL
 # counts more.
-_PATIENCE = {
+_TIMEOUTS = {
     "connect_timeout": "5",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -40,8 +41,8 @@ _PATIENCE = {
 # A process that stands still in the middle of writing (a laptop that was closed) must not keep the others waiting. The
 # server ends it where it stands between two statements; between two messages of one it has no patience to run out, and
 # whoever waits for the lock ends it.
-_IDLE_S = 10  # less than others wait for the lock
-_END_WHO_STANDS_STILL = """
+_IDLE_TIMEOUT_S = 10  # less than others wait for the lock
+_TERMINATE_STALLED = """
     SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
     WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND (classid::bigint << 32) + objid::bigint = %s AND datname = current_database() AND usename = current_user
@@ -52,7 +53,7 @@ _READ_ONLY = "may not be written (the server or its user is read-only); name ano
 _LOCKED = "is locked by another program; wait until that is done, or close it, and try again."
 
 # By the start of SQLSTATE, the longest first. https://www.postgresql.org/docs/current/errcodes-appendix.html
-_SENTENCES = {
+_ERROR_SENTENCES = {
     "25006": _READ_ONLY,
     "3F000": "has no schema to keep its tables in; make the one that the search_path names.",
     "42501": "may not be used so: its user lacks the right to. Grant it, or name another ledger with --ledger.",
@@ -64,7 +65,7 @@ _SENTENCES = {
     "58": "cannot be read or written: the server's disk reports an error.",
     "XX": "is damaged, as far as the server can tell; look into its log.",
 }
-_LOCK_TIMEOUT = "55P03"
+_LOCK_TIMEOUT_STATE = "55P03"
 _GONE_STATES = ("08", "25P03", "53300", "57P01", "57P02", "57P03", "57P05")
 # The server's own words when it refuses a connection; for these it has no SQLSTATE for us.
 _GONE_WORDS = (
@@ -81,14 +82,16 @@ _REFUSED_WORDS = ("FATAL:", "password", "authentication", "SSL")
 def open_engine(where: str, *, read_only: bool, timeout_s: float) -> tuple[Engine, str]:
     """An engine for the database, and how it may be shown. Raises `LedgerError` when the URL, or what is there, is of
     no use."""
-    url = _url(where)
-    place = _shown(url)
-    engine = _engine(url, read_only=read_only, timeout_s=timeout_s)
+    url = _parse_url(where)
+    place = _without_password(url)
+    engine = _build_engine(url, read_only=read_only, timeout_s=timeout_s)
     try:
         with told(place), engine.connect() as connection:
             version = int((connection.dialect.server_version_info or (0,))[0])
-        if version < OLDEST:
-            raise LedgerError(f"The ledger {place!r} is on PostgreSQL {version}; {OLDEST} or newer is needed.")
+        if version < MIN_SERVER_VERSION:
+            raise LedgerError(
+                f"The ledger {place!r} is on PostgreSQL {version}; {MIN_SERVER_VERSION} or newer is needed."
+            )
     except BaseException:
         engine.dispose()
         raise
@@ -97,18 +100,18 @@ def open_engine(where: str, *, read_only: bool, timeout_s: float) -> tuple[Engin
 
 def writing(engine: Engine) -> Engine:
     """The engine for transactions that write."""
-    return engine.execution_options(**{_WRITES: True})
+    return engine.execution_options(**{_WRITE_OPTION: True})
 
 
 def may_write(connection: Connection) -> None:
     """Raises what writing would raise, where this user may not."""
-    for table in (tables.runs, tables.verdicts):
+    for table in (schema.runs, schema.verdicts):
         names = ", ".join(column.name for column in table.c)
         connection.execute(text(f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {table.name} WHERE false"))
         connection.execute(text(f"UPDATE {table.name} SET number = number WHERE false"))
 
 
-def holds_tables(where: str) -> bool:
+def has_tables(where: str) -> bool:
     """Whether there is anything in the database."""
     engine, place = open_engine(where, read_only=True, timeout_s=5)
     try:
@@ -128,10 +131,10 @@ def told(where: object) -> Iterator[None]:
     except (DBAPIError, psycopg.Error) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         state = getattr(cause, "sqlstate", None) or ""
-        for start in sorted(_SENTENCES, key=len, reverse=True):
+        for start in sorted(_ERROR_SENTENCES, key=len, reverse=True):
             if state.startswith(start):
-                raise LedgerError(f"The ledger {str(where)!r} {_SENTENCES[start]}") from None
-        if state == _LOCK_TIMEOUT:
+                raise LedgerError(f"The ledger {str(where)!r} {_ERROR_SENTENCES[start]}") from None
+        if state == _LOCK_TIMEOUT_STATE:
             raise LedgerGone(f"The ledger {str(where)!r} {_LOCKED}") from None
         if state.startswith(_GONE_STATES):
             raise LedgerGone(
@@ -139,13 +142,13 @@ def told(where: object) -> Iterator[None]:
             ) from None
         if state or not isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
             raise
-        raise _unreached(str(where), str(cause)) from None
+        raise _connection_error(str(where), str(cause)) from None
 
 
 def check_pages(connection: Connection) -> list[str]:
     """What PostgreSQL itself finds wrong: rows that belong to no run. Its own pages it checks when it reads them."""
     found = []
-    for table in tables.metadata.sorted_tables:
+    for table in schema.metadata.sorted_tables:
         if "run" in table.c:
             lost = connection.scalar(
                 text(f"SELECT count(*) FROM {table.name} t WHERE NOT EXISTS (SELECT 1 FROM runs WHERE number = t.run)")
@@ -163,7 +166,7 @@ def shrink(engine: Engine) -> None:
     """The room of what was deleted is used again by the server itself (autovacuum)."""
 
 
-def _unreached(place: str, said: str) -> LedgerError:
+def _connection_error(place: str, said: str) -> LedgerError:
     """Why there is no connection, in the server's or the system's own words: they may be in any language."""
     words = " ".join(said.split())
     reason = words.rpartition("FATAL: ")[2] if "FATAL: " in words else words.rpartition(" failed: ")[2]
@@ -178,7 +181,7 @@ def _unreached(place: str, said: str) -> LedgerError:
     )
 
 
-def _url(where: str) -> URL:
+def _parse_url(where: str) -> URL:
     """Raises `LedgerError`, which shows nothing of an address that cannot be read: any part may be the password."""
     try:
         url = make_url(where)
@@ -194,13 +197,13 @@ def _url(where: str) -> URL:
     return url.set(drivername="postgresql+psycopg")
 
 
-def _shown(url: URL) -> str:
+def _without_password(url: URL) -> str:
     """The address without its password, and without settings that do not say where it is."""
     query = {name: value for name, value in url.query.items() if name in ("host", "port", "dbname", "options")}
     return URL.create("postgresql", url.username, None, url.host, url.port, url.database, query).render_as_string()
 
 
-def _engine(url: URL, *, read_only: bool, timeout_s: float) -> Engine:
+def _build_engine(url: URL, *, read_only: bool, timeout_s: float) -> Engine:
     try:
         import psycopg
     except ImportError:
@@ -208,14 +211,16 @@ def _engine(url: URL, *, read_only: bool, timeout_s: float) -> Engine:
 
     def connect() -> psycopg.Connection[Any]:
         try:
-            connection = psycopg.connect(**_settings(url), autocommit=True)
+            connection = psycopg.connect(**_libpq_settings(url), autocommit=True)
         except psycopg.ProgrammingError as error:  # a setting that libpq does not know
-            raise LedgerError(f"The ledger {_shown(url)!r} cannot be opened: {' '.join(str(error).split())}.") from None
+            raise LedgerError(
+                f"The ledger {_without_password(url)!r} cannot be opened: {' '.join(str(error).split())}."
+            ) from None
         try:
             connection.execute(
                 "SELECT set_config('lock_timeout', %s, false),"
                 " set_config('idle_in_transaction_session_timeout', %s, false)",
-                (f"{max(1, int(timeout_s * 1000))}ms", f"{_IDLE_S}s"),
+                (f"{max(1, int(timeout_s * 1000))}ms", f"{_IDLE_TIMEOUT_S}s"),
             )
             if read_only:
                 connection.execute("SET default_transaction_read_only = on")
@@ -232,34 +237,34 @@ def _engine(url: URL, *, read_only: bool, timeout_s: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get(_WRITES, False)
+        writes = connection.get_execution_options().get(_WRITE_OPTION, False)
         raw: Any = connection.connection.dbapi_connection
         raw.isolation_level = level.READ_COMMITTED if writes else level.REPEATABLE_READ
         raw.read_only = None if writes else True  # `None` is what the server has set, `False` would overrule that
         if writes:
-            _lock(connection, raw)
+            _take_write_lock(connection, raw)
 
     return engine
 
 
-def _lock(connection: Connection, raw: psycopg.Connection[Any]) -> None:
+def _take_write_lock(connection: Connection, raw: psycopg.Connection[Any]) -> None:
     """Waits until nobody else writes."""
-    lock = f"SELECT pg_advisory_xact_lock({_LOCK})"
+    lock = f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})"
     try:
         connection.exec_driver_sql(lock)
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != _LOCK_TIMEOUT:
+        if getattr(error.orig, "sqlstate", None) != _LOCK_TIMEOUT_STATE:
             raise
         raw.rollback()
-        ended = raw.execute(_END_WHO_STANDS_STILL, (_LOCK, _IDLE_S)).fetchall()
+        ended = raw.execute(_TERMINATE_STALLED, (_WRITE_LOCK, _IDLE_TIMEOUT_S)).fetchall()
         raw.rollback()
         if not ended:
             raise
         connection.exec_driver_sql(lock)
 
 
-def _settings(url: URL) -> dict[str, Any]:
+def _libpq_settings(url: URL) -> dict[str, Any]:
     """What libpq is told: our patience first, which the address may overrule."""
     named = url.translate_connect_args(username="user", database="dbname")
     asked = {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
-    return {**_PATIENCE, "application_name": "beholder", **named, **asked}
+    return {**_TIMEOUTS, "application_name": "beholder", **named, **asked}

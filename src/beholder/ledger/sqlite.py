@@ -21,10 +21,10 @@ from sqlalchemy.pool import QueuePool
 
 from beholder.errors import LedgerError
 
-_BEGIN = "beholder_begin"  # the execution option that says how a transaction starts
+_BEGIN_OPTION = "beholder_begin"  # the execution option that says how a transaction starts
 
 # By the start of SQLite's name for the error, the longest first.
-_SENTENCES = {
+_ERROR_SENTENCES = {
     "SQLITE_BUSY": "is locked by another program; wait until that is done, or close it, and try again.",
     "SQLITE_LOCKED": "is locked by another program; wait until that is done, or close it, and try again.",
     "SQLITE_READONLY": "may not be written (it or its folder is read-only); name another one with --ledger.",
@@ -41,7 +41,7 @@ _SENTENCES = {
 }
 
 
-def checked_path(where: str | os.PathLike[str], *, create: bool) -> Path:
+def check_path(where: str | os.PathLike[str], *, create: bool) -> Path:
     """The path, once it can be a ledger's as far as the file system tells. Raises `LedgerError`."""
     path = Path(where)
     try:
@@ -66,13 +66,13 @@ def checked_path(where: str | os.PathLike[str], *, create: bool) -> Path:
 
 def open_engine(path: Path, *, create: bool, read_only: bool, timeout_s: float) -> Engine:
     """An engine for the file. Connections may be used from any thread, by one at a time."""
-    engine = _engine(path, "mode=rwc" if create else "mode=rw", read_only, timeout_s)
+    engine = _build_engine(path, "mode=rwc" if create else "mode=rw", read_only, timeout_s)
     with told(path):
         if not read_only:
-            _use_wal(engine, timeout_s)
+            _enable_wal(engine, timeout_s)
             return engine
         try:
-            _touch(engine)
+            _probe(engine)
         except sqlite3.OperationalError as error:
             engine.dispose()
             if not error.sqlite_errorname.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
@@ -85,15 +85,15 @@ def open_engine(path: Path, *, create: bool, read_only: bool, timeout_s: float) 
                     f"The ledger {str(path)!r} has unsaved changes in {log.name!r}, which cannot be read in a folder "
                     "that is read-only; copy both files elsewhere."
                 ) from None
-            engine = _engine(path, "mode=ro&immutable=1", True, timeout_s)
-            _touch(engine)
+            engine = _build_engine(path, "mode=ro&immutable=1", True, timeout_s)
+            _probe(engine)
     return engine
 
 
 def writing(engine: Engine) -> Engine:
     """The engine for transactions that write: they take their place at once, so that none fails half-way because
     another process wrote in between."""
-    return engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+    return engine.execution_options(**{_BEGIN_OPTION: "BEGIN IMMEDIATE"})
 
 
 @contextmanager
@@ -104,9 +104,9 @@ def told(where: object) -> Iterator[None]:
     except (DBAPIError, sqlite3.Error) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         name = getattr(cause, "sqlite_errorname", None) or ""
-        for start in sorted(_SENTENCES, key=len, reverse=True):
+        for start in sorted(_ERROR_SENTENCES, key=len, reverse=True):
             if name.startswith(start):
-                raise LedgerError(f"The ledger {str(where)!r} {_SENTENCES[start]}") from None
+                raise LedgerError(f"The ledger {str(where)!r} {_ERROR_SENTENCES[start]}") from None
         raise
 
 
@@ -140,7 +140,7 @@ def shrink(engine: Engine) -> None:
         connection.close()
 
 
-def _engine(path: Path, mode: str, read_only: bool, timeout_s: float) -> Engine:
+def _build_engine(path: Path, mode: str, read_only: bool, timeout_s: float) -> Engine:
     address = f"{path.absolute().as_uri()}?{mode}"
 
     def connect() -> sqlite3.Connection:
@@ -155,12 +155,12 @@ def _engine(path: Path, mode: str, read_only: bool, timeout_s: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))
+        connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN_OPTION, "BEGIN"))
 
     return engine
 
 
-def _touch(engine: Engine) -> None:
+def _probe(engine: Engine) -> None:
     """The least that opens the file, so that what is wrong with it shows."""
     connection = engine.raw_connection()
     try:
@@ -169,7 +169,7 @@ def _touch(engine: Engine) -> None:
         connection.close()
 
 
-def _use_wal(engine: Engine, timeout_s: float) -> None:
+def _enable_wal(engine: Engine, timeout_s: float) -> None:
     """Once for the life of the file. SQLite does not wait for its turn here, so we do."""
     connection = engine.raw_connection()
     deadline = time.monotonic() + timeout_s

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from beholder.reports.numbers import shown, with_interval
-from beholder.statistics.agreement.agreeing import Agreement, Criterion
-from beholder.statistics.intervals import Estimate
+from beholder.reports.formatting import format_interval, format_number
+from beholder.statistics.agreement import Agreement, CriterionAgreement
+from beholder.statistics.bootstrap import Estimate
 
-_OTHERS = ("exact", "within_one", "tau_b", "tau_c", "pearson")
+_OTHER_METRICS = ("exact", "within_one", "tau_b", "tau_c", "pearson")
 
-Tabled = tuple[str, Sequence[str], list[Sequence[str]]]
+TableSpec = tuple[str, Sequence[str], list[Sequence[str]]]
 """Title, headers and rows."""
 
 
-def tables(found: Agreement, *, full: bool) -> Iterable[Tabled]:
+def agreement_tables(found: Agreement, *, full: bool) -> Iterable[TableSpec]:
     """Narrow ones, so that intervals have room."""
     people = any(one.people for one in found.criteria)
     if any(not one.decides for one in found.criteria):
-        yield from _scored(found, people=people)
+        yield from _scored_tables(found, people=people)
     if any(one.decides for one in found.criteria):
-        yield _decided(found)
+        yield _decided_tables(found)
     if people:
-        yield _people(found)
+        yield _people_tables(found)
     if any(one.beside for one in found.criteria):
-        yield _metrics(found)
+        yield _metric_rows(found)
     if full:
-        yield from _in_full(found)
+        yield from _full_tables(found)
 
 
-def _scored(found: Agreement, *, people: bool) -> Iterable[Tabled]:
+def _scored_tables(found: Agreement, *, people: bool) -> Iterable[TableSpec]:
     whose = "people's mean ratings" if found.against == "mean" else "people's single ratings"
     single = "a single rating"
     if found.reference != "people":
@@ -41,9 +41,12 @@ def _scored(found: Agreement, *, people: bool) -> Iterable[Tabled]:
             found,
             lambda one: (
                 f"{one.cases:,}",
-                _interval(one.coefficients["spearman"]),
+                _format_estimate(one.coefficients["spearman"]),
                 *(
-                    (_plain(one.people.get("rater_spearman")), _interval(one.people.get("rater_difference")))
+                    (
+                        _format_plain(one.people.get("rater_spearman")),
+                        _format_estimate(one.people.get("rater_difference")),
+                    )
                     if people
                     else ()
                 ),
@@ -58,10 +61,10 @@ def _scored(found: Agreement, *, people: bool) -> Iterable[Tabled]:
             *_rows(
                 found,
                 lambda one: (
-                    _interval(one.coefficients["mae"]),
-                    _plain(one.constant.mae),
-                    _interval(one.constant.difference),
-                    _plain(one.coefficients["bias"]),
+                    _format_estimate(one.coefficients["mae"]),
+                    _format_plain(one.constant.mae),
+                    _format_estimate(one.constant.difference),
+                    _format_plain(one.coefficients["bias"]),
                 ),
                 decides=False,
             ),
@@ -74,15 +77,15 @@ def _scored(found: Agreement, *, people: bool) -> Iterable[Tabled]:
         _rows(
             found,
             lambda one: (
-                _interval(one.coefficients["quadratic_kappa"]),
-                *(_plain(one.coefficients[name]) for name in _OTHERS),
+                _format_estimate(one.coefficients["quadratic_kappa"]),
+                *(_format_plain(one.coefficients[name]) for name in _OTHER_METRICS),
             ),
             decides=False,
         ),
     )
 
 
-def _decided(found: Agreement) -> Tabled:
+def _decided_tables(found: Agreement) -> TableSpec:
     majority = "each rating"
     if found.reference != "people":
         majority = "the other judge"
@@ -96,15 +99,15 @@ def _decided(found: Agreement) -> Tabled:
             found,
             lambda one: (
                 f"{one.cases:,}",
-                *(_interval(one.coefficients[name]) for name in ("kappa", "precision", "recall")),
-                _plain(one.coefficients["exact"]),
+                *(_format_estimate(one.coefficients[name]) for name in ("kappa", "precision", "recall")),
+                _format_plain(one.coefficients["exact"]),
             ),
             decides=True,
         ),
     )
 
 
-def _people(found: Agreement) -> Tabled:
+def _people_tables(found: Agreement) -> TableSpec:
     return (
         "People among themselves: 1 if they always agree, 0 if as by chance",
         ("criterion", "raters", "α ordinal", "α interval", "ICC(1,1)", "ICC(1,k)"),
@@ -112,19 +115,25 @@ def _people(found: Agreement) -> Tabled:
             found,
             lambda one: (
                 str(one.raters),
-                _interval(one.people.get("alpha_ordinal")),
-                *(_plain(one.people.get(name)) for name in ("alpha_interval", "icc_1", "icc_k")),
+                _format_estimate(one.people.get("alpha_ordinal")),
+                *(_format_plain(one.people.get(name)) for name in ("alpha_interval", "icc_1", "icc_k")),
             ),
         ),
     )
 
 
-def _metrics(found: Agreement) -> Tabled:
+def _metric_rows(found: Agreement) -> TableSpec:
     return (
         "Other metrics: their ranking, and how much better the judge ranks the same cases",
         ("criterion", "metric", "cases", "Spearman ρ", "judge better by"),
         [
-            (one.aspect, metric.name, f"{metric.cases:,}", _interval(metric.spearman), _interval(metric.difference))
+            (
+                one.aspect,
+                metric.name,
+                f"{metric.cases:,}",
+                _format_estimate(metric.spearman),
+                _format_estimate(metric.difference),
+            )
             for one in found.criteria
             for metric in one.beside
         ],
@@ -132,32 +141,32 @@ def _metrics(found: Agreement) -> Tabled:
 
 
 def _rows(
-    found: Agreement, cells: Callable[[Criterion], Sequence[str]], *, decides: bool | None = None
+    found: Agreement, cells: Callable[[CriterionAgreement], Sequence[str]], *, decides: bool | None = None
 ) -> list[Sequence[str]]:
     return [(one.aspect, *cells(one)) for one in found.criteria if decides is None or one.decides is decides]
 
 
-def _interval(estimate: Estimate | None) -> str:
-    return "–" if estimate is None else with_interval(estimate, 2)
+def _format_estimate(estimate: Estimate | None) -> str:
+    return "–" if estimate is None else format_interval(estimate, 2)
 
 
-def _plain(estimate: Estimate | None) -> str:
-    return "–" if estimate is None else shown(estimate.value, 2)
+def _format_plain(estimate: Estimate | None) -> str:
+    return "–" if estimate is None else format_number(estimate.value, 2)
 
 
 def _overall_row(found: Agreement) -> list[Sequence[str]]:
     if not found.overall:
         return []
     judge, constant, difference = (found.overall[name] for name in ("mae", "constant", "difference"))
-    return [("mean of them", _interval(judge), _plain(constant), _interval(difference), "")]
+    return [("mean of them", _format_estimate(judge), _format_plain(constant), _format_estimate(difference), "")]
 
 
-def _in_full(found: Agreement) -> Iterable[Tabled]:
+def _full_tables(found: Agreement) -> Iterable[TableSpec]:
     yield (
         "Every coefficient",
         ("criterion", "coefficient", "value"),
         [
-            (one.aspect, name, with_interval(estimate) + (f": {estimate.why}" if estimate.why else ""))
+            (one.aspect, name, format_interval(estimate) + (f": {estimate.why}" if estimate.why else ""))
             for one in found.criteria
             for name, estimate in (*one.coefficients.items(), *one.people.items(), ("constant", one.constant.mae))
         ],
@@ -172,9 +181,9 @@ def _in_full(found: Agreement) -> Iterable[Tabled]:
                     one.aspect,
                     rater.rater,
                     str(rater.rated),
-                    shown(rater.mean, 2),
-                    shown(rater.deviation, 2),
-                    shown(rater.bias, 2),
+                    format_number(rater.mean, 2),
+                    format_number(rater.deviation, 2),
+                    format_number(rater.bias, 2),
                     f"{rater.usual:g} in {rater.share:.0%}" + (" (straight line)" if rater.straight else ""),
                 )
                 for one, rater in everybody

@@ -1,5 +1,7 @@
 """What is asked: rubrics, styles, and the briefs made from them."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 builtin_folder = Path(__file__).parent / "builtin"

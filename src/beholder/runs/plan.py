@@ -1,33 +1,90 @@
-"""What a run would do and cost, without a call."""
+"""Sums over very many cases, told from a random part of them, and how far off they may be.
+
+What a run would do and cost, without a call.
+"""
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from random import Random
+from typing import TypeVar
 
-from beholder.cases.checking import Checked, good
+from beholder.cases.validation import CaseCheck, iter_valid_cases
 from beholder.errors import ImageError
-from beholder.images import Sizing
-from beholder.judges.batches import batches_of
-from beholder.judges.model import identity_of, judge_from, sizing_of
-from beholder.judges.protocol import INSTRUMENTS, identity_for, needs_images
-from beholder.ledger import AnswerKey, Ledger, RunRecord
+from beholder.images.image import Sizing
+from beholder.judges.base import INSTRUMENTS, identity_for_brief, needs_images
+from beholder.judges.model import judge_from, judge_identity, judge_sizing
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import AnswerKey, RunRecord
+from beholder.providers.http import find_batch_api
 from beholder.rubrics.brief import Brief
-from beholder.rubrics.model import Rubric
-from beholder.runs.judging import brief_of, short
-from beholder.runs.pictures import Pictures
-from beholder.runs.queues import CHUNK, chunks
-from beholder.runs.running import fingerprint, price_for
-from beholder.runs.sampling import Spread, at, drawn
-from beholder.runs.suite import JudgeEntry, Suite
-from beholder.runs.tokens import Estimate, estimate, money
-from beholder.runs.work import FINAL
+from beholder.rubrics.rubric import Rubric
+from beholder.runs.cache import digest_identity
+from beholder.runs.case import make_brief
+from beholder.runs.engine import FINAL_OUTCOMES, LOOKUP_CHUNK, split_chunks
+from beholder.runs.execution import compute_fingerprint
+from beholder.runs.image_pool import ImagePool
+from beholder.runs.limits import find_judge_price
+from beholder.runs.suite import Suite
+from beholder.runs.suite_file import JudgeEntry
+from beholder.runs.tokens import TokenEstimate, estimate_cost, estimate_tokens
+
+T = TypeVar("T")
+
+SAMPLE_SEED = 0  # the same cases give the same plan
+_Z = 1.96  # 95 of 100 such intervals hold the true sum
+
+
+def draw_sample(places: Sequence[int], most: int | None) -> Sequence[int]:
+    """At most so many of the places, each with the same chance, ascending as they were; all of them without a limit."""
+    if most is None or len(places) <= most:
+        return places
+    return array("Q", sorted(places[index] for index in Random(SAMPLE_SEED).sample(range(len(places)), most)))
+
+
+def pick_positions(values: Iterable[T], places: Sequence[int]) -> Iterator[T]:
+    """The values at these places, which are ascending."""
+    wanted = iter(places)
+    place = next(wanted, None)
+    for position, value in enumerate(values):
+        if place is None:
+            return
+        if position == place:
+            yield value
+            place = next(wanted, None)
+
+
+class SampleSpread:
+    """How much the parts of a sum differ."""
+
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._squares = 0.0
+
+    def add(self, part: float) -> None:
+        self._total += part
+        self._squares += part * part
+
+    def margin(self, drawn: int, of: int) -> float:
+        """By how much of itself a sum over `of` parts may be off, either way, when `drawn` of them were added (those
+        that were not are 0): 0.02 is 2 %, in 95 of 100 draws. 0 where all of them were; 1 where all were nothing or
+        fewer than two were drawn, which tells nothing."""
+        if drawn >= of:
+            return 0.0
+        if drawn < 2 or not self._total:
+            return 1.0
+        mean = self._total / drawn
+        variance = max(0.0, (self._squares - drawn * mean * mean) / (drawn - 1))
+        return _Z * math.sqrt(variance * (1 - drawn / of) / drawn) / mean
+
 
 NOTHING_SENT = "measured here; nothing is sent"
-SAMPLE = 2000  # cases whose briefs tell what a very long run comes to
+SAMPLE_SIZE = 2000  # cases whose briefs tell what a very long run comes to
 
 
 @dataclass(slots=True)
@@ -69,30 +126,30 @@ class Plan:
     example: Brief | None = None
 
 
-async def plan(suite: Suite, checked: Checked, ledger: Ledger | None, *, most: int | None = None) -> Plan:
+async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, most: int | None = None) -> Plan:
     """Goes through the cases and makes their briefs, so that what is in the ledger already is known: of all of them, or
     of at most so many, drawn at random."""
-    found = ledger.find(fingerprint(suite, checked)) if ledger else None
+    found = ledger.find(compute_fingerprint(suite, checked)) if ledger else None
     whole = Plan(checked.count, checked.count * len(suite.rubrics()), run=found.id if found else None)
     pending: Sequence[int] = range(checked.count)
     if ledger and found:
-        pending, whole.done = _pending(suite, checked, ledger, found)
-    chosen = drawn(pending, most)
+        pending, whole.done = _find_pending(suite, checked, ledger, found)
+    chosen = draw_sample(pending, most)
     whole.pending, whole.made = len(pending), len(chosen)
-    seats = [_Seat(entry, suite) for entry in suite.judges]
+    seats = [_JudgePlanner(entry, suite) for entry in suite.judges]
     whole.judges = [seat.plan for seat in seats]
-    pictures = Pictures(allow_remote=suite.allow_remote)
+    pictures = ImagePool(allow_remote=suite.allow_remote)
     makers = suite.composers()
     try:
-        for chunk in chunks(at(good(suite.rows(), checked), chosen), CHUNK):
+        for chunk in split_chunks(pick_positions(iter_valid_cases(suite.rows(), checked), chosen), LOOKUP_CHUNK):
             known = ledger.outcomes(found.id, [case.id for case in chunk]) if ledger and found else {}
             for case in chunk:
                 for maker in makers:
-                    if known.get((case.id, maker.rubric.name)) in FINAL:
+                    if known.get((case.id, maker.rubric.name)) in FINAL_OUTCOMES:
                         continue
                     for seat in seats:
                         try:
-                            brief = await brief_of(maker, case, seat.sizing_for(maker.rubric), pictures)
+                            brief = await make_brief(maker, case, seat.sizing_for(maker.rubric), pictures)
                         except ImageError:
                             whole.unreadable += 1
                             break
@@ -111,15 +168,15 @@ async def plan(suite: Suite, checked: Checked, ledger: Ledger | None, *, most: i
     return whole
 
 
-def _pending(suite: Suite, checked: Checked, ledger: Ledger, run: RunRecord) -> tuple[Sequence[int], int]:
+def _find_pending(suite: Suite, checked: CaseCheck, ledger: Ledger, run: RunRecord) -> tuple[Sequence[int], int]:
     """Where the cases stand that lack a final outcome by some rubric, and how many outcomes there are."""
     names = [rubric.name for rubric in suite.rubrics()]
     places = array("Q")
     done = position = 0
-    for chunk in chunks(good(suite.rows(), checked), CHUNK):
+    for chunk in split_chunks(iter_valid_cases(suite.rows(), checked), LOOKUP_CHUNK):
         known = ledger.outcomes(run.id, [case.id for case in chunk])
         for case in chunk:
-            final = sum(known.get((case.id, name)) in FINAL for name in names)
+            final = sum(known.get((case.id, name)) in FINAL_OUTCOMES for name in names)
             done += final
             if final < len(names):
                 places.append(position)
@@ -127,21 +184,23 @@ def _pending(suite: Suite, checked: Checked, ledger: Ledger, run: RunRecord) -> 
     return places, done
 
 
-class _Seat:
+class _JudgePlanner:
     """One judge of the suite: what holds for all of its calls, and the briefs of a chunk that are yet to be counted."""
 
     def __init__(self, entry: JudgeEntry, suite: Suite) -> None:
         params = {**suite.image_params(), **entry.params}
         self.plan = JudgePlan(entry.judge)
-        self.sizing = sizing_of(entry.judge, params)
+        self.sizing = judge_sizing(entry.judge, params)
         self.briefs: list[tuple[str, Brief]] = []  # each with the id of its case
-        self._identity = short(identity_of(entry.judge, entry.base_url, params, entry.base_urls))
+        self._identity = digest_identity(judge_identity(entry.judge, entry.base_url, params, entry.base_urls))
         self._measures = judge_from(INSTRUMENTS, params=params) if entry.judge == INSTRUMENTS else None
         self._samples = range(suite.samples)
         self._max_tokens = entry.max_tokens()
-        self._price = price_for(entry)
-        self._batch_price = price_for(entry, batch=True) if batches_of(entry.judge.partition(":")[0]) else None
-        self._spread = Spread()
+        self._price = find_judge_price(entry)
+        self._batch_price = (
+            find_judge_price(entry, batch=True) if find_batch_api(entry.judge.partition(":")[0]) else None
+        )
+        self._spread = SampleSpread()
         if self._price is None:
             self.plan.money_low = self.plan.money_high = None
 
@@ -162,9 +221,9 @@ class _Seat:
             calls = sum(key not in answered for key in keys[brief.digest])
             self.plan.answered += len(self._samples) - calls
             if self._measures:
-                expected = Estimate(0, 0, 0, 0, NOTHING_SENT)
+                expected = TokenEstimate(0, 0, 0, 0, NOTHING_SENT)
             else:
-                expected = estimate(provider, model, brief, self.sizing.detail, max_tokens=self._max_tokens)
+                expected = estimate_tokens(provider, model, brief, self.sizing.detail, max_tokens=self._max_tokens)
             parts[case] += self._add(calls, expected)
         for part in parts.values():
             self._spread.add(part)
@@ -183,13 +242,13 @@ class _Seat:
         """What all calls together come to by batch: money follows from their tokens."""
         plan = self.plan
         if self._batch_price is not None:
-            expected = Estimate(plan.text_tokens, plan.image_tokens, plan.output_low, plan.output_high, plan.rule)
-            plan.batch_low, plan.batch_high = money(expected, self._batch_price)
+            expected = TokenEstimate(plan.text_tokens, plan.image_tokens, plan.output_low, plan.output_high, plan.rule)
+            plan.batch_low, plan.batch_high = estimate_cost(expected, self._batch_price)
 
     def _identity_for(self, brief: Brief) -> str:
-        return short(identity_for(self._measures, brief)) if self._measures else self._identity
+        return digest_identity(identity_for_brief(self._measures, brief)) if self._measures else self._identity
 
-    def _add(self, calls: int, expected: Estimate) -> float:
+    def _add(self, calls: int, expected: TokenEstimate) -> float:
         """Adds so many calls; what they weigh, in money or, where nobody knows that, in tokens."""
         plan = self.plan
         plan.rule = expected.rule
@@ -199,7 +258,7 @@ class _Seat:
         plan.output_low += calls * expected.output_low
         plan.output_high += calls * expected.output_high
         if self._price is not None and plan.money_low is not None and plan.money_high is not None:
-            low, high = money(expected, self._price)
+            low, high = estimate_cost(expected, self._price)
             plan.money_low += calls * low
             plan.money_high += calls * high
             if self._price.input or self._price.output:
@@ -207,7 +266,7 @@ class _Seat:
         return float(calls * (expected.input_tokens + expected.output_high))
 
 
-def total(judges: Sequence[JudgePlan]) -> tuple[Decimal, Decimal] | None:
+def sum_costs(judges: Sequence[JudgePlan]) -> tuple[Decimal, Decimal] | None:
     """Money from–to over all judges; `None` where a price is unknown."""
     low = [one.money_low for one in judges]
     high = [one.money_high for one in judges]

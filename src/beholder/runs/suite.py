@@ -17,37 +17,33 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import structs
 
-from beholder.cases import FieldValue
-from beholder.cases.choosing import chosen
+from beholder.cases.case import CaseRow, CaseSchema, FieldValue
+from beholder.cases.files import read_rows
 from beholder.cases.patterns import pair_rows
-from beholder.cases.reading import Row, Shape, read_rows
+from beholder.cases.validation import select_rows
 from beholder.errors import Problem, RubricError, UsageError
-from beholder.rubrics.files import read_yaml
-from beholder.rubrics.library import known, load_all
-from beholder.rubrics.model import Rubric
-from beholder.rubrics.rescoring import rescored
-from beholder.rubrics.shapes import shape
+from beholder.rubrics.load import list_rubrics, load_rubrics
+from beholder.rubrics.rubric import Rubric, override_scoring
+from beholder.rubrics.yaml_files import check_types, read_yaml
 from beholder.runs.suite_file import (
-    FOR_JUDGES,
+    JUDGE_KEYS,
     JudgeEntry,
-    Limits,
     SuiteFile,
-    flag_sentence,
-    helped,
-    judge_problems,
-    of_judges,
-    plain_problems,
-    root_of,
-    set_in,
+    add_hint,
+    describe_flag_problem,
+    dump_non_defaults,
+    find_judge_problems,
+    find_plain_problems,
+    judge_flag_key,
+    root_key,
 )
 
 if TYPE_CHECKING:
-    from beholder.rubrics.composing import Composer
-    from beholder.verdicts.calibrating import Calibration
+    from beholder.rubrics.brief import Composer
+    from beholder.verdicts.calibration import Calibration
+
 
 T = TypeVar("T")
-
-__all__ = ["JudgeEntry", "Limits", "Rows", "Suite", "SuiteFile", "suite_from"]
 
 
 class Suite(SuiteFile, frozen=True, kw_only=True):
@@ -103,14 +99,14 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
             **({"calibration": calibrated.digest} if calibrated is not None else {}),
         }
 
-    def shape(self) -> Shape:
+    def shape(self) -> CaseSchema:
         """What the rubrics need of a case, in names."""
-        shape = _shape(self._rubrics, self.setting, tuple(self.fields))
+        shape = _derive_shape(self._rubrics, self.setting, tuple(self.fields))
         return shape if self._needs_images() else replace(shape, roles=(*shape.roles, ()))
 
     def _needs_images(self) -> bool:
+        from beholder.judges.base import INSTRUMENTS, needs_images
         from beholder.judges.model import judge_from
-        from beholder.judges.protocol import INSTRUMENTS, needs_images
 
         if any(entry.judge != INSTRUMENTS for entry in self.judges):
             return True
@@ -119,27 +115,27 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
 
     def composers(self) -> tuple[Composer, ...]:
         """What makes the briefs, one for each rubric."""
-        from beholder.rubrics.composing import Composer
+        from beholder.rubrics.brief import Composer
 
         return tuple(
             Composer(rubric, prompt=self._prompt, setting=self.setting, style_folders=self.style_folders())
             for rubric in self._rubrics
         )
 
-    def rows(self) -> Rows:
+    def rows(self) -> RowSource:
         """The rows that are chosen, each tried on the rubrics; can be gone through again and again."""
-        return Rows(self._rows)
+        return RowSource(self._rows)
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[CaseRow]:
         if self.pairs:
             rows = pair_rows(self.pairs, self.shape(), self._base("pairs"))
         else:
             rows = read_rows(self._base("cases") / self.cases, self.shape())
-        fitted = _fitted(rows, self.fields, self.composers())
-        return chosen(fitted, self.limit, self.only, self.shuffle)
+        fitted = _check_rows(rows, self.fields, self.composers())
+        return select_rows(fitted, self.limit, self.only, self.shuffle)
 
     def _base(self, key: str) -> Path:
-        return _base(self.folder, self.by_flag, key)
+        return _base_folder(self.folder, self.by_flag, key)
 
     def public_dict(self) -> dict[str, object]:
         """The suite as JSON values for the ledger: what was set, paths as given. It has no secrets, and the ledger's
@@ -150,24 +146,24 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
             if one.name != "ledger" and getattr(self, one.name) not in (one.default, {}, ())
         }
         if "judges" in given:
-            given["judges"] = [set_in(judge) for judge in self.judges]
+            given["judges"] = [dump_non_defaults(judge) for judge in self.judges]
         if "limits" in given:
-            given["limits"] = set_in(self.limits)
+            given["limits"] = dump_non_defaults(self.limits)
         built: dict[str, object] = msgspec.to_builtins(given)
         return built
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowSource:
     """Rows that are read anew each time they are gone through."""
 
-    make: Callable[[], Iterator[Row]]
+    make: Callable[[], Iterator[CaseRow]]
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[CaseRow]:
         return self.make()
 
 
-def suite_from(path: str | os.PathLike[str] | None, flags: Mapping[str, object] | None = None) -> Suite:
+def load_suite(path: str | os.PathLike[str] | None, flags: Mapping[str, object] | None = None) -> Suite:
     """The suite of a file with flags over it, or of flags alone.
 
     `flags` has the file's keys; `None` means not given. `limits` and `fields` are merged entry by entry; `cases` and
@@ -176,18 +172,18 @@ def suite_from(path: str | os.PathLike[str] | None, flags: Mapping[str, object] 
     flag.
     """
     given = {key: value for key, value in (flags or {}).items() if value is not None}
-    for_judges = {key: given.pop(key) for key in FOR_JUDGES if key in given}
-    flagged = _from_flags(given, SuiteFile)
-    said = _from_flags({"judge": "", **for_judges}, JudgeEntry)
+    for_judges = {key: given.pop(key) for key in JUDGE_KEYS if key in given}
+    flagged = _convert_flags(given, SuiteFile)
+    said = _convert_flags({"judge": "", **for_judges}, JudgeEntry)
     by_flag = frozenset(given)
     made: list[Suite] = []
 
     def complete(file: SuiteFile, folder: Path) -> list[Problem]:
-        merged = _with_judges(_merged(file, flagged, given), said, for_judges)
-        suite, problems = _completed(merged, folder, by_flag)
-        wrong = [one for one in problems if path is None or _is_flagged(one.key, given, for_judges)]
+        merged = _complete_judges(_merge_flags(file, flagged, given), said, for_judges)
+        suite, problems = _build_suite(merged, folder, by_flag)
+        wrong = [one for one in problems if path is None or _is_from_flag(one.key, given, for_judges)]
         if wrong:
-            raise _flag_error(wrong)
+            raise _make_flag_error(wrong)
         made.append(suite)
         return problems
 
@@ -198,36 +194,36 @@ def suite_from(path: str | os.PathLike[str] | None, flags: Mapping[str, object] 
         try:
             read_yaml(file, SuiteFile, lambda read: complete(read, file.parent))
         except RubricError as error:
-            raise RubricError(error.source, [helped(problem) for problem in error.problems]) from None
+            raise RubricError(error.source, [add_hint(problem) for problem in error.problems]) from None
     suite = made[0]
-    return structs.replace(suite, name=suite.name or _name(path, suite))
+    return structs.replace(suite, name=suite.name or _default_name(path, suite))
 
 
-def _from_flags(given: Mapping[str, object], kind: type[T]) -> T:
+def _convert_flags(given: Mapping[str, object], kind: type[T]) -> T:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError:
-        raise _flag_error(helped(problem) for problem in shape(dict(given), kind).problems) from None
+        raise _make_flag_error(add_hint(problem) for problem in check_types(dict(given), kind).problems) from None
 
 
-def _flag_error(problems: Iterable[Problem]) -> UsageError:
-    return UsageError("\n".join(dict.fromkeys(flag_sentence(problem) for problem in problems)))
+def _make_flag_error(problems: Iterable[Problem]) -> UsageError:
+    return UsageError("\n".join(dict.fromkeys(describe_flag_problem(problem) for problem in problems)))
 
 
-def _is_flagged(key: str, given: Mapping[str, object], for_judges: Mapping[str, object]) -> bool:
+def _is_from_flag(key: str, given: Mapping[str, object], for_judges: Mapping[str, object]) -> bool:
     """Whether it was a flag that said what stands at a key."""
-    root = root_of(key)
-    if root in _MERGED:
+    root = root_key(key)
+    if root in _MERGED_KEYS:
         said = given.get(root)
         return isinstance(said, Mapping) and key.removeprefix(f"{root}.") in said
-    of_all = root_of(of_judges(key))
+    of_all = root_key(judge_flag_key(key))
     return root in given or (of_all in for_judges and of_all != "params")  # which are the file's as well
 
 
-_MERGED = ("limits", "fields")
+_MERGED_KEYS = ("limits", "fields")
 
 
-def _merged(file: SuiteFile, flagged: SuiteFile, given: Mapping[str, object]) -> SuiteFile:
+def _merge_flags(file: SuiteFile, flagged: SuiteFile, given: Mapping[str, object]) -> SuiteFile:
     changes = {key: getattr(flagged, key) for key in given}
     if isinstance(limits := given.get("limits"), Mapping):
         changes["limits"] = structs.replace(file.limits, **{key: getattr(flagged.limits, key) for key in limits})
@@ -240,10 +236,10 @@ def _merged(file: SuiteFile, flagged: SuiteFile, given: Mapping[str, object]) ->
     return structs.replace(file, **changes)
 
 
-def _with_judges(file: SuiteFile, said: JudgeEntry, for_judges: Iterable[str]) -> SuiteFile:
+def _complete_judges(file: SuiteFile, said: JudgeEntry, for_judges: Iterable[str]) -> SuiteFile:
     """The suite with every judge spelled out (the instruments where none is named), and what flags say of all that are
     models."""
-    from beholder.judges.protocol import INSTRUMENTS
+    from beholder.judges.base import INSTRUMENTS
 
     judges = [JudgeEntry(one) if isinstance(one, str) else one for one in file.judges] or [JudgeEntry(INSTRUMENTS)]
     models = [one for one in judges if one.judge != INSTRUMENTS]
@@ -251,7 +247,9 @@ def _with_judges(file: SuiteFile, said: JudgeEntry, for_judges: Iterable[str]) -
     if "base_url" in changes or "base_urls" in changes:
         changes |= {"base_url": said.base_url, "base_urls": said.base_urls}
     if for_judges and not models:
-        flag = flag_sentence(Problem("is for a model, and no judge of the suite is one", next(iter(for_judges))))
+        flag = describe_flag_problem(
+            Problem("is for a model, and no judge of the suite is one", next(iter(for_judges)))
+        )
         raise UsageError(flag)
     judges = [
         structs.replace(one, **changes, params={**one.params, **said.params}) if one in models else one
@@ -260,25 +258,25 @@ def _with_judges(file: SuiteFile, said: JudgeEntry, for_judges: Iterable[str]) -
     return structs.replace(file, judges=tuple(judges))
 
 
-def _completed(file: SuiteFile, folder: Path, by_flag: frozenset[str]) -> tuple[Suite, list[Problem]]:
+def _build_suite(file: SuiteFile, folder: Path, by_flag: frozenset[str]) -> tuple[Suite, list[Problem]]:
     """The suite as far as it can be made, and everything that stands against it."""
-    problems = [*plain_problems(file), *judge_problems(file)]
+    problems = [*find_plain_problems(file), *find_judge_problems(file)]
 
     def place(key: str, name: str) -> Path:
-        return _base(folder, by_flag, key) / name
+        return _base_folder(folder, by_flag, key) / name
 
     rubrics: tuple[Rubric, ...] = ()
     if not file.rubric:
         problems.append(Problem("no rubric is named; name one, such as restyle", "rubric"))
     else:
         try:
-            rubrics = load_all(_rubric_source(file.rubric, place("rubric", file.rubric)))
+            rubrics = load_rubrics(_resolve_rubric(file.rubric, place("rubric", file.rubric)))
         except UsageError as error:
             problems.append(Problem(str(error), "rubric"))
-    rubrics = _with_scoring(rubrics, file, problems)
-    problems += _fit_problems(file, rubrics, place)
-    prompt = _prompt(place("prompt", file.prompt), problems) if file.prompt else None
-    calibrated = _calibration(place("calibration", file.calibration), problems) if file.calibration else None
+    rubrics = _apply_scoring(rubrics, file, problems)
+    problems += _find_misfits(file, rubrics, place)
+    prompt = _read_prompt(place("prompt", file.prompt), problems) if file.prompt else None
+    calibrated = _read_calibration(place("calibration", file.calibration), problems) if file.calibration else None
     values: dict[str, Any] = {one.name: getattr(file, one.name) for one in structs.fields(SuiteFile)}
     values["fields"] = {name: tuple(text) if isinstance(text, list) else text for name, text in file.fields.items()}
     if not isinstance(file.fail_under, dict):
@@ -287,18 +285,18 @@ def _completed(file: SuiteFile, folder: Path, by_flag: frozenset[str]) -> tuple[
     return suite, problems
 
 
-def _with_scoring(rubrics: tuple[Rubric, ...], file: SuiteFile, problems: list[Problem]) -> tuple[Rubric, ...]:
+def _apply_scoring(rubrics: tuple[Rubric, ...], file: SuiteFile, problems: list[Problem]) -> tuple[Rubric, ...]:
     threshold = file.threshold if file.threshold is not None and 0 <= file.threshold <= 1 else None
-    rubrics = tuple(rescored(rubric, threshold, (), file.not_applicable) for rubric in rubrics)
+    rubrics = tuple(override_scoring(rubric, threshold, (), file.not_applicable) for rubric in rubrics)
     for position, gate in enumerate(file.gates):
         try:
-            rubrics = tuple(rescored(rubric, None, (gate,), None) for rubric in rubrics)
+            rubrics = tuple(override_scoring(rubric, None, (gate,), None) for rubric in rubrics)
         except UsageError as error:
             problems.append(Problem(str(error), f"gates[{position}]"))
     return rubrics
 
 
-def _fit_problems(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[str, str], Path]) -> Iterator[Problem]:
+def _find_misfits(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[str, str], Path]) -> Iterator[Problem]:
     """What does not fit the rubrics, or is not there."""
     if file.cases and not place("cases", file.cases).is_file():
         yield Problem(f"there is no case file {str(place('cases', file.cases))!r}", "cases")
@@ -311,23 +309,23 @@ def _fit_problems(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[s
         return
     settings = list(rubrics[0].settings)
     if file.setting and any(file.setting not in rubric.settings for rubric in rubrics):
-        yield Problem(f"{file.setting!r} is not a setting here; {_or_none(settings)}", "setting")
+        yield Problem(f"{file.setting!r} is not a setting here; {_list_choices(settings)}", "setting")
         return
-    shape = _shape(rubrics, file.setting, ())
+    shape = _derive_shape(rubrics, file.setting, ())
     for role in file.pairs:
         if role not in shape.images:
-            yield Problem(f"is not an image of {file.rubric}; {_or_none(shape.images)}", f"pairs.{role}")
+            yield Problem(f"is not an image of {file.rubric}; {_list_choices(shape.images)}", f"pairs.{role}")
     for name in file.fields:
         if name not in shape.fields:
-            yield Problem(f"is not a field of {file.rubric}; {_or_none(shape.fields)}", f"fields.{name}")
+            yield Problem(f"is not a field of {file.rubric}; {_list_choices(shape.fields)}", f"fields.{name}")
     if isinstance(file.fail_under, dict):
         criteria = ["score", *(criterion.key for rubric in rubrics for criterion in rubric.criteria)]
         for name in file.fail_under:
             if name not in criteria:
-                yield Problem(f"is not a criterion of {file.rubric}; {_or_none(criteria)}", f"fail_under.{name}")
+                yield Problem(f"is not a criterion of {file.rubric}; {_list_choices(criteria)}", f"fail_under.{name}")
 
 
-def _prompt(path: Path, problems: list[Problem]) -> str | None:
+def _read_prompt(path: Path, problems: list[Problem]) -> str | None:
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -339,8 +337,8 @@ def _prompt(path: Path, problems: list[Problem]) -> str | None:
     return text
 
 
-def _calibration(path: Path, problems: list[Problem]) -> Calibration | None:
-    from beholder.verdicts.calibrating import load_calibration
+def _read_calibration(path: Path, problems: list[Problem]) -> Calibration | None:
+    from beholder.verdicts.calibration import load_calibration
 
     try:
         return load_calibration(path)
@@ -349,14 +347,14 @@ def _calibration(path: Path, problems: list[Problem]) -> Calibration | None:
         return None
 
 
-def _rubric_source(name: str, path: Path) -> str | Path:
+def _resolve_rubric(name: str, path: Path) -> str | Path:
     """A known name is that rubric, as everywhere; anything else that is there is a path."""
-    if not path.exists() or (os.path.basename(name) == name and name in known()):
+    if not path.exists() or (os.path.basename(name) == name and name in list_rubrics()):
         return name
     return path
 
 
-def _shape(rubrics: Sequence[Rubric], setting: str, given: Sequence[str]) -> Shape:
+def _derive_shape(rubrics: Sequence[Rubric], setting: str, given: Sequence[str]) -> CaseSchema:
     first = rubrics[0]
     settings = [setting] if setting else list(first.settings)
     roles = tuple(first.settings[one].images for one in settings) or (first.roles,)
@@ -365,7 +363,7 @@ def _shape(rubrics: Sequence[Rubric], setting: str, given: Sequence[str]) -> Sha
         fields |= {field.name: True for field in rubric.fields if field.required}
     required = tuple(name for name, needed in fields.items() if needed and name not in given)
     asked = {role for one in roles for role in one}
-    return Shape(
+    return CaseSchema(
         roles=roles,
         required=required,
         optional=tuple(name for name in fields if name not in required),
@@ -373,7 +371,9 @@ def _shape(rubrics: Sequence[Rubric], setting: str, given: Sequence[str]) -> Sha
     )
 
 
-def _fitted(rows: Iterable[Row], fields: Mapping[str, FieldValue], composers: Sequence[Composer]) -> Iterator[Row]:
+def _check_rows(
+    rows: Iterable[CaseRow], fields: Mapping[str, FieldValue], composers: Sequence[Composer]
+) -> Iterator[CaseRow]:
     """The rows with the suite's own fields filled in, and what a rubric has against them (an impossible style)."""
     for row in rows:
         if row.case is None:
@@ -389,17 +389,17 @@ def _fitted(rows: Iterable[Row], fields: Mapping[str, FieldValue], composers: Se
             yield replace(row, case=case) if fields else row
 
 
-def _base(folder: Path, by_flag: frozenset[str], key: str) -> Path:
+def _base_folder(folder: Path, by_flag: frozenset[str], key: str) -> Path:
     return Path() if key in by_flag else folder
 
 
-def _name(path: str | os.PathLike[str] | None, suite: Suite) -> str:
+def _default_name(path: str | os.PathLike[str] | None, suite: Suite) -> str:
     if path is None:
         return Path(suite.rubric).stem
     file = Path(path).absolute()
     return file.parent.name or file.stem if file.stem == "suite" else file.stem
 
 
-def _or_none(names: Iterable[str]) -> str:
+def _list_choices(names: Iterable[str]) -> str:
     listed = ", ".join(dict.fromkeys(names))
     return f"there are {listed}" if listed else "there is none"

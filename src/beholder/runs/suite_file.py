@@ -16,7 +16,8 @@ from msgspec import Meta, Struct, structs
 from beholder.errors import Problem, UsageError
 
 if TYPE_CHECKING:
-    from beholder.judges.prices import Price
+    from beholder.providers.prices import Price
+
 
 # Their values are checked here rather than by msgspec, which does not say in which entry of a mapping one is wrong.
 _Text = Annotated[Any, Meta(extra_json_schema={"type": "string"})]
@@ -51,19 +52,19 @@ class JudgeEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
     def given_price(self) -> Price | None:
         """The price that the suite states."""
-        from beholder.judges.prices import Price
+        from beholder.providers.prices import Price
 
         if self.price is None:
             return None
-        return Price(**{name: Decimal(str(amount)) for name, amount in set_in(self.price).items()})
+        return Price(**{name: Decimal(str(amount)) for name, amount in dump_non_defaults(self.price).items()})
 
     def mark(self, images: Mapping[str, object]) -> tuple[object, ...]:
         """What tells its answers from those of other judges; `images` is what the suite says of all images. Raises
         `SetupError` for a judge that cannot be."""
-        from beholder.judges.model import identity_of
+        from beholder.judges.model import judge_identity
 
         params = {**images, **self.params}
-        return identity_of(self.judge, self.base_url, params, self.base_urls), params.get("max_side")
+        return judge_identity(self.judge, self.base_url, params, self.base_urls), params.get("max_side")
 
     def max_tokens(self) -> int | None:
         """The longest answer that the parameters allow; `None` where they say nothing."""
@@ -144,12 +145,12 @@ class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return {name: value for name, value in said.items() if value is not None}
 
 
-def schema() -> dict[str, Any]:
+def suite_schema() -> dict[str, Any]:
     """The JSON Schema of a `suite.yaml`, for editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(SuiteFile)}
 
 
-def thresholds(values: Iterable[str]) -> dict[str, float]:
+def parse_thresholds(values: Iterable[str]) -> dict[str, float]:
     """`--fail-under 80 --fail-under accuracy=4` as the key `fail_under` has it."""
     found: dict[str, float] = {}
     for value in values:
@@ -161,7 +162,7 @@ def thresholds(values: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def plain_problems(file: SuiteFile) -> Iterator[Problem]:
+def find_plain_problems(file: SuiteFile) -> Iterator[Problem]:
     """What is wrong without looking at anything else."""
     if file.cases and file.pairs:
         yield Problem("`cases` and `pairs` are both given; keep one", "pairs")
@@ -180,7 +181,7 @@ def plain_problems(file: SuiteFile) -> Iterator[Problem]:
             yield Problem("should be a text or a list of texts", f"fields.{name}")
     if file.max_unscored is not None and not _UNSCORED.fullmatch(str(file.max_unscored)):
         yield Problem(f"{file.max_unscored!r} should be a number of cases, or a share such as 2%", "max_unscored")
-    for key, number in _numbers(file):
+    for key, number in _iterate_numbers(file):
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             yield Problem(f"{number!r} should be a number", key)
 
@@ -188,7 +189,7 @@ def plain_problems(file: SuiteFile) -> Iterator[Problem]:
 _UNSCORED = re.compile(r"\d{1,12}|\s*(\d{1,2}(\.\d{1,9})?|100)\s*%\s*")
 
 
-def _numbers(file: SuiteFile) -> Iterator[tuple[str, object]]:
+def _iterate_numbers(file: SuiteFile) -> Iterator[tuple[str, object]]:
     """Numbers that may still be none: NaN and infinity are floats to everybody else."""
     if isinstance(file.fail_under, dict):
         yield from ((f"fail_under.{name}", value) for name, value in file.fail_under.items())
@@ -200,7 +201,7 @@ def _numbers(file: SuiteFile) -> Iterator[tuple[str, object]]:
     yield from ((f"limits.{key}", one) for key, one in structs.asdict(file.limits).items() if one is not None)
     for position, judge in enumerate(file.judges):
         if isinstance(judge, JudgeEntry) and judge.price:
-            yield from ((f"judges[{position}].price.{key}", one) for key, one in set_in(judge.price).items())
+            yield from ((f"judges[{position}].price.{key}", one) for key, one in dump_non_defaults(judge.price).items())
 
 
 _SECRETS = {
@@ -210,7 +211,7 @@ _SECRETS = {
 _NO_KEYS = "a suite never holds a key: remove it and name the variable that does, `key_variable: OPENAI_API_KEY`"
 
 
-def judge_problems(file: SuiteFile) -> Iterator[Problem]:
+def find_judge_problems(file: SuiteFile) -> Iterator[Problem]:
     from beholder.judges.model import split_spec
 
     seen: set[tuple[object, ...]] = set()
@@ -222,14 +223,14 @@ def judge_problems(file: SuiteFile) -> Iterator[Problem]:
             split_spec(judge.judge)
         except UsageError as error:
             yield Problem(str(error), place)
-        yield from _url_problems(judge, place)
+        yield from _find_url_problems(judge, place)
         variable = judge.key_variable
         if variable is not None and (not re.fullmatch(r"[A-Za-z_]\w{0,79}", variable) or variable.startswith("AIza")):
             yield Problem(
                 "is not the name of a variable (it is not shown here, since it may be a key); " + _NO_KEYS,
                 f"{place}.key_variable",
             )
-        for key in _secret_keys(judge.params):
+        for key in _find_secret_keys(judge.params):
             yield Problem(f"{key!r}: {_NO_KEYS}", f"{place}.params")
         with suppress(UsageError):  # told above, or by the judge itself
             mark = judge.mark(file.image_params())
@@ -238,8 +239,8 @@ def judge_problems(file: SuiteFile) -> Iterator[Problem]:
             seen.add(mark)
 
 
-def _url_problems(judge: JudgeEntry, place: str) -> Iterator[Problem]:
-    from beholder.judges.model import checked_url
+def _find_url_problems(judge: JudgeEntry, place: str) -> Iterator[Problem]:
+    from beholder.providers.base import normalize_base_url
 
     if judge.base_url is not None and judge.base_urls:
         yield Problem("`base_url` and `base_urls` are both given; keep one", f"{place}.base_urls")
@@ -248,7 +249,7 @@ def _url_problems(judge: JudgeEntry, place: str) -> Iterator[Problem]:
     seen: set[str] = set()
     for key, url in given:
         try:
-            checked = checked_url(url)
+            checked = normalize_base_url(url)
         except UsageError as error:
             yield Problem(str(error), key)
             continue
@@ -257,18 +258,18 @@ def _url_problems(judge: JudgeEntry, place: str) -> Iterator[Problem]:
         seen.add(checked)
 
 
-def _secret_keys(value: object) -> Iterator[str]:
+def _find_secret_keys(value: object) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in value.items():
             if str(key).lower().replace("-", "_") in _SECRETS:
                 yield str(key)
-            yield from _secret_keys(inner)
+            yield from _find_secret_keys(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _secret_keys(inner)
+            yield from _find_secret_keys(inner)
 
 
-def root_of(key: str) -> str:
+def root_key(key: str) -> str:
     return re.split(r"[.\[]", key, maxsplit=1)[0]
 
 
@@ -289,43 +290,43 @@ FLAG_NAMES = {
     "price.input": "price_input",
     "price.output": "price_output",
 }
-FOR_JUDGES = ("base_url", "base_urls", "key_variable", "params", "price")
+JUDGE_KEYS = ("base_url", "base_urls", "key_variable", "params", "price")
 
 
-def of_judges(key: str) -> str:
+def judge_flag_key(key: str) -> str:
     """For `judges[0].base_url`, the key by which a flag says it of every judge; the empty text for other keys."""
-    found = re.fullmatch(rf"judges\[\d+\]\.(({'|'.join(FOR_JUDGES)})\b.*)", key)
+    found = re.fullmatch(rf"judges\[\d+\]\.(({'|'.join(JUDGE_KEYS)})\b.*)", key)
     return found[1] if found else ""
 
 
-def flag_sentence(problem: Problem) -> str:
+def describe_flag_problem(problem: Problem) -> str:
     """What is wrong with a flag."""
-    key = of_judges(problem.key) or problem.key
-    known = key if key in FLAG_NAMES else root_of(key)
+    key = judge_flag_key(problem.key) or problem.key
+    known = key if key in FLAG_NAMES else root_key(key)
     rest = key[len(known) :].lstrip(".")
     flag = FLAG_NAMES.get(known, known).replace("_", "-")
     return f"--{flag}{f' ({rest})' if rest else ''}: {problem.message.rstrip('.')}."
 
 
-def helped(problem: Problem) -> Problem:
+def add_hint(problem: Problem) -> Problem:
     """An unknown key with the nearest known one; for one that would hold a secret, what to do instead. A wrong choice
     with those that there are."""
-    if choices := _choices().get(problem.key):
-        return Problem(_wrong_choice(problem.message, choices), problem.key, problem.line)
+    if choices := _find_choices().get(problem.key):
+        return Problem(_describe_wrong_choice(problem.message, choices), problem.key, problem.line)
     if problem.message != "is not a key that is known here":
         return problem
     parent, _, last = problem.key.rpartition(".")
     if last.lower().replace("-", "_") in _SECRETS:
         return Problem(_NO_KEYS, problem.key, problem.line)
     kinds: dict[str, type[Struct]] = {"": SuiteFile, "limits": Limits, "judges": JudgeEntry}
-    kind = PriceEntry if parent.endswith(".price") else kinds.get(root_of(parent), SuiteFile)
+    kind = PriceEntry if parent.endswith(".price") else kinds.get(root_key(parent), SuiteFile)
     names = [one.name for one in structs.fields(kind)]
     near = difflib.get_close_matches(last, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(names)}"
     return Problem(f"is not a key that is known here; {hint}", problem.key, problem.line)
 
 
-def _choices() -> dict[str, tuple[str, ...]]:
+def _find_choices() -> dict[str, tuple[str, ...]]:
     """By key, the words of which one can be chosen."""
     found = {}
     for one in structs.fields(SuiteFile):
@@ -336,7 +337,7 @@ def _choices() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _wrong_choice(message: str, choices: Sequence[str]) -> str:
+def _describe_wrong_choice(message: str, choices: Sequence[str]) -> str:
     *most, last = map(repr, choices)
     there = f"there {'is' if len(choices) == 2 else 'are'} {', '.join(most)} and {last}"
     said = re.fullmatch(r"invalid enum value (.+)", message)
@@ -345,12 +346,12 @@ def _wrong_choice(message: str, choices: Sequence[str]) -> str:
     )
 
 
-def set_in(value: Struct) -> dict[str, object]:
+def dump_non_defaults(value: Struct) -> dict[str, object]:
     """A struct as plain values, without what was left at its default."""
     given = {one.name: getattr(value, one.name) for one in structs.fields(value)}
     defaults = {one.name: one.default for one in structs.fields(value)}
     return {
-        name: set_in(one) if isinstance(one, Struct) else one
+        name: dump_non_defaults(one) if isinstance(one, Struct) else one
         for name, one in given.items()
         if one not in (defaults[name], {}, ())
     }

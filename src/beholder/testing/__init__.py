@@ -10,8 +10,9 @@ It checks requests as the providers do (key, parameters, schema dialect, picture
 one that they would.
 """
 
-from beholder.testing.faces import Course
-from beholder.testing.replies import Fault, Received, Reply
+from __future__ import annotations
+
+from beholder.testing.base import Course, Fault, Received, Reply
 from beholder.testing.server import JudgeServer
 
 __all__ = ["Course", "Fault", "JudgeServer", "Received", "Reply"]

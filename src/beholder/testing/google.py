@@ -7,30 +7,115 @@ Errors: https://ai.google.dev/gemini-api/docs/troubleshooting and https://google
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote
 
-from beholder.testing.dialects import Dialect, Rejection, mapping, objects, picture, words
-from beholder.testing.replies import Fault, Kind, Received
+from aiohttp import web
+
+from beholder.testing.base import (
+    BatchDialect,
+    FakeBatchJob,
+    Fault,
+    FaultKind,
+    FileReader,
+    JsonLine,
+    ProviderDialect,
+    Received,
+    Rejection,
+    SubmittedBatch,
+    as_mapping,
+    as_objects,
+    decode_image,
+    word_set,
+)
+
+BATCH_STATES = {"in_progress": "RUNNING", "completed": "SUCCEEDED"}  # Google's, where it has another word
+RPC_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 429: 8, 500: 13, 503: 14, 504: 4}
+
+
+class GoogleBatchDialect(BatchDialect):
+    name, prefix, most_requests = "google", "batches/", 1_000_000
+    after, key, live = "pageToken", "x-goog-api-key", "/google/v1beta/models/{model}:generateContent"
+    routes = (
+        ("begin_upload", "POST /google/upload/v1beta/files"),
+        ("upload", "POST /google/upload/v1beta/files/([0-9]+)"),
+        ("delete_file", "DELETE /google/v1beta/(files/[^/]+)"),
+        ("create", "POST /google/v1beta/models/([^/:]+):batchGenerateContent"),
+        ("list_jobs", "GET /google/v1beta/batches"),
+        ("look", "GET /google/v1beta/(batches/[^/:]+)"),
+        ("cancel", "POST /google/v1beta/(batches/[^/:]+):cancel"),
+        ("results", "GET /google/download/v1beta/files/(of-[^/:]+):download"),
+    )
+
+    def order(self, wanted: Mapping[str, Any], files: FileReader) -> SubmittedBatch:
+        batch = as_mapping(wanted.get("batch"))
+        file = str(as_mapping(batch.get("input_config") or batch.get("inputConfig"))["file_name"])
+        lines = [json.loads(line) for line in files(file).splitlines()]
+        note = str(batch.get("display_name") or batch.get("displayName") or "")
+        return [(line["key"], line["request"]) for line in lines], note, file
+
+    def line(self, key: str, status: int, body: Mapping[str, object]) -> JsonLine:
+        if status < 400:
+            return {"key": key, "response": body}
+        return {
+            "key": key,
+            "error": {"code": RPC_CODES.get(status, 2), "message": as_mapping(body["error"])["message"]},
+        }
+
+    def failed(self, line: JsonLine) -> bool:
+        return "error" in line
+
+    def about(self, job: FakeBatchJob) -> JsonLine:
+        bad = sum(map(self.failed, job.lines))
+        stats = {"requestCount": str(len(job.keys))}
+        if job.ended and not job.course.fails:
+            stats |= {"successfulRequestCount": str(len(job.lines) - bad), "failedRequestCount": str(bad)}
+        about = {
+            "@type": "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch",
+            "displayName": job.note,
+            "inputConfig": {"fileName": job.file},
+            "state": f"BATCH_STATE_{BATCH_STATES.get(job.state, job.state.upper())}",
+            "batchStats": stats,
+        }
+        if not job.ended:
+            return {"name": job.id, "metadata": about}
+        file = {"responsesFile": f"files/of-{job.id.removeprefix(self.prefix)}"} if job.lines else {}
+        error = {"code": 8 if job.course.full else 3, "message": job.course.fails}
+        result = {"error": error} if job.course.fails else {"response": file}
+        return {"name": job.id, "metadata": about, "done": True, **result}
+
+    def listed(self, page: Sequence[FakeBatchJob], more: bool) -> JsonLine:
+        token = {"nextPageToken": page[-1].id} if more else {}
+        return {"operations": [self.about(job) for job in page], **token}
+
+    async def uploaded(self, request: web.Request, number: str) -> tuple[str, bytes, JsonLine]:
+        data, name = await request.read(), f"files/{number}"
+        whole = len(data) == int(request.query["size"])
+        if request.headers.get("X-Goog-Upload-Command") != "upload, finalize" or not whole:
+            raise Rejection(400, "The upload is not whole.")
+        return name, data, {"file": {"name": name, "mimeType": "application/jsonl", "state": "ACTIVE"}}
+
 
 # GenerateContentRequest.
-PARAMETERS = words(
+PARAMETERS = word_set(
     """contents tools toolConfig safetySettings systemInstruction generationConfig cachedContent serviceTier labels
     store model"""
 )
 # GenerationConfig.
-SETTINGS = words(
+GENERATION_SETTINGS = word_set(
     """stopSequences responseMimeType responseSchema responseJsonSchema responseFormat responseModalities candidateCount
     maxOutputTokens temperature topP topK seed presencePenalty frequencyPenalty responseLogprobs logprobs
     enableEnhancedCivicAnswers speechConfig thinkingConfig imageConfig mediaResolution"""
 )
 # Schema.
-FIELDS = words(
+SCHEMA_FIELDS = word_set(
     """type format title description nullable enum maxItems minItems properties required minProperties maxProperties
     minLength maxLength pattern example anyOf propertyOrdering default items minimum maximum"""
 )
-TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT"})
+SCHEMA_TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT"})
 # Thoughts are not among the candidates' tokens, and both are billed as output.
 USAGE = {
     "promptTokenCount": 1200,
@@ -40,7 +125,7 @@ USAGE = {
     "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 684}, {"modality": "IMAGE", "tokenCount": 516}],
     "thoughtsTokenCount": 120,
 }
-STATUSES = {
+ERROR_STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -53,7 +138,7 @@ STATUSES = {
 _PATH = re.compile(r"/google/(?:v1|v1beta)/models/([^/:]+):generateContent")
 
 
-class Google(Dialect):
+class GoogleDialect(ProviderDialect):
     name = "google"
 
     def read(self, path: str, headers: Mapping[str, str], body: Mapping[str, object], keyless: bool) -> Received:
@@ -66,42 +151,42 @@ class Google(Dialect):
                 "Method doesn't allow unregistered callers (callers without established identity). "
                 "Please use API Key or other form of API consumer identity to call this API.",
             )
-        body = mapping(_camel(body))
-        _known(body, PARAMETERS, "")
-        settings = mapping(body.get("generationConfig"))
-        _known(settings, SETTINGS, "generation_config")
-        _known(mapping(settings.get("thinkingConfig")), _THINKING, "generation_config.thinking_config")
-        instruction = mapping(body.get("systemInstruction"))
-        system = "".join(str(part["text"]) for part in objects(instruction.get("parts")))
+        body = as_mapping(_to_camel_case(body))
+        _check_known(body, PARAMETERS, "")
+        settings = as_mapping(body.get("generationConfig"))
+        _check_known(settings, GENERATION_SETTINGS, "generation_config")
+        _check_known(as_mapping(settings.get("thinkingConfig")), _THINKING_FIELDS, "generation_config.thinking_config")
+        instruction = as_mapping(body.get("systemInstruction"))
+        system = "".join(str(part["text"]) for part in as_objects(instruction.get("parts")))
         texts, images = [], []
-        for content in objects(body.get("contents")):
+        for content in as_objects(body.get("contents")):
             if content.get("role") not in ("user", "model"):
                 raise Rejection(400, "Please use a valid role: user, model.")
-            for part in objects(content.get("parts")):
+            for part in as_objects(content.get("parts")):
                 if "text" in part:
                     texts.append(str(part["text"]))
                 else:
-                    inline = mapping(part.get("inlineData"))
+                    inline = as_mapping(part.get("inlineData"))
                     # Protocol buffers read both base64 alphabets.
                     data = str(inline.get("data")).translate(str.maketrans("-_", "+/"))
-                    images.append(picture(data, str(inline.get("mimeType")), "Unable to process input image."))
+                    images.append(decode_image(data, str(inline.get("mimeType")), "Unable to process input image."))
         schema = settings.get("responseSchema")
         if isinstance(schema, Mapping):
-            _check(schema, "generation_config.response_schema")
+            _check_schema(schema, "generation_config.response_schema")
             if settings.get("responseMimeType") != "application/json":
                 raise Rejection(400, "Response schema is only supported with response mime type application/json.")
         wanted = schema if isinstance(schema, Mapping) else None
         model = unquote(match[1])
         return Received(self.name, path, headers, body, system, tuple(texts), tuple(images), wanted, model)
 
-    def answer(self, text: str, heard: Received, kind: Kind | None = None) -> dict[str, object]:
+    def answer(self, text: str, heard: Received, kind: FaultKind | None = None) -> dict[str, object]:
         # https://ai.google.dev/api/generate-content#GenerateContentResponse; text may come in several parts, and
         # thoughts among them.
         half = len(text) // 2
         parts = [{"text": "Looking at both.", "thought": True}, {"text": text[:half]}, {"text": text[half:]}]
-        reasons = {Kind.TRUNCATED: "MAX_TOKENS", Kind.FILTERED: "PROHIBITED_CONTENT"}
+        reasons = {FaultKind.TRUNCATED: "MAX_TOKENS", FaultKind.FILTERED: "PROHIBITED_CONTENT"}
         candidate: dict[str, object] = {"finishReason": reasons.get(kind, "STOP") if kind else "STOP", "index": 0}
-        if kind not in (Kind.EMPTY, Kind.FILTERED):
+        if kind not in (FaultKind.EMPTY, FaultKind.FILTERED):
             candidate["content"] = {"parts": parts, "role": "model"}
         return {
             "candidates": [candidate],
@@ -114,7 +199,7 @@ class Google(Dialect):
         error: dict[str, object] = {
             "code": status,
             "message": message or "The model is overloaded. Please try again later.",
-            "status": STATUSES.get(status, "UNKNOWN"),
+            "status": ERROR_STATUSES.get(status, "UNKNOWN"),
         }
         if "API key not valid" in message:
             info = "type.googleapis.com/google.rpc.ErrorInfo"
@@ -122,48 +207,48 @@ class Google(Dialect):
         return {"error": error}
 
     def rejection(self, fault: Fault, heard: Received) -> Rejection:
-        if fault.kind is Kind.UNKNOWN_MODEL:
+        if fault.kind is FaultKind.UNKNOWN_MODEL:
             return Rejection(
                 404,
                 f"models/{heard.model} is not found for API version v1beta, or is not supported for generateContent. "
                 "Call ListModels to see the list of available models and their supported methods.",
             )
-        if fault.kind is Kind.BAD_KEY:
+        if fault.kind is FaultKind.BAD_KEY:
             # A bad key is a bad argument here: 400.
             return Rejection(400, "API key not valid. Please pass a valid API key.")
         return Rejection(400, "JSON mode is not enabled for this model")
 
 
-_THINKING = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
+_THINKING_FIELDS = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
 
 
-def _camel(value: object, names: bool = False) -> object:
+def _to_camel_case(value: object, names: bool = False) -> object:
     """The value with camelCase keys. Google reads both spellings; `names` are a schema's own properties and stay."""
     if isinstance(value, list):
-        return [_camel(item) for item in value]
+        return [_to_camel_case(item) for item in value]
     if not isinstance(value, Mapping):
         return value
     spelled = {key if names else re.sub(r"_(\w)", lambda match: match[1].upper(), key): key for key in value}
-    return {name: _camel(value[key], names=name == "properties" and not names) for name, key in spelled.items()}
+    return {name: _to_camel_case(value[key], names=name == "properties" and not names) for name, key in spelled.items()}
 
 
-def _known(given: Mapping[str, object], known: frozenset[str], where: str) -> None:
+def _check_known(given: Mapping[str, object], known: frozenset[str], where: str) -> None:
     for name in given.keys() - known:
         at = f" at '{where}'" if where else ""
         raise Rejection(400, f'Invalid JSON payload received. Unknown name "{name}"{at}: Cannot find field.')
 
 
-def _check(schema: Mapping[str, object], where: str) -> None:
-    _known(schema, FIELDS, where)
-    if schema.get("type") not in TYPES:
+def _check_schema(schema: Mapping[str, object], where: str) -> None:
+    _check_known(schema, SCHEMA_FIELDS, where)
+    if schema.get("type") not in SCHEMA_TYPES:
         raise Rejection(
             400, f"Invalid value at '{where}.type' (type.googleapis.com/google.ai.Type), {schema.get('type')}"
         )
     choices = schema.get("enum")
     if isinstance(choices, list) and not all(isinstance(choice, str) for choice in choices):
         raise Rejection(400, f"Invalid value at '{where}.enum[0]' (TYPE_STRING), {choices[0]}")
-    properties = mapping(schema.get("properties"))
+    properties = as_mapping(schema.get("properties"))
     for name, part in properties.items():
-        _check(mapping(part), f"{where}.properties[{name}].value")
+        _check_schema(as_mapping(part), f"{where}.properties[{name}].value")
     if "items" in schema:
-        _check(mapping(schema["items"]), f"{where}.items")
+        _check_schema(as_mapping(schema["items"]), f"{where}.items")

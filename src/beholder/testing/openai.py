@@ -7,13 +7,102 @@ Rules of strict schemas: https://developers.openai.com/api/docs/guides/structure
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
-from beholder.testing.dialects import Dialect, Rejection, mapping, objects, picture, schemas, strict_object, words
-from beholder.testing.replies import Fault, Kind, Received
+from aiohttp import web
+
+from beholder.testing.base import (
+    BatchDialect,
+    FakeBatchJob,
+    Fault,
+    FaultKind,
+    FileReader,
+    JsonLine,
+    ProviderDialect,
+    Received,
+    Rejection,
+    SubmittedBatch,
+    as_mapping,
+    as_objects,
+    check_strict_object,
+    decode_image,
+    iter_schemas,
+    word_set,
+)
+
+
+class OpenAIBatchDialect(BatchDialect):
+    name, prefix, most_requests = "openai", "batch_", 50_000
+    after, key, live = "after", "authorization", "/openai/v1/chat/completions"
+    listing, canceling = (("object", "list"),), (("status", "cancelling"),)
+    routes = (
+        ("upload", "POST /openai/v1/files"),
+        ("delete_file", "DELETE /openai/v1/files/([^/]+)"),
+        ("create", "POST /openai/v1/batches"),
+        ("list_jobs", "GET /openai/v1/batches"),
+        ("look", "GET /openai/v1/batches/([^/]+)"),
+        ("cancel", "POST /openai/v1/batches/([^/]+)/cancel"),
+        ("results", "GET /openai/v1/files/([^/]+)/content"),
+    )
+
+    def order(self, wanted: Mapping[str, Any], files: FileReader) -> SubmittedBatch:
+        if wanted.get("endpoint") != "/v1/chat/completions" or wanted.get("completion_window") != "24h":
+            raise Rejection(400, "Invalid value: 'endpoint' or 'completion_window'.")
+        data = files(wanted.get("input_file_id"))
+        if len(data) > 200_000_000:
+            raise Rejection(400, "The file is larger than 200 MB.")
+        lines = [json.loads(line) for line in data.splitlines()]
+        if any((line["method"], line["url"]) != ("POST", "/v1/chat/completions") for line in lines):
+            raise Rejection(400, "The 'url' of a line is not the endpoint of the batch.")
+        if len({line["body"]["model"] for line in lines}) > 1:
+            raise Rejection(400, "All requests of a batch must be of one model.")
+        note = str(as_mapping(wanted.get("metadata")).get("beholder", ""))
+        return [(line["custom_id"], line["body"]) for line in lines], note, wanted["input_file_id"]
+
+    def line(self, key: str, status: int, body: Mapping[str, object]) -> JsonLine:
+        response = {"status_code": status, "request_id": "req_123", "body": body}
+        return {"id": f"batch_req_{key[:8]}", "custom_id": key, "response": response, "error": None}
+
+    def failed(self, line: JsonLine) -> bool:
+        return line["response"] is None or line["response"]["status_code"] >= 400
+
+    def about(self, job: FakeBatchJob) -> JsonLine:
+        bad = sum(map(self.failed, job.lines))
+        good = len(job.lines) - bad
+        files = job.ended and not job.course.fails
+        code = "token_limit_exceeded" if job.course.full else "invalid_request"
+        error = {"code": code, "message": job.course.fails, "param": None, "line": None}
+        return {
+            "id": job.id,
+            "object": "batch",
+            "endpoint": "/v1/chat/completions",
+            "errors": {"object": "list", "data": [error]} if job.state == "failed" else None,
+            "input_file_id": job.file,
+            "completion_window": "24h",
+            "status": job.state,
+            "output_file_id": f"output-of-{job.id}" if files and good else None,
+            "error_file_id": f"errors-of-{job.id}" if files and bad else None,
+            "created_at": int(job.created.timestamp()),
+            "request_counts": {"total": len(job.keys), "completed": good * job.ended, "failed": bad * job.ended},
+            "metadata": {"beholder": job.note},
+        }
+
+    def results(self, job: FakeBatchJob, name: str) -> list[JsonLine]:
+        return [line for line in job.lines if self.failed(line) is name.startswith("errors-")]
+
+    async def uploaded(self, request: web.Request, number: str) -> tuple[str, bytes, JsonLine]:
+        form = await request.post()
+        file = form.get("file")
+        if form.get("purpose") != "batch" or file is None or isinstance(file, str | bytes | bytearray):
+            raise Rejection(400, "'purpose' and 'file' are required")
+        id_, data = f"file-{number}", file.file.read()
+        return id_, data, {"id": id_, "object": "file", "bytes": len(data), "purpose": "batch"}
+
 
 # The parameters of "Create chat completion".
-PARAMETERS = words(
+PARAMETERS = word_set(
     """audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens messages
     metadata modalities model moderation n parallel_tool_calls prediction presence_penalty prompt_cache_key
     prompt_cache_options prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier
@@ -21,7 +110,7 @@ PARAMETERS = words(
     web_search_options"""
 )
 # "Unsupported type-specific keywords" of strict schemas, and what is no keyword at all.
-KEYWORDS = words(
+KEYWORDS = word_set(
     """type properties required additionalProperties enum const description items minimum maximum exclusiveMinimum
     exclusiveMaximum multipleOf minItems maxItems pattern format anyOf title $ref $defs"""
 )
@@ -38,17 +127,17 @@ USAGE = {
         "rejected_prediction_tokens": 0,
     },
 }
-DATED = "2025-08-07"
+MODEL_DATE = "2025-08-07"
 BAD_IMAGE = (
     "You uploaded an unsupported image. Please make sure your image is valid and has of one the following formats: "
     "['png', 'jpeg', 'gif', 'webp']."
 )
 # https://developers.openai.com/api/docs/guides/error-codes
-TYPES = {429: "requests", 500: "server_error", 503: "server_error"}
-CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
+ERROR_TYPES = {429: "requests", 500: "server_error", 503: "server_error"}
+ERROR_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 
 
-class OpenAI(Dialect):
+class OpenAIDialect(ProviderDialect):
     name = "openai"
 
     def read(self, path: str, headers: Mapping[str, str], body: Mapping[str, object], keyless: bool) -> Received:
@@ -63,39 +152,39 @@ class OpenAI(Dialect):
         if not isinstance(body.get("model"), str):
             raise Rejection(400, "you must provide a model parameter")
         system, texts, images = "", [], []
-        for message in objects(body.get("messages")):
+        for message in as_objects(body.get("messages")):
             content = message.get("content")
             if message.get("role") in ("system", "developer"):
                 system += str(content)
             elif isinstance(content, str):
                 texts.append(content)
-            for part in objects(content):
+            for part in as_objects(content):
                 if part.get("type") == "text":
                     texts.append(str(part["text"]))
                 elif part.get("type") == "image_url":
-                    media_type, _, data = str(mapping(part["image_url"])["url"]).partition(";base64,")
-                    images.append(picture(data, media_type.removeprefix("data:"), BAD_IMAGE))
+                    media_type, _, data = str(as_mapping(part["image_url"])["url"]).partition(";base64,")
+                    images.append(decode_image(data, media_type.removeprefix("data:"), BAD_IMAGE))
                 else:
                     raise Rejection(400, f"Invalid value: '{part.get('type')}'.", "messages")
         return Received(
             self.name, path, headers, body, system, tuple(texts), tuple(images), self._schema(body), str(body["model"])
         )
 
-    def answer(self, text: str, heard: Received, kind: Kind | None = None) -> dict[str, object]:
+    def answer(self, text: str, heard: Received, kind: FaultKind | None = None) -> dict[str, object]:
         # https://developers.openai.com/api/docs/api-reference/chat/object
-        refused = kind is Kind.REFUSAL
-        reasons = {Kind.TRUNCATED: "length", Kind.FILTERED: "content_filter"}
+        refused = kind is FaultKind.REFUSAL
+        reasons = {FaultKind.TRUNCATED: "length", FaultKind.FILTERED: "content_filter"}
         return {
             "id": "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT",
             "object": "chat.completion",
             "created": 1_763_164_800,
-            "model": f"{heard.model}-{DATED}",
+            "model": f"{heard.model}-{MODEL_DATE}",
             "choices": [
                 {
                     "index": 0,
                     "message": {
                         "role": "assistant",
-                        "content": None if refused or kind in (Kind.EMPTY, Kind.FILTERED) else text,
+                        "content": None if refused or kind in (FaultKind.EMPTY, FaultKind.FILTERED) else text,
                         "refusal": text if refused else None,
                         "annotations": [],
                     },
@@ -111,16 +200,16 @@ class OpenAI(Dialect):
     def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, object]:
         error = {
             "message": message or f"The server had an error while processing your request ({status}).",
-            "type": TYPES.get(status, "invalid_request_error"),
+            "type": ERROR_TYPES.get(status, "invalid_request_error"),
             "param": parameter,
-            "code": "unknown_parameter" if parameter and message.startswith("Unknown") else CODES.get(status),
+            "code": "unknown_parameter" if parameter and message.startswith("Unknown") else ERROR_CODES.get(status),
         }
         return {"error": error}
 
     def rejection(self, fault: Fault, heard: Received) -> Rejection:
-        if fault.kind is Kind.UNKNOWN_MODEL:
+        if fault.kind is FaultKind.UNKNOWN_MODEL:
             return Rejection(404, f"The model `{heard.model}` does not exist or you do not have access to it.")
-        if fault.kind is Kind.BAD_KEY:
+        if fault.kind is FaultKind.BAD_KEY:
             key = heard.headers.get("authorization", "").removeprefix("Bearer ")
             masked = f"{key[:8]}{'*' * 20}{key[-4:]}"
             return Rejection(
@@ -135,12 +224,12 @@ class OpenAI(Dialect):
         )
 
     def _schema(self, body: Mapping[str, object]) -> Mapping[str, object] | None:
-        wanted = mapping(mapping(body.get("response_format")).get("json_schema"))
+        wanted = as_mapping(as_mapping(body.get("response_format")).get("json_schema"))
         if not wanted:
             return None
-        schema, name = mapping(wanted.get("schema")), wanted.get("name")
-        for part in schemas(schema) if wanted.get("strict") else ():
-            wrong = strict_object(part)
+        schema, name = as_mapping(wanted.get("schema")), wanted.get("name")
+        for part in iter_schemas(schema) if wanted.get("strict") else ():
+            wrong = check_strict_object(part)
             if unknown := part.keys() - KEYWORDS:
                 wrong = f"'{min(unknown)}' is not permitted."
             if wrong:

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from beholder.rubrics.model import Criterion, Rubric
-from beholder.runs.review_sheet import OPEN, SUREST, Sheet, assertion_name, finding_name, score_name, sure_name
+from beholder.reviews.sheet import (
+    DEFAULT_CONFIDENCE,
+    OPEN_ANSWER,
+    ReviewSheet,
+    assertion_name,
+    confidence_name,
+    finding_name,
+    score_name,
+)
+from beholder.rubrics.rubric import Criterion, Rubric
 
 TENTHS = 10  # steps of a scale that takes any number
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AnswerChoice:
     """One answer to pick. `key` is what picks it on a keyboard; empty: none."""
 
     value: str
@@ -22,21 +30,21 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class FormQuestion:
     """A question with answers to pick. `sure` is the name of the field for how sure one is, where that is asked."""
 
     name: str
     kind: str
     id: str
     words: str
-    choices: tuple[Choice, ...]
+    choices: tuple[AnswerChoice, ...]
     about: str = ""
     sure: str = ""
-    sureness: str = SUREST
+    sureness: str = DEFAULT_CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FindingField:
     """A finding: a text field with an entry a line."""
 
     name: str
@@ -46,7 +54,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CriterionForm:
     """A criterion with its questions. `guides` are titled lists of what to look at; `ceiling` what a number of failed
     assertions allows at most."""
 
@@ -54,47 +62,47 @@ class Part:
     words: str
     question: str
     guides: tuple[tuple[str, tuple[str, ...]], ...]
-    asks: tuple[Ask, ...]
+    asks: tuple[FormQuestion, ...]
     ceiling: str
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class RubricForm:
     """A rubric of the run."""
 
     name: str
     words: str
     summary: str
     style: str
-    parts: tuple[Part, ...]
-    findings: tuple[Listing, ...]
+    parts: tuple[CriterionForm, ...]
+    findings: tuple[FindingField, ...]
 
 
-def sections(sheet: Sheet, answers: Mapping[str, str]) -> list[Section]:
-    return [_section(rubric, answers) for rubric in sheet.rubrics]
+def make_form(sheet: ReviewSheet, answers: Mapping[str, str]) -> list[RubricForm]:
+    return [_rubric_form(rubric, answers) for rubric in sheet.rubrics]
 
 
-def score_keys(asked: Sequence[Section]) -> list[str]:
+def score_keys(asked: Sequence[RubricForm]) -> list[str]:
     """The keys that give a score, the lowest first; empty where no score is asked for."""
     asks = (ask for section in asked for part in section.parts for ask in part.asks if ask.kind == "score")
-    return next(([one.key for one in ask.choices if one.key and one.value != OPEN] for ask in asks), [])
+    return next(([one.key for one in ask.choices if one.key and one.value != OPEN_ANSWER] for ask in asks), [])
 
 
-def labels(sheet: Sheet) -> dict[str, str]:
+def image_labels(sheet: ReviewSheet) -> dict[str, str]:
     """By role, what an image is called."""
     return {image.role: image.label for rubric in sheet.rubrics for image in rubric.images}
 
 
-def _section(rubric: Rubric, answers: Mapping[str, str]) -> Section:
+def _rubric_form(rubric: Rubric, answers: Mapping[str, str]) -> RubricForm:
     style = rubric.style
-    return Section(
+    return RubricForm(
         rubric.name,
         rubric.title or rubric.name,
         rubric.summary,
         f"{style.style}: {style.description}" if style and style.description else "",
-        tuple(_part(rubric, one, answers) for one in rubric.criteria),
+        tuple(_criterion_form(rubric, one, answers) for one in rubric.criteria),
         tuple(
-            Listing(
+            FindingField(
                 finding_name(rubric, one.key),
                 one.key.replace("_", " ").capitalize(),
                 one.about,
@@ -105,7 +113,7 @@ def _section(rubric: Rubric, answers: Mapping[str, str]) -> Section:
     )
 
 
-def _part(rubric: Rubric, criterion: Criterion, answers: Mapping[str, str]) -> Part:
+def _criterion_form(rubric: Rubric, criterion: Criterion, answers: Mapping[str, str]) -> CriterionForm:
     low, high = criterion.scale
     anchors = tuple(f"{value}: {text}" for value, text in criterion.anchors.items())
     guides = (
@@ -115,11 +123,11 @@ def _part(rubric: Rubric, criterion: Criterion, answers: Mapping[str, str]) -> P
         ("What the numbers mean", anchors),
         ("Leave out", criterion.leave_out),
     )
-    asks = [_assertion(rubric, criterion, at, answers) for at in range(len(criterion.assertions))]
+    asks = [_assertion_question(rubric, criterion, at, answers) for at in range(len(criterion.assertions))]
     given = rubric.scoring.criterion_score == "given"
     if given:
-        asks.append(_score(rubric, criterion, answers))
-    return Part(
+        asks.append(_score_question(rubric, criterion, answers))
+    return CriterionForm(
         criterion.key,
         criterion.name,
         criterion.question or criterion.definition,
@@ -129,38 +137,38 @@ def _part(rubric: Rubric, criterion: Criterion, answers: Mapping[str, str]) -> P
     )
 
 
-def _assertion(rubric: Rubric, criterion: Criterion, at: int, answers: Mapping[str, str]) -> Ask:
+def _assertion_question(rubric: Rubric, criterion: Criterion, at: int, answers: Mapping[str, str]) -> FormQuestion:
     one = criterion.assertions[at]
     name = assertion_name(rubric, criterion, one)
     picked = answers.get(name)
-    offered = (("yes", "Yes", "y"), ("no", "No", "n"), (OPEN, "N/A", "x"))
+    offered = (("yes", "Yes", "y"), ("no", "No", "n"), (OPEN_ANSWER, "N/A", "x"))
     confident = rubric.scoring.criterion_score == "confidence"
-    return Ask(
+    return FormQuestion(
         name,
         "assertion",
         one.id,
         one.text,
-        tuple(Choice(value, words, key, picked == value) for value, words, key in offered),
+        tuple(AnswerChoice(value, words, key, picked == value) for value, words, key in offered),
         f"Applies where the original shows {one.applies}." if one.applies else "",
-        sure_name(rubric, criterion, one) if confident else "",
-        answers.get(sure_name(rubric, criterion, one), SUREST),
+        confidence_name(rubric, criterion, one) if confident else "",
+        answers.get(confidence_name(rubric, criterion, one), DEFAULT_CONFIDENCE),
     )
 
 
-def _score(rubric: Rubric, criterion: Criterion, answers: Mapping[str, str]) -> Ask:
+def _score_question(rubric: Rubric, criterion: Criterion, answers: Mapping[str, str]) -> FormQuestion:
     name = score_name(rubric, criterion)
     picked = answers.get(name)
-    offered = _steps(criterion)
-    if picked not in (None, "", OPEN, *offered) and _is_number(str(picked)):
+    offered = _score_choices(criterion)
+    if picked not in (None, "", OPEN_ANSWER, *offered) and _is_number(str(picked)):
         offered = {**offered, str(picked): ""}  # a finer number, from a file
         offered = dict(sorted(offered.items(), key=lambda item: float(item[0])))
-    choices = [Choice(value, value, key, picked == value) for value, key in offered.items()]
-    choices.append(Choice(OPEN, "N/A", "x", picked == OPEN))
+    choices = [AnswerChoice(value, value, key, picked == value) for value, key in offered.items()]
+    choices.append(AnswerChoice(OPEN_ANSWER, "N/A", "x", picked == OPEN_ANSWER))
     words = "Score" if criterion.assertions else criterion.name
-    return Ask(name, "score", "", words, tuple(choices))
+    return FormQuestion(name, "score", "", words, tuple(choices))
 
 
-def _steps(criterion: Criterion) -> dict[str, str]:
+def _score_choices(criterion: Criterion) -> dict[str, str]:
     """The numbers to pick from, each with its key: the digit itself; of tenths 1 to 9 for 0.1 to 0.9, and as on a
     keyboard 0 after 9 for the highest."""
     low, high = criterion.scale

@@ -23,12 +23,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 COOKIE = "beholder"
-LARGEST = 8_000_000  # bytes of a request's body
-SHORTEST = 16  # characters of a token
+MAX_REQUEST_BYTES = 8_000_000  # bytes of a request's body
+MIN_TOKEN_LENGTH = 16  # characters of a token
 
-_TOO_LONG = f"A request has at most {LARGEST:,} bytes."
+_TOO_LONG = f"A request has at most {MAX_REQUEST_BYTES:,} bytes."
 
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -43,7 +43,7 @@ HEADERS = {
 }
 
 
-class Guard:
+class RequestGuard:
     """The gate in front of an app. `hosts` are the names that we go by; with a `token` any literal address is one too
     (to be rebound an attack needs a name)."""
 
@@ -59,20 +59,20 @@ class Guard:
             return
         refusal = self._refusal(scope)
         if refusal is not None:
-            await refusal(scope, receive, _armoured(send))
+            await refusal(scope, receive, _with_security_headers(send))
             return
-        await self._app(scope, _bounded(receive), _armoured(send))
+        await self._app(scope, _limit_body(receive), _with_security_headers(send))
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if len(headers.getlist("host")) != 1 or not self._is_ours(_name(host)):
-            return _refused(421, "This app does not go by that name; open the address that `beholder view` printed.")
-        if scope["method"] not in _SAFE and headers.get("origin") != f"{scope['scheme']}://{host}":
-            return _refused(403, "This must come from a page of this app; its Origin is another.")
+        if len(headers.getlist("host")) != 1 or not self._is_ours(_host_name(host)):
+            return _refuse(421, "This app does not go by that name; open the address that `beholder view` printed.")
+        if scope["method"] not in _SAFE_METHODS and headers.get("origin") != f"{scope['scheme']}://{host}":
+            return _refuse(403, "This must come from a page of this app; its Origin is another.")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > LARGEST:
-            return _refused(413, _TOO_LONG)
+        if not length.isdecimal() or int(length) > MAX_REQUEST_BYTES:
+            return _refuse(413, _TOO_LONG)
         return None if self._token is None else self._unknown(scope, headers)
 
     def _is_ours(self, name: str) -> bool:
@@ -90,27 +90,31 @@ class Guard:
         """Nothing for who has shown the token; else what to answer."""
         assert self._token is not None
         assert self._kept is not None
-        if _same(_cookie(headers), self._kept) or _same(headers.get("authorization", ""), f"Bearer {self._token}"):
+        if _same_token(_token_cookie(headers), self._kept) or _same_token(
+            headers.get("authorization", ""), f"Bearer {self._token}"
+        ):
             return None
         asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        if scope["method"] == "GET" and any(name == "token" and _same(value, self._token) for name, value in asked):
+        if scope["method"] == "GET" and any(
+            name == "token" and _same_token(value, self._token) for name, value in asked
+        ):
             rest = urlencode([(name, value) for name, value in asked if name != "token"])
             # Two slashes at the start would lead to another host.
             path = "/" + scope["path"].lstrip("/\\")
             found = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
             found.set_cookie(COOKIE, self._kept, httponly=True, samesite="lax")
             return found
-        return _refused(401, "This app asks for its token; open the address with ?token=… that it was started with.")
+        return _refuse(401, "This app asks for its token; open the address with ?token=… that it was started with.")
 
 
-def _name(host: str) -> str:
+def _host_name(host: str) -> str:
     """The name in a Host header, without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower()
 
 
-def _cookie(headers: Headers) -> str:
+def _token_cookie(headers: Headers) -> str:
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
@@ -118,15 +122,15 @@ def _cookie(headers: Headers) -> str:
     return "" if found is None else found.value
 
 
-def _same(one: str, other: str) -> bool:
+def _same_token(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
 
 
-def _refused(status: int, sentence: str) -> Response:
+def _refuse(status: int, sentence: str) -> Response:
     return PlainTextResponse(f"{sentence}\n", status, {"Connection": "close"})
 
 
-def _armoured(send: Send) -> Send:
+def _with_security_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
@@ -138,7 +142,7 @@ def _armoured(send: Send) -> Send:
     return sending
 
 
-def _bounded(receive: Receive) -> Receive:
+def _limit_body(receive: Receive) -> Receive:
     """A body that does not say its length is refused where it gets too long, by whoever reads it."""
     seen = 0
 
@@ -147,7 +151,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         if message["type"] == "http.request":
             seen += len(message.get("body", b""))
-            if seen > LARGEST:
+            if seen > MAX_REQUEST_BYTES:
                 raise HTTPException(413, _TOO_LONG)
         return message
 

@@ -15,7 +15,8 @@ import cv2
 import numpy as np
 import pytest
 
-from beholder.testing import JudgeServer, Received
+from beholder.testing.base import Received
+from beholder.testing.server import JudgeServer
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
 WORDS = "the wall behind the car shows the same mortar lines and the same shading as it did before"

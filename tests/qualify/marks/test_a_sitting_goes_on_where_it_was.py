@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from beholder import Ledger
-from beholder.testing import Fault, Received
+from beholder.testing.base import Fault, Received
 
 
 def exam(room: Any) -> tuple[int, int]:

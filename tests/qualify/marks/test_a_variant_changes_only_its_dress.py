@@ -7,30 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from beholder.qualify.papers import exam_rubrics
-from beholder.qualify.variants import in_reverse_order, with_other_labels, write_rubric
-from beholder.rubrics.library import find_style, load
-from beholder.rubrics.model import Rubric
-from beholder.rubrics.rendering import system_text
+from beholder.exam.exam import exam_rubrics, relabel_images, reverse_criteria, write_variant
+from beholder.rubrics.load import find_style, load_rubric
+from beholder.rubrics.prompt import render_system_prompt
+from beholder.rubrics.rubric import Rubric
 
 NAMES = exam_rubrics()
 
 
 def text_of(rubric: Rubric) -> str:
     rubric = rubric.with_style(find_style("Anime")) if rubric.styles else rubric
-    return system_text(rubric.with_setting(next(iter(rubric.settings), "")))
+    return render_system_prompt(rubric.with_setting(next(iter(rubric.settings), "")))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rubric_that_is_written_down_reads_back(name: str, tmp_path: Path) -> None:
-    for variant in (load(name), in_reverse_order(load(name)), with_other_labels(load(name))):
-        assert load(write_rubric(variant, tmp_path / "written")) == variant
+    for variant in (load_rubric(name), reverse_criteria(load_rubric(name)), relabel_images(load_rubric(name))):
+        assert load_rubric(write_variant(variant, tmp_path / "written")) == variant
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_other_order_has_the_same_criteria_word_for_word(name: str) -> None:
-    rubric = load(name)
-    other = in_reverse_order(rubric)
+    rubric = load_rubric(name)
+    other = reverse_criteria(rubric)
     assert other.criteria == rubric.criteria[::-1]
     plain, reversed_ = (sorted(re.sub(r"\d+", "", text_of(one)).split()) for one in (rubric, other))
     assert [word.strip(",;") for word in plain] == [word.strip(",;") for word in reversed_]
@@ -40,8 +39,8 @@ def test_the_other_order_has_the_same_criteria_word_for_word(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_other_labels_leave_every_other_word(name: str) -> None:
-    rubric = load(name)
-    other = with_other_labels(rubric)
+    rubric = load_rubric(name)
+    other = relabel_images(rubric)
     text = text_of(rubric)
     for old, new in zip(rubric.images, other.images, strict=True):
         assert old.label != new.label
@@ -53,5 +52,5 @@ def test_other_labels_leave_every_other_word(name: str) -> None:
 
 
 def test_labels_that_are_taken_already_are_not_given_again() -> None:
-    once = with_other_labels(load("restyle"))
-    assert [image.label for image in with_other_labels(once).images] == ["Picture A", "Picture B"]
+    once = relabel_images(load_rubric("restyle"))
+    assert [image.label for image in relabel_images(once).images] == ["Picture A", "Picture B"]

@@ -9,24 +9,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder.qualify.card import Card, Detail, Examined, Mark, Standing
-from beholder.qualify.marking import card_of
-from beholder.qualify.noticing import Series, noticed, trend_p
-from beholder.qualify.reading import AGAIN, AskedAgain, Sat, Sitting, Truth
-from beholder.rubrics.library import load
-from beholder.verdicts.model import Outcome
+from beholder.exam.grading import make_report_card
+from beholder.exam.report_card import (
+    DamageMark,
+    ExamMetric,
+    Mark,
+    MarkStatus,
+    ReportCard,
+    ScoreSeries,
+    find_noticed_strengths,
+    trend_p_value,
+)
+from beholder.exam.results import AGAIN, ExamResults, PaperScores, PaperTruth, RepeatedScores
+from beholder.rubrics.load import load_rubric
+from beholder.verdicts.verdict import Outcome
 
-RUBRIC = load("edit-preservation")
+RUBRIC = load_rubric("edit-preservation")
 KEYS = [one.key for one in RUBRIC.criteria]
 AIMED, SPARED, _ = KEYS
 
-Row = tuple[Truth, float, float]
+Row = tuple[PaperTruth, float, float]
 """A paper, with the shares of the scale that it got in the criterion that it aims at and in the one that it spares."""
 
 
-def paper(source: str, part: str, strength: int = 0, twin: str = "", kind: str = "blur") -> Truth:
+def paper(source: str, part: str, strength: int = 0, twin: str = "", kind: str = "blur") -> PaperTruth:
     aims, spares = (frozenset({AIMED}), frozenset({SPARED})) if part == "damage" else (frozenset(), frozenset())
-    return Truth(f"{source}/{part}-{strength}", part, kind, strength, source, twin, aims, spares)
+    return PaperTruth(f"{source}/{part}-{strength}", part, kind, strength, source, twin, aims, spares)
 
 
 def rows_of(source: str, clean: float, damaged: Mapping[int, float], spared: float = 0.5) -> list[Row]:
@@ -36,29 +44,29 @@ def rows_of(source: str, clean: float, damaged: Mapping[int, float], spared: flo
     return rows + [(paper(source, "damage", at, twin.id), score, spared) for at, score in damaged.items()]
 
 
-def card(rows: Sequence[Row], further: Mapping[str, AskedAgain] | None = None) -> Card:
+def card(rows: Sequence[Row], further: Mapping[str, RepeatedScores] | None = None) -> ReportCard:
     scores = {AIMED: np.array([row[1] for row in rows]), SPARED: np.array([row[2] for row in rows])}
     nothing = np.full(len(rows), np.nan)
     columns = {key: scores.get(key, nothing) for key in (*KEYS, "score")}
-    sat = Sat(tuple(row[0] for row in rows), columns, (Outcome.SCORED,) * len(rows))
-    sitting = Sitting("r", "exam", "test", None, RUBRIC, "1", len(rows), sat, further=further or {})
-    return card_of(sitting, draws=300)
+    sat = PaperScores(tuple(row[0] for row in rows), columns, (Outcome.SCORED,) * len(rows))
+    sitting = ExamResults("r", "exam", "test", None, RUBRIC, "1", len(rows), sat, further=further or {})
+    return make_report_card(sitting, draws=300)
 
 
-def mark(of: Card, criterion: str, examined: Examined) -> Mark:
+def mark(of: ReportCard, criterion: str, examined: ExamMetric) -> Mark:
     return of.of(criterion)[examined]
 
 
-def again(rows: Sequence[Row], apart: float, key: str) -> dict[str, AskedAgain]:
+def again(rows: Sequence[Row], apart: float, key: str) -> dict[str, RepeatedScores]:
     """Every paper asked twice, the second answer that far above the first."""
-    return {AGAIN: AskedAgain({key: {row[0].id: (0.2, 0.2 + apart) for row in rows}})}
+    return {AGAIN: RepeatedScores({key: {row[0].id: (0.2, 0.2 + apart) for row in rows}})}
 
 
 def test_moves_up_and_down_of_a_spared_criterion_do_not_make_up_for_each_other() -> None:
     rows = [row for at in range(10) for row in rows_of(f"p{at}", 1, {5: 0}, spared=1.0 if at % 2 else 0.0)]
-    found = mark(card(rows), SPARED, Examined.INDEPENDENCE)
+    found = mark(card(rows), SPARED, ExamMetric.INDEPENDENCE)
     assert found.estimate.value == pytest.approx(0.5)
-    assert found.standing is Standing.FAILED
+    assert found.standing is MarkStatus.FAILED
     assert "moves it by 50.0% of the scale, up and down" in found.sentence
     assert found.beside["on_balance"] == pytest.approx(0)
 
@@ -68,9 +76,9 @@ def test_papers_that_fall_do_not_make_up_for_those_that_a_text_raised() -> None:
     for at in range(10):
         bad = rows_of(f"p{at}", 1, {5: 0.0 if at < 5 else 0.8})
         rows += [*bad, (paper(f"p{at}", "injection", 5, bad[1][0].id, "image_text"), 0.6 if at < 5 else 0.2, 0.5)]
-    found = mark(card(rows), AIMED, Examined.INJECTION)
+    found = mark(card(rows), AIMED, ExamMetric.INJECTION)
     assert found.estimate.value == pytest.approx(0.3)
-    assert found.standing is Standing.FAILED
+    assert found.standing is MarkStatus.FAILED
     assert "50.0% of the papers rose, 50.0% fell" in found.sentence
 
 
@@ -80,36 +88,36 @@ def test_what_asking_twice_makes_is_no_move_and_half_of_it_no_rise() -> None:
         up = at % 2 == 0
         bad = rows_of(f"p{at}", 1, {5: 0.4}, spared=0.7 if up else 0.3)
         rows += [*bad, (paper(f"p{at}", "injection", 5, bad[1][0].id, "image_text"), 0.6 if up else 0.2, 0.5)]
-    moved = mark(card(rows, again(rows, 0.2, SPARED)), SPARED, Examined.INDEPENDENCE)
+    moved = mark(card(rows, again(rows, 0.2, SPARED)), SPARED, ExamMetric.INDEPENDENCE)
     assert moved.estimate.value == pytest.approx(0)
-    assert moved.standing is Standing.PASSED
+    assert moved.standing is MarkStatus.PASSED
     assert "What asking twice makes, 20.0%, is taken off." in moved.sentence
-    raised = mark(card(rows, again(rows, 0.2, AIMED)), AIMED, Examined.INJECTION)
+    raised = mark(card(rows, again(rows, 0.2, AIMED)), AIMED, ExamMetric.INJECTION)
     assert raised.estimate.value == pytest.approx(0)
-    assert raised.standing is Standing.PASSED
-    unknown = mark(card(rows), AIMED, Examined.INJECTION)
-    assert unknown.standing is Standing.FAILED
+    assert raised.standing is MarkStatus.PASSED
+    unknown = mark(card(rows), AIMED, ExamMetric.INJECTION)
+    assert unknown.standing is MarkStatus.FAILED
     assert "how much of that is chance is not known" in unknown.sentence
 
 
 def test_one_photograph_passes_nobody_and_its_number_is_shown() -> None:
     found = card(rows_of("p", 1.0, {1: 0.9}))
-    one = mark(found, AIMED, Examined.DETECTION)
+    one = mark(found, AIMED, ExamMetric.DETECTION)
     assert one.estimate.value == 1
-    assert one.standing is Standing.NOT_EXAMINED
+    assert one.standing is MarkStatus.NOT_EXAMINED
     assert one.sentence.endswith("Not examined: all its papers are of one photograph.")
-    assert found.qualified(AIMED) is Standing.NOT_EXAMINED
+    assert found.qualified(AIMED) is MarkStatus.NOT_EXAMINED
     two = card(rows_of("p", 1.0, {1: 0.9}) + rows_of("q", 1.0, {1: 0.9}))
-    assert mark(two, AIMED, Examined.DETECTION).standing is Standing.PASSED
+    assert mark(two, AIMED, ExamMetric.DETECTION).standing is MarkStatus.PASSED
 
 
-def by_chance(rng: np.random.Generator, photographs: int, seen: Mapping[int, float]) -> Detail:
+def by_chance(rng: np.random.Generator, photographs: int, seen: Mapping[int, float]) -> DamageMark:
     """A judge of pure noise, but for what it sees of some strengths."""
     rows = []
     for at in range(photographs):
         scores = {strength: rng.uniform(0.5, 0.9) - seen.get(strength, 0) for strength in range(1, 6)}
         rows += rows_of(f"p{at}", rng.uniform(0.5, 0.9), scores)
-    (found,) = mark(card(rows), AIMED, Examined.DOSE).details
+    (found,) = mark(card(rows), AIMED, ExamMetric.DOSE).details
     return found
 
 
@@ -127,27 +135,29 @@ def test_what_is_noticed_is_seldom_called_noticed_too_early() -> None:
     assert firsts.count(4) > 60
 
 
-def series(*scores: float) -> Series:
-    return Series(np.arange(len(scores), dtype=float), np.array(scores))
+def series(*scores: float) -> ScoreSeries:
+    return ScoreSeries(np.arange(len(scores), dtype=float), np.array(scores))
 
 
 def test_the_chance_of_a_trend_is_counted_over_all_orders() -> None:
-    assert trend_p([series(1, 0)], 0) == 1 / 2
-    assert trend_p([series(1, 0)] * 3, 0) == 1 / 8
-    assert trend_p([series(1, 1, 0)] * 3, 0) == pytest.approx(1 / 27)  # the last one lowest, in all three
-    assert trend_p([series(1, 0.5, 0)] * 2, 0) == pytest.approx(1 / 36)
-    assert trend_p([series(1, 1, 1)], 0) == 1
-    assert trend_p([series(1, 1, 1, 1, 1, 0)] * 3, 0) == pytest.approx(1 / 216, abs=0.003)  # drawn: 720 orders each
+    assert trend_p_value([series(1, 0)], 0) == 1 / 2
+    assert trend_p_value([series(1, 0)] * 3, 0) == 1 / 8
+    assert trend_p_value([series(1, 1, 0)] * 3, 0) == pytest.approx(1 / 27)  # the last one lowest, in all three
+    assert trend_p_value([series(1, 0.5, 0)] * 2, 0) == pytest.approx(1 / 36)
+    assert trend_p_value([series(1, 1, 1)], 0) == 1
+    assert trend_p_value([series(1, 1, 1, 1, 1, 0)] * 3, 0) == pytest.approx(
+        1 / 216, abs=0.003
+    )  # drawn: 720 orders each
 
 
 def test_the_weakest_strength_is_noticed_for_certain_in_five_photographs_and_not_in_four() -> None:
-    assert noticed([series(1, 0.8, 0.6, 0.4, 0.2, 0)] * 4, 0) == (5, 4, 3, 2)
-    assert noticed([series(1, 0.8, 0.6, 0.4, 0.2, 0)] * 5, 0) == (5, 4, 3, 2, 1)
+    assert find_noticed_strengths([series(1, 0.8, 0.6, 0.4, 0.2, 0)] * 4, 0) == (5, 4, 3, 2)
+    assert find_noticed_strengths([series(1, 0.8, 0.6, 0.4, 0.2, 0)] * 5, 0) == (5, 4, 3, 2, 1)
 
 
 @given(st.lists(st.lists(st.sampled_from([0.0, 0.5, 1.0, np.nan]), min_size=6, max_size=6), min_size=1, max_size=4))
 def test_no_strength_is_noticed_without_all_stronger_ones(scores: list[list[float]]) -> None:
-    found = noticed([series(*one) for one in scores], 0)
+    found = find_noticed_strengths([series(*one) for one in scores], 0)
     strongest = [at for at in range(1, 6) if any(not np.isnan(one[at]) for one in scores)]
     assert found == tuple(reversed(strongest))[: len(found)]
 
@@ -159,24 +169,24 @@ def test_second_answers_that_are_missing_are_counted_and_too_many_leave_it_unexa
     def steadiness(answered: int, missing: int = 0) -> Mark:
         pairs = dict.fromkeys(ids[:answered], (1.0, 1.0))
         lacking = dict.fromkeys(ids[answered : len(ids) - missing], "refused")
-        further = {AGAIN: AskedAgain({AIMED: pairs}, {AIMED: lacking}, missing)}
-        return mark(card(rows, further), AIMED, Examined.STEADINESS)
+        further = {AGAIN: RepeatedScores({AIMED: pairs}, {AIMED: lacking}, missing)}
+        return mark(card(rows, further), AIMED, ExamMetric.STEADINESS)
 
     few = steadiness(4)
-    assert few.standing is Standing.NOT_EXAMINED
+    assert few.standing is MarkStatus.NOT_EXAMINED
     assert few.lacking == {"refused": 6}
     assert "only 4 of 10 papers have a score both times" in few.sentence
     most = steadiness(8)
-    assert most.standing is Standing.PASSED
+    assert most.standing is MarkStatus.PASSED
     assert most.sentence.endswith("Papers without a number: 2 refused.")
     assert steadiness(4, missing=6).lacking == {"not judged yet": 6}
-    assert steadiness(4, missing=6).standing is Standing.NOT_EXAMINED
+    assert steadiness(4, missing=6).standing is MarkStatus.NOT_EXAMINED
 
 
 def test_what_was_left_open_both_times_is_counted_and_is_no_loss() -> None:
     rows = [row for at in range(10) for row in rows_of(f"p{at}", 1.0 if at < 3 else np.nan, {})]
     ids = [row[0].id for row in rows]
-    further = AskedAgain({AIMED: dict.fromkeys(ids[:3], (1.0, 1.0))}, {AIMED: dict.fromkeys(ids[3:], "left open")})
-    found = mark(card(rows, {AGAIN: further}), AIMED, Examined.STEADINESS)
-    assert found.standing is Standing.PASSED
+    further = RepeatedScores({AIMED: dict.fromkeys(ids[:3], (1.0, 1.0))}, {AIMED: dict.fromkeys(ids[3:], "left open")})
+    found = mark(card(rows, {AGAIN: further}), AIMED, ExamMetric.STEADINESS)
+    assert found.standing is MarkStatus.PASSED
     assert found.lacking == {"left open": 7}

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
-from beholder.qualify.card import PASS_MARKS, Examined
-from beholder.qualify.detection import auc, fall
-from beholder.qualify.paper import SIZES, Size
+from beholder.exam.paper import SIZES, ExamSize
+from beholder.exam.report_card import PASS_MARKS, ExamMetric, auc, dose_response
 
 few = st.integers(0, 4).map(lambda step: step / 4)  # a scale of five steps: ties are the rule
 
@@ -55,15 +54,15 @@ def test_detection_is_not_defined_without_papers_of_one_sort() -> None:
 def test_dose_is_spearman_with_its_sign_turned(scores: list[float]) -> None:
     strengths = list(range(len(scores)))
     if len(set(scores)) == 1:
-        assert fall(strengths, scores) == 0
+        assert dose_response(strengths, scores) == 0
     else:
-        assert fall(strengths, scores) == pytest.approx(-spearmanr(strengths, scores).statistic)
+        assert dose_response(strengths, scores) == pytest.approx(-spearmanr(strengths, scores).statistic)
 
 
 def test_dose_needs_three_strengths_and_leaves_out_what_has_no_score() -> None:
-    assert np.isnan(fall([0, 1], [1.0, 0.5]))
-    assert np.isnan(fall([0, 1, 2], [1.0, np.nan, 0.5]))
-    assert fall([0, 1, 2, 3], [1.0, np.nan, 0.5, 0.25]) == pytest.approx(1)
+    assert np.isnan(dose_response([0, 1], [1.0, 0.5]))
+    assert np.isnan(dose_response([0, 1, 2], [1.0, np.nan, 0.5]))
+    assert dose_response([0, 1, 2, 3], [1.0, np.nan, 0.5, 0.25]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +70,12 @@ def test_dose_needs_three_strengths_and_leaves_out_what_has_no_score() -> None:
     [([6, 5, 4, 3, 2, 1], 1.0), ([6, 6, 5, 5, 4, 4], 0.95), ([6, 6, 6, 6, 6, 2], 0.65), ([1, 2, 3, 4, 5, 6], -1.0)],
 )
 def test_what_the_pass_mark_for_dose_says_of_itself(scores: list[int], about: float) -> None:
-    assert fall(range(6), scores) == pytest.approx(about, abs=0.01)
+    assert dose_response(range(6), scores) == pytest.approx(about, abs=0.01)
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
-def test_who_only_notices_the_strongest_does_not_pass_by_dose(size: Size) -> None:
+def test_who_only_notices_the_strongest_does_not_pass_by_dose(size: ExamSize) -> None:
     scores = [1.0] * len(size.strengths) + [0.0]
-    assert fall([0, *size.strengths], scores) < PASS_MARKS[Examined.DOSE].least
+    assert dose_response([0, *size.strengths], scores) < PASS_MARKS[ExamMetric.DOSE].least
     scores[-2] = 0.5  # who notices the two strongest does
-    assert fall([0, *size.strengths], scores) > PASS_MARKS[Examined.DOSE].least
+    assert dose_response([0, *size.strengths], scores) > PASS_MARKS[ExamMetric.DOSE].least

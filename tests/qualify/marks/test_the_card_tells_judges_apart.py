@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from beholder.testing import Received
+from beholder.testing.base import Received
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
 TOP = 7

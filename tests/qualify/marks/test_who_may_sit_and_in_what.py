@@ -90,7 +90,7 @@ def test_a_rubric_that_no_papers_fit_is_refused_with_those_that_do(room: Any) ->
 def test_wrong_use_is_one_sentence(room: Any, words: str, sentence: str) -> None:
     from datetime import UTC, datetime
 
-    from beholder.ledger import RunRecord
+    from beholder.ledger.types import RunRecord
 
     with Ledger.open("beholder.db") as ledger:
         now = datetime.now(UTC)

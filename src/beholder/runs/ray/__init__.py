@@ -15,6 +15,8 @@ back through it: a chunk is done when its slowest case is, and a verdict should 
 one.
 """
 
+from __future__ import annotations
+
 from beholder.runs.ray.driver import execute_on_ray
 
 __all__ = ["execute_on_ray"]

@@ -1,4 +1,7 @@
-"""The cluster: found, joined, and every node of it looked at before the first call."""
+"""Calls into Ray that block, from an event loop.
+
+The cluster: found, joined, and every node of it looked at before the first call.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,48 @@ import logging
 import os
 import platform
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from beholder.errors import UsageError
-from beholder.runs.ray.threads import in_thread
+
+T = TypeVar("T")
+
+
+def run_in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """What `work` returns or raises, from a thread of its own. Unlike those of `asyncio.to_thread` the thread is a
+    daemon: one that hangs in Ray keeps neither the loop nor the process from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            settle(partial(future.set_exception, error))
+        else:
+            settle(lambda: future.set_result(result))
+
+    def settle(how: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+            loop.call_soon_threadsafe(lambda: None if future.done() else how())
+
+    threading.Thread(target=run, name="ray", daemon=True).start()
+    return future
+
 
 LOCAL = "local"
-VARIABLE = "RAY_ADDRESS"  # Ray's own, which `ray job submit` sets
-ANSWER_S = 3.0  # in which the machine must answer
-PATIENCE_S = 15.0  # and in which Ray must have let us in
-LOOK_S = 60.0  # and in which every node must have said what it has; a cold one starts a process for that
-STORE_BYTES = 256 * 1024 * 1024  # of a Ray that is started here: what travels is small
+ADDRESS_VARIABLE = "RAY_ADDRESS"  # Ray's own, which `ray job submit` sets
+CONNECT_TIMEOUT_S = 3.0  # in which the machine must answer
+JOIN_TIMEOUT_S = 15.0  # and in which Ray must have let us in
+NODE_CHECK_TIMEOUT_S = 60.0  # and in which every node must have said what it has; a cold one starts a process for that
+OBJECT_STORE_BYTES = 256 * 1024 * 1024  # of a Ray that is started here: what travels is small
 
-_SETTINGS = {
+_RAY_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no telemetry
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     # What Ray would write between our lines, the `--json` ones among them: its native part, and its messages about
@@ -42,30 +71,30 @@ class Cluster:
 
 
 @asynccontextmanager
-async def joined_cluster(address: str) -> AsyncIterator[Cluster]:
+async def join_cluster(address: str) -> AsyncIterator[Cluster]:
     """The cluster at an address; without one that of `RAY_ADDRESS`, else a Ray that is started on this machine, which
     only this machine can reach, and ends with the context. Raises `UsageError`, for a cluster that does not let us in
     after `PATIENCE_S`.
 
     A program that has joined a cluster itself stays in it.
     """
-    where = address.strip() or os.environ.get(VARIABLE, "").strip() or LOCAL
+    where = address.strip() or os.environ.get(ADDRESS_VARIABLE, "").strip() or LOCAL
     if where not in (LOCAL, "auto"):
-        await asyncio.to_thread(_reach, where)
-    ray = _ray(where)
+        await asyncio.to_thread(_check_reachable, where)
+    ray = _import_ray(where)
     ours = not ray.is_initialized()
     if ours:
-        await _join(ray, where)
+        await _init_ray(ray, where)
     try:
-        await _look(ray)
-        yield _seen(ray)
+        await _check_nodes(ray)
+        yield _describe_cluster(ray)
     finally:
         if ours:
             await asyncio.to_thread(ray.shutdown)
 
 
-def _ray(where: str) -> Any:
-    for name, value in _SETTINGS.items():
+def _import_ray(where: str) -> Any:
+    for name, value in _RAY_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if where == LOCAL:
         # This is how Ray keeps to the loopback address, as it does unasked on macOS and Windows.
@@ -83,7 +112,7 @@ def _ray(where: str) -> Any:
     return ray
 
 
-def _reach(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Raises `UsageError` where nobody answers: Ray itself would go on trying for minutes."""
     if address.startswith("ray://"):
         raise UsageError(
@@ -96,41 +125,41 @@ def _reach(address: str) -> None:
             f"{address!r} is no address of a Ray cluster; write HOST:PORT, such as 10.0.0.1:6379, or auto."
         )
     try:
-        with closing(socket.create_connection((host.strip("[]"), int(port)), ANSWER_S)):
+        with closing(socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S)):
             return
     except (OSError, OverflowError) as error:
         reason = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
-        raise _unreachable(address, reason) from None
+        raise _unreachable_error(address, reason) from None
 
 
-def _unreachable(address: str, reason: str) -> UsageError:
+def _unreachable_error(address: str, reason: str) -> UsageError:
     return UsageError(
         f"There is no Ray cluster at {address} ({reason}); `ray status` on its head node says where it is, and "
         "without --address Ray is started on this machine."
     )
 
 
-async def _join(ray: Any, where: str) -> None:
+async def _init_ray(ray: Any, where: str) -> None:
     """In a thread: there Ray leaves our signal handlers alone, and one that gets nowhere can be left to itself."""
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     if where == LOCAL:
         # Of the loop's own threads, which stay: the processes of a Ray that is started die with the thread that did it.
-        options |= {"include_dashboard": False, "object_store_memory": STORE_BYTES}
-        with _quiet():
+        options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+        with _mute_stderr():
             await asyncio.to_thread(ray.init, address=where, **options)
         return
     try:
-        with _quiet():
-            async with asyncio.timeout(PATIENCE_S):
-                await in_thread(lambda: ray.init(address=where, **options))
+        with _mute_stderr():
+            async with asyncio.timeout(JOIN_TIMEOUT_S):
+                await run_in_daemon_thread(lambda: ray.init(address=where, **options))
     except TimeoutError:
-        raise _unreachable(where, f"it let nobody in within {PATIENCE_S:g} s") from None
+        raise _unreachable_error(where, f"it let nobody in within {JOIN_TIMEOUT_S:g} s") from None
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise _unreachable(where, " ".join(str(error).split())[:300]) from None
+        raise _unreachable_error(where, " ".join(str(error).split())[:300]) from None
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _mute_stderr() -> Iterator[None]:
     """Ray's native part writes a line of its own to the terminal, past Python, when it is told to be quiet."""
     terminal = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -143,7 +172,7 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
-async def _look(ray: Any) -> None:
+async def _check_nodes(ray: Any) -> None:
     """Asks every node what it has. Raises one `UsageError` that names all that cannot judge as this process would."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -168,11 +197,13 @@ async def _look(ray: Any) -> None:
         ).remote(): node
         for node in nodes
     }
-    answered, _ = await asyncio.wait([asyncio.ensure_future(_answer(ref)) for ref in asked], timeout=LOOK_S)
+    answered, _ = await asyncio.wait(
+        [asyncio.ensure_future(_await_versions(ref)) for ref in asked], timeout=NODE_CHECK_TIMEOUT_S
+    )
     said = dict([task.result() for task in answered])
     wrong: list[str] = []
     for ref, node in asked.items():
-        wrong += _objections(said.get(ref, "does not answer"), __version__, _named(node))
+        wrong += _find_version_problems(said.get(ref, "does not answer"), __version__, _describe_node(node))
     if wrong:
         raise UsageError(
             "The cluster cannot judge as this machine would; install the same Beholder on all of its nodes:\n"
@@ -180,14 +211,14 @@ async def _look(ray: Any) -> None:
         )
 
 
-async def _answer(ref: Any) -> tuple[Any, tuple[str, str] | str]:
+async def _await_versions(ref: Any) -> tuple[Any, tuple[str, str] | str]:
     try:
         return ref, await ref
     except Exception as error:  # whatever it is, it is the node's
         return ref, f"could not be asked ({type(error).__name__})"
 
 
-def _objections(said: tuple[str, str] | str, version: str, name: str) -> Iterable[str]:
+def _find_version_problems(said: tuple[str, str] | str, version: str, name: str) -> Iterable[str]:
     if isinstance(said, str):
         yield f"{name} {said}"
         return
@@ -201,11 +232,11 @@ def _objections(said: tuple[str, str] | str, version: str, name: str) -> Iterabl
         yield f"{name} has Python {python}; here it is {ours}"
 
 
-def _named(node: dict[str, Any]) -> str:
+def _describe_node(node: dict[str, Any]) -> str:
     return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, node {node['NodeID'][:8]})"
 
 
-def _seen(ray: Any) -> Cluster:
+def _describe_cluster(ray: Any) -> Cluster:
     nodes = [node for node in ray.nodes() if node["Alive"]]
     cpus = sum(int(node["Resources"].get("CPU", 0)) for node in nodes)
     return Cluster(ray.get_runtime_context().get_node_id(), len(nodes), max(1, cpus))

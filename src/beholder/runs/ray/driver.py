@@ -1,4 +1,7 @@
-"""The driver of a run on Ray: enlists cases and writes verdicts as the local engine does; between the two is Ray."""
+"""The variables of the environment that the judges of a suite read.
+
+The driver of a run on Ray: enlists cases and writes verdicts as the local engine does; between the two is Ray.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +17,70 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from beholder.cases.checking import Checked, good
+from beholder.cases.validation import CaseCheck, iter_valid_cases
 from beholder.errors import BeholderError, OverBudget, UsageError
-from beholder.ledger import Ledger
-from beholder.ledger.model import Entry, Progress
-from beholder.runs.budget import Budget
-from beholder.runs.clerk import Clerk
-from beholder.runs.queues import BATCH, HANDED, Job, enlist, first_of, gathered, write_out
-from beholder.runs.ray.cluster import Cluster, joined_cluster
-from beholder.runs.ray.keys import judge_variables
-from beholder.runs.ray.parcels import Parcel, Recipe, packed, plain
-from beholder.runs.ray.rooms import AHEAD
-from beholder.runs.ray.threads import in_thread
-from beholder.runs.sharing import Limits, joined
+from beholder.judges.model import load_plugin, split_spec
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import Entry, RunProgress
+from beholder.providers.base import Provider
+from beholder.runs.engine import (
+    QUEUE_SIZE,
+    WRITE_BATCH,
+    CaseTask,
+    RunObserver,
+    RunSettings,
+    find_first_failure,
+    queue_cases,
+    take_batch,
+    write_verdicts,
+)
+from beholder.runs.ledger_access import LedgerThread, join_run
+from beholder.runs.limits import Budget, RunLimits
+from beholder.runs.ray.cluster import Cluster, join_cluster, run_in_daemon_thread
+from beholder.runs.ray.messages import (
+    WORKER_PREPARE_AHEAD,
+    CaseMessage,
+    Environment,
+    WorkerSetup,
+    make_picklable,
+    to_pickle,
+)
 from beholder.runs.suite import Suite
-from beholder.runs.work import Watch, Work
-from beholder.verdicts.model import Outcome
+from beholder.verdicts.verdict import Outcome
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
-EACH = 8  # cases at once for which another worker is worth its process
-LEAST, MOST = 4, 64  # cases in a chunk
-LINGER_S = 0.05  # how long a chunk that is not full waits for more cases
-PATIENCE_S = 20.0  # with workers that are to give up what they do
-OFFICE_CALLS = 10_000  # at once; most of them wait for something to change
+
+_VARIABLE_PREFIXES = {"bedrock": "AWS", "google-vertex": "GOOGLE", "azure": "AZURE"}
+
+
+def read_judge_variables(suite: Suite) -> Environment:
+    """Those that are set here, with their values: keys, and addresses of servers. Of a provider that pydantic-ai speaks
+    to they are the ones that begin with its name."""
+    names: set[str] = set()
+    for entry in suite.judges:
+        provider, _ = split_spec(entry.judge)
+        made = load_plugin(provider)
+        if isinstance(made, Provider):
+            names |= {*made.key_variables, made.base_url_variable}
+        else:
+            start = _VARIABLE_PREFIXES.get(provider, provider.split("-")[0].upper()) + "_"
+            names |= {name for name in os.environ if name.startswith(start)}
+        if entry.key_variable:
+            names.add(entry.key_variable)
+    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+CASES_PER_WORKER = 8  # cases at once for which another worker is worth its process
+MIN_CHUNK, MAX_CHUNK = 4, 64  # cases in a chunk
+CHUNK_LINGER_S = 0.05  # how long a chunk that is not full waits for more cases
+CANCEL_TIMEOUT_S = 20.0  # with workers that are to give up what they do
+COORDINATOR_CALLS = 10_000  # at once; most of them wait for something to change
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerLayout:
     """How the work is shared out: so many workers, so many cases in a chunk, so many chunks in a worker at once, and so
     many cases (`most`) that are on their way at all, which bounds the memory of everyone who takes part."""
 
@@ -60,23 +98,23 @@ class Plan:
         return 8 + 4 * self.workers
 
 
-def planned(concurrency: int, jobs: int, cluster: Cluster) -> Plan:
+def plan_workers(concurrency: int, jobs: int, cluster: Cluster) -> WorkerLayout:
     """As many workers as nodes, and more where there is enough to do at once; never more than processors or chunks."""
-    wanted = max(cluster.nodes, math.ceil(concurrency / EACH))
-    workers = min(wanted, cluster.cpus, concurrency, math.ceil(jobs / LEAST))
+    wanted = max(cluster.nodes, math.ceil(concurrency / CASES_PER_WORKER))
+    workers = min(wanted, cluster.cpus, concurrency, math.ceil(jobs / MIN_CHUNK))
     share = math.ceil(concurrency / workers)
-    chunk = min(MOST, max(LEAST, share // 2))
-    return Plan(workers, chunk, 2 + math.ceil(share * (1 + AHEAD) / chunk))
+    chunk = min(MAX_CHUNK, max(MIN_CHUNK, share // 2))
+    return WorkerLayout(workers, chunk, 2 + math.ceil(share * (1 + WORKER_PREPARE_AHEAD) / chunk))
 
 
 async def execute_on_ray(
-    work: Work,
+    work: RunSettings,
     suite: Suite,
-    checked: Checked,
+    checked: CaseCheck,
     ledger: Ledger,
-    watch: Watch,
+    watch: RunObserver,
     stop: asyncio.Event,
-    limits: Limits,
+    limits: RunLimits,
     *,
     address: str = "",
 ) -> None:
@@ -85,22 +123,24 @@ async def execute_on_ray(
 
     Raises `UsageError` also for a cluster that does not answer, or whose nodes lack this version of Beholder.
     """
-    if _all_scored(work, ledger):  # Ray takes its time to start
+    if _is_all_scored(work, ledger):  # Ray takes its time to start
         watch.skipped(ledger.run(work.run_id).total)
         return
-    clerk = Clerk(ledger)
-    jobs: asyncio.Queue[Job | None] = asyncio.Queue(maxsize=HANDED)
-    finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * BATCH)
+    clerk = LedgerThread(ledger)
+    jobs: asyncio.Queue[CaseTask | None] = asyncio.Queue(maxsize=QUEUE_SIZE)
+    finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * WRITE_BATCH)
     try:
-        async with joined_cluster(address) as cluster:
-            flow = await Flow.begun(work, suite, ledger, cluster)
-            shared = replace(limits, gates=[_Relay(flow.office)])
-            async with joined(clerk, work.run_id, shared, work.lease_s) as claims, asyncio.TaskGroup() as house:
-                writer = house.create_task(write_out(work.run_id, finished, clerk, claims, None, watch))
+        async with join_cluster(address) as cluster:
+            flow = await RayPipeline.begun(work, suite, ledger, cluster)
+            shared = replace(limits, gates=[_RateShareRelay(flow.office)])
+            async with join_run(clerk, work.run_id, shared, work.lease_s) as claims, asyncio.TaskGroup() as house:
+                writer = house.create_task(write_verdicts(work.run_id, finished, clerk, claims, None, watch))
                 try:
                     async with asyncio.TaskGroup() as rooms:
                         helpers = [rooms.create_task(flow.halt_at(stop)), rooms.create_task(flow.pay(limits.budget))]
-                        cases = enlist(work, lambda: good(suite.rows(), checked), claims, None, watch, jobs, 1, stop)
+                        cases = queue_cases(
+                            work, lambda: iter_valid_cases(suite.rows(), checked), claims, None, watch, jobs, 1, stop
+                        )
                         rooms.create_task(cases)
                         rooms.create_task(flow.hand_in(jobs, work))
                         rooms.create_task(flow.stream())
@@ -115,22 +155,22 @@ async def execute_on_ray(
                         await finished.put(None)
                         await asyncio.wait([writer])
     except BaseExceptionGroup as failures:
-        raise _told(first_of(failures)) from None
+        raise _translate_ray_error(find_first_failure(failures)) from None
     except Exception as failure:
-        raise _told(failure) from None
+        raise _translate_ray_error(failure) from None
     finally:
         clerk.close()
 
 
-def _all_scored(work: Work, ledger: Ledger) -> bool:
-    scored = ledger.progress(work.run_id).get(work.run_id, Progress()).scored
+def _is_all_scored(work: RunSettings, ledger: Ledger) -> bool:
+    scored = ledger.progress(work.run_id).get(work.run_id, RunProgress()).scored
     return Outcome.SCORED in work.final and scored == ledger.run(work.run_id).total
 
 
-class Flow:
+class RayPipeline:
     """Cases on their way through the cluster, and verdicts on their way back."""
 
-    def __init__(self, office: ActorHandle[Any], plan: Plan, stream: Callable[[], None]) -> None:
+    def __init__(self, office: ActorHandle[Any], plan: WorkerLayout, stream: Callable[[], None]) -> None:
         self.office = office
         self._plan = plan
         self._stream = stream
@@ -138,42 +178,49 @@ class Flow:
         self._seen = 0
 
     @classmethod
-    async def begun(cls, work: Work, suite: Suite, ledger: Ledger, cluster: Cluster) -> Flow:
+    async def begun(cls, work: RunSettings, suite: Suite, ledger: Ledger, cluster: Cluster) -> RayPipeline:
         """With an office on this node, which has opened the ledger. Raises `LedgerError`."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        from beholder.runs.ray.office import Office, Terms
-        from beholder.runs.ray.streaming import stream
+        from beholder.runs.ray.coordinator import Coordinator, CoordinatorSettings
+        from beholder.runs.ray.dataset import stream_chunks
 
-        plan = planned(work.concurrency, ledger.run(work.run_id).total, cluster)
+        plan = plan_workers(work.concurrency, ledger.run(work.run_id).total, cluster)
         here = NodeAffinitySchedulingStrategy(cluster.here, soft=False)
-        kind: Any = ray.remote(Office)
+        kind: Any = ray.remote(Coordinator)
         office = kind.options(
-            num_cpus=0, max_restarts=0, max_concurrency=OFFICE_CALLS, scheduling_strategy=here
+            num_cpus=0, max_restarts=0, max_concurrency=COORDINATOR_CALLS, scheduling_strategy=here
         ).remote()
         address = ledger.address if ledger.path is None else str(ledger.path.absolute())
-        terms = Terms(address, work.recall, work.concurrency, plan.most, plan.deaths, judge_variables(suite))
+        terms = CoordinatorSettings(
+            address, work.recall, work.concurrency, plan.most, plan.deaths, read_judge_variables(suite)
+        )
         await office.open.remote(terms)
         # The address of a ledger may hold a password, and workers have no use for it.
-        recipe = Recipe(replace(work, judges=()), structs.replace(suite, ledger=None), os.getcwd())
-        body = packed(recipe)
-        return cls(office, plan, lambda: stream(office, body, cluster.here, plan.workers, plan.calls, plan.deaths))
+        recipe = WorkerSetup(replace(work, judges=()), structs.replace(suite, ledger=None), os.getcwd())
+        body = to_pickle(recipe)
+        return cls(
+            office, plan, lambda: stream_chunks(office, body, cluster.here, plan.workers, plan.calls, plan.deaths)
+        )
 
-    async def hand_in(self, jobs: asyncio.Queue[Job | None], work: Work) -> None:
+    async def hand_in(self, jobs: asyncio.Queue[CaseTask | None], work: RunSettings) -> None:
         """Brings jobs to the office, a chunk at a time, until the end mark."""
         places = {id(composer): place for place, composer in enumerate(work.composers)}
         open_, wanted = True, True
         while open_:
-            chunk, open_ = await gathered(jobs, self._plan.chunk, LINGER_S)
+            chunk, open_ = await take_batch(jobs, self._plan.chunk, CHUNK_LINGER_S)
             if chunk and wanted:
-                parcels = [Parcel(job.number, job.position, plain(job.case), places[id(job.composer)]) for job in chunk]
+                parcels = [
+                    CaseMessage(job.number, job.position, make_picklable(job.case), places[id(job.composer)])
+                    for job in chunk
+                ]
                 wanted = await self.office.put.remote(parcels)
         await self.office.close.remote()
 
     async def stream(self) -> None:
         """Lets Ray Data move what the office has, until there is nothing more."""
-        self._streamed = in_thread(self._stream)
+        self._streamed = run_in_daemon_thread(self._stream)
         await asyncio.shield(self._streamed)
         await self.office.finish.remote()
 
@@ -192,7 +239,7 @@ class Flow:
         with suppress(Exception):  # the office may be gone, and why is being told already
             await self.office.halt.remote(cancel=True)
             if self._streamed is not None:
-                await asyncio.wait([self._streamed], timeout=PATIENCE_S)
+                await asyncio.wait([self._streamed], timeout=CANCEL_TIMEOUT_S)
             await self.office.finish.remote()
 
     async def collect_rest(self, finished: asyncio.Queue[Entry | None]) -> None:
@@ -210,11 +257,11 @@ class Flow:
         while True:
             wishes, back = await self.office.wishes.remote()
             budget.settle(back, Decimal(0))
-            refusals = {number: await refusal_of(budget, amount) for number, amount in wishes.items()}
+            refusals = {number: await try_reserve(budget, amount) for number, amount in wishes.items()}
             await self.office.grant.remote(refusals)
 
 
-async def refusal_of(budget: Budget, amount: Decimal) -> str:
+async def try_reserve(budget: Budget, amount: Decimal) -> str:
     try:
         await budget.reserve(amount)
     except OverBudget as error:
@@ -223,7 +270,7 @@ async def refusal_of(budget: Budget, amount: Decimal) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Relay:
+class _RateShareRelay:
     """Stands for the gates of all workers, where the process has only a part of the limits per minute."""
 
     office: ActorHandle[Any]
@@ -232,7 +279,7 @@ class _Relay:
         self.office.share_out.remote(part)
 
 
-def _told(failure: BaseException) -> BaseException:
+def _translate_ray_error(failure: BaseException) -> BaseException:
     """What Ray itself raises, as a sentence; everything else as it is."""
     try:
         from ray.exceptions import RayError

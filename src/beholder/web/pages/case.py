@@ -1,35 +1,92 @@
-"""A case: its images, what was said of it and why, and what others said of it in other runs."""
+"""What a judge was told of a case. Briefs are not kept, their digests are: composed again from what the run keeps, a
+brief is the one that was sent exactly if its digest is.
+
+A case: its images, what was said of it and why, and what others said of it in other runs.
+
+Images of cases, by the digest of their file and in no other way; always made anew, never the file itself.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from beholder.cases import Case
-from beholder.errors import LedgerError
-from beholder.ledger import Ledger, RunRecord
-from beholder.ledger.reading import Judged
-from beholder.reports.flag_titles import flag_title
-from beholder.reports.html.details import Numbered, detail, state_of
-from beholder.reports.html.texts import plain, titles_of
-from beholder.runs.reviewing import PERSON
-from beholder.verdicts.model import Verdict
-from beholder.web.answering import Book, NotThere, address, json_values, page, record_of
-from beholder.web.briefs import told_to_the_judge
-from beholder.web.pages.gallery import PAGE, Filtered, Filters, case_link
-from beholder.web.pages.pictures import available, larger_link
+from beholder.cases.case import Case
+from beholder.errors import BeholderError, ImageError, LedgerError
+from beholder.images.image import PreparedImage
+from beholder.images.prepare import digest as digest_of
+from beholder.images.prepare import make_thumbnail
+from beholder.images.source import read_image
+from beholder.judges.base import INSTRUMENTS
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import RunRecord, StoredVerdict
+from beholder.reports.run_data import StringTable, verdict_detail, verdict_state
+from beholder.reports.text import criterion_titles, escape_hidden, flag_title
+from beholder.reviews.review import PERSON_PREFIX, load_run_rubrics
+from beholder.rubrics.brief import Composer, TextBlock
+from beholder.verdicts.verdict import Verdict
+from beholder.web.pages.gallery import PAGE_SIZE, FiltersDep, GalleryFilters, case_link
+from beholder.web.responses import LedgerDep, NotFound, find_run, make_url, render_page, to_json_values
+
+
+@dataclass(frozen=True, slots=True)
+class SentBrief:
+    """`system` and `message` are what the judge read, an image as its label in brackets; empty where that cannot be
+    said. `note` says why not, or what to know of it."""
+
+    system: str = ""
+    message: str = ""
+    note: str = ""
+
+
+def recompose_brief(record: RunRecord, case: Case, verdict: Verdict) -> SentBrief:
+    if verdict.judge.startswith(PERSON_PREFIX):
+        return SentBrief(note="A person rated: by the questions of the rubric, without this text.")
+    if verdict.judge == INSTRUMENTS:
+        return SentBrief(note="The instruments measured: they read no text.")
+    if not verdict.brief_digest:
+        return SentBrief(note="No judge was asked.")
+    try:
+        rubric = load_run_rubrics(record).get(verdict.rubric)
+        if rubric is None:
+            return SentBrief(note="The run does not keep its rubric, so that the text cannot be put together again.")
+        composer = Composer(rubric, prompt=record.prompt, setting=verdict.setting or "")
+        brief = composer.compose(
+            case, {image.role: _image_placeholder(image.digest) for image in verdict.images} or None
+        )
+    except BeholderError as error:
+        return SentBrief(note=f"The text cannot be put together again: {error}")
+    message = "\n\n".join(part.text if isinstance(part, TextBlock) else f"[{part.label}]" for part in brief.content)
+    same = brief.digest == verdict.brief_digest
+    return SentBrief(
+        brief.system,
+        message,
+        "This is the text that was sent, as its digest says."
+        if same
+        else "Put together again from what the run keeps. It is not quite the text that was sent, for its digest is "
+        "another: the style is not one of ours, or another version of Beholder was at work.",
+    )
+
+
+def _image_placeholder(digest: str) -> PreparedImage:
+    """An image of which only the digest matters."""
+    return PreparedImage(b"", "", 0, 0, digest, "", 0, 0, "")
+
 
 router = APIRouter()
 
 CaseId = Annotated[str, Query(max_length=4000)]
-Place = Annotated[int | None, Query(ge=0, le=1_000_000_000)]
+ListPosition = Annotated[int | None, Query(ge=0, le=1_000_000_000)]
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class OtherVerdict:
     """A verdict on the same case: in which run, by whom, on the same images or on others."""
 
     run: RunRecord
@@ -42,24 +99,24 @@ class Other:
 
 
 @router.get("/runs/{run}/case")
-def case(
+def case_view(
     request: Request,
-    book: Book,
+    book: LedgerDep,
     run: str,
-    filters: Filtered,
+    filters: FiltersDep,
     id: CaseId = "",
     rubric_: Annotated[str, Query(alias="by", max_length=500)] = "",
-    place: Place = None,
+    place: ListPosition = None,
 ) -> HTMLResponse:
     """A case of a run. With the filters of a list and the place in it, the next and the previous are known."""
-    record = record_of(book, run)
-    judged, asked = _judged(book, record, id)
+    record = find_run(book, run)
+    judged, asked = _case_verdicts(book, record, id)
     chosen = next((one for one in judged if one.verdict.rubric == rubric_), judged[0])
-    others = _others(book, record, chosen)
-    back = address(
-        f"/runs/{record.id}/cases", **filters.asked, at=place // PAGE + 1 if place and place >= PAGE else None
+    others = _other_verdicts(book, record, chosen)
+    back = make_url(
+        f"/runs/{record.id}/cases", **filters.asked, at=place // PAGE_SIZE + 1 if place and place >= PAGE_SIZE else None
     )
-    return page(
+    return render_page(
         request,
         "case.html",
         title=chosen.verdict.case,
@@ -71,75 +128,81 @@ def case(
         rubrics=[
             (
                 one.verdict.rubric,
-                address(
+                make_url(
                     f"/runs/{record.id}/case", id=one.verdict.case, **filters.asked, by=one.verdict.rubric, place=place
                 ),
             )
             for one in judged
         ],
-        state=state_of(chosen),
+        state=verdict_state(chosen),
         fields=asked.fields,
         groups=[
-            (name, value, address(f"/runs/{record.id}/cases", group=f"{name}={value}"))
+            (name, value, make_url(f"/runs/{record.id}/cases", group=f"{name}={value}"))
             for name, value in chosen.groups.items()
         ],
-        titles=titles_of(record.rubrics),
-        flag_titles={plain(flag.flag): flag_title(plain(flag.flag)) for flag in chosen.verdict.flags},
-        verdict={name: value for name, value in told(chosen, asked).items() if name != "groups"},  # at the top already
-        brief=told_to_the_judge(record, asked, chosen.verdict),
-        images=_images(book, record, chosen, asked),
+        titles=criterion_titles(record.rubrics),
+        flag_titles={escape_hidden(flag.flag): flag_title(escape_hidden(flag.flag)) for flag in chosen.verdict.flags},
+        verdict={
+            name: value for name, value in verdict_json(chosen, asked).items() if name != "groups"
+        },  # at the top already
+        brief=recompose_brief(record, asked, chosen.verdict),
+        images=_case_images(book, record, chosen, asked),
         raw=book.raw(record.id, id).get(chosen.verdict.rubric, []),
         others=others,
         columns=list(dict.fromkeys(key for one in others for key in one.verdict.criteria)),
         back=back,
-        turns=_turns(book, record, filters, place),
+        turns=_neighbor_links(book, record, filters, place),
         place=place,
     )
 
 
 @router.get("/api/runs/{run}/case")
-def case_json(book: Book, run: str, id: CaseId = "") -> dict[str, object]:
+def case_json(book: LedgerDep, run: str, id: CaseId = "") -> dict[str, object]:
     """The verdicts on a case with its groups and fields."""
-    record = record_of(book, run)
-    judged, asked = _judged(book, record, id)
-    return {"run": record.id, "case": json_values(asked.id), "verdicts": [told(one, asked) for one in judged]}
+    record = find_run(book, run)
+    judged, asked = _case_verdicts(book, record, id)
+    return {
+        "run": record.id,
+        "case": to_json_values(asked.id),
+        "verdicts": [verdict_json(one, asked) for one in judged],
+    }
 
 
-def told(one: Judged, asked: Case) -> dict[str, object]:
+def verdict_json(one: StoredVerdict, asked: Case) -> dict[str, object]:
     """A verdict as the page draws it: the names of `Verdict.to_dict`, without what is empty, with groups and fields."""
-    questions = Numbered()
-    found = detail(one, asked.fields, questions, {})
+    questions = StringTable()
+    found = verdict_detail(one, asked.fields, questions, {})
     criteria = found.get("criteria")
     for result in criteria.values() if isinstance(criteria, dict) else ():
         for assertion in result.get("assertions", ()):
             if "question" in assertion:
                 assertion["question"] = questions.texts[assertion["question"]]
-    values = json_values(found)
+    values = to_json_values(found)
     assert isinstance(values, dict)
     return values
 
 
-def _judged(book: Ledger, record: RunRecord, case_id: str) -> tuple[list[Judged], Case]:
+def _case_verdicts(book: Ledger, record: RunRecord, case_id: str) -> tuple[list[StoredVerdict], Case]:
     judged = list(book.judged(record.id, case=case_id))
     if not judged:
-        raise NotThere(f"There is no case {case_id!r} in the run {record.name!r}.")
+        raise NotFound(f"There is no case {case_id!r} in the run {record.name!r}.")
     try:
         return judged, book.case(record.id, case_id)
     except LedgerError:
         return judged, Case(case_id, {}, {}, dict(judged[0].groups))
 
 
-def _images(book: Ledger, record: RunRecord, one: Judged, asked: Case) -> list[dict[str, object]]:
+def _case_images(book: Ledger, record: RunRecord, one: StoredVerdict, asked: Case) -> list[dict[str, object]]:
     """The images that can be shown: a small copy is kept, or the file is still there."""
     kept = book.has_thumbnail([image.source_digest for image in one.verdict.images])
     return [
-        {"role": image.role, "src": larger_link(record, one.verdict.case, image.source_digest)}
+        {"role": image.role, "src": large_image_url(record, one.verdict.case, image.source_digest)}
         for image in one.verdict.images
-        if image.source_digest in kept or available(asked, image.role, image.source_digest)
+        if image.source_digest in kept or is_available(asked, image.role, image.source_digest)
     ]
 
 
-def _turns(book: Ledger, record: RunRecord, filters: Filters, place: int | None) -> dict[str, str]:
+def _neighbor_links(book: Ledger, record: RunRecord, filters: GalleryFilters, place: int | None) -> dict[str, str]:
     """Links to the neighbours in the list that the case was opened from; empty where there is none."""
     links = {"before": "", "after": ""}
     if place is None:
@@ -153,7 +216,7 @@ def _turns(book: Ledger, record: RunRecord, filters: Filters, place: int | None)
     return links
 
 
-def _others(book: Ledger, record: RunRecord, chosen: Judged) -> list[Other]:
+def _other_verdicts(book: Ledger, record: RunRecord, chosen: StoredVerdict) -> list[OtherVerdict]:
     records = {one.id: one for one in book.runs()}
     images = {image.source_digest for image in chosen.verdict.images}
     found = []
@@ -163,16 +226,148 @@ def _others(book: Ledger, record: RunRecord, chosen: Judged) -> list[Other]:
             continue
         other = records[run_id]
         found.append(
-            Other(
+            OtherVerdict(
                 other,
-                address(f"/runs/{run_id}/case", id=verdict.case, by=verdict.rubric),
+                make_url(f"/runs/{run_id}/case", id=verdict.case, by=verdict.rubric),
                 run_id == record.id,
-                f"{verdict.judge.removeprefix(PERSON)}, a person"
-                if verdict.judge.startswith(PERSON)
+                f"{verdict.judge.removeprefix(PERSON_PREFIX)}, a person"
+                if verdict.judge.startswith(PERSON_PREFIX)
                 else verdict.model or verdict.judge,
-                state_of(one),
+                verdict_state(one),
                 verdict,
                 {image.source_digest for image in verdict.images} == images,
             )
         )
     return sorted(found, key=lambda one: not one.here)
+
+
+pictures_router = APIRouter()
+
+LARGE_SIDE = 1600
+QUALITY = 82
+MAX_CACHE_BYTES = 64 * 1024 * 1024
+
+Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="of the image file, SHA-256 in hex")]
+# What a digest names never changes.
+_CACHE_HEADERS = {"Cache-Control": "private, max-age=31536000, immutable"}
+
+
+class LargeImageCache:
+    """Larger pictures that were made, the last ones used, up to `kept_bytes`."""
+
+    def __init__(self, kept_bytes: int = MAX_CACHE_BYTES) -> None:
+        self._kept_bytes = kept_bytes
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+        self._making = threading.Semaphore(2)  # decoding takes memory
+
+    def get(self, book: Ledger, record: RunRecord, case_id: str, digest: str) -> bytes | None:
+        """The picture, as long as its file is where the case says and still the one that was judged."""
+        return self._kept_or(digest, lambda: _make_large(book, record, case_id, digest))
+
+    def of_file(self, case: Case, role: str) -> bytes | None:
+        """An image of a case that the judge was not sent, so that nothing says which file it was."""
+        data = _image_data(case, role)
+        return None if data is None else self._kept_or(digest_of(data), lambda: _scale_image(data))
+
+    def _kept_or(self, digest: str, make: Callable[[], bytes | None]) -> bytes | None:
+        with self._lock:
+            if digest in self._kept:
+                self._kept.move_to_end(digest)
+                return self._kept[digest]
+        with self._making:
+            made = make()
+        if made is not None:
+            with self._lock:
+                if digest not in self._kept:
+                    self._size += len(made)
+                self._kept[digest] = made
+                while self._size > self._kept_bytes:
+                    self._size -= len(self._kept.popitem(last=False)[1])
+        return made
+
+
+def _get_large_cache(request: Request) -> LargeImageCache:
+    found = request.app.state.pictures
+    assert isinstance(found, LargeImageCache)
+    return found
+
+
+@pictures_router.get("/pictures/{digest}.webp", response_class=Response)
+def thumbnail_image(book: LedgerDep, digest: Digest) -> Response:
+    """The small copy that the ledger keeps of an image."""
+    found = book.thumbnail(digest)
+    if found is None:
+        raise NotFound("The ledger keeps no such picture.")
+    return Response(found, media_type="image/webp", headers=_CACHE_HEADERS)
+
+
+@pictures_router.get("/pictures/{digest}/large.webp", response_class=Response)
+def large_image(
+    book: LedgerDep,
+    larger: Annotated[LargeImageCache, Depends(_get_large_cache)],
+    digest: Digest,
+    run: Annotated[str, Query(max_length=500)] = "",
+    case: Annotated[str, Query(max_length=4000)] = "",
+) -> Response:
+    """An image of a case, up to 1,600 pixels wide and high; the small copy where its file is gone or another by now."""
+    record = find_run(book, run)
+    _require_image(book, record, case, digest)
+    found = larger.get(book, record, case, digest)
+    if found is None:
+        return RedirectResponse(f"/pictures/{digest}.webp", 307)
+    return Response(found, media_type="image/webp", headers=_CACHE_HEADERS)
+
+
+def large_image_url(record: RunRecord, case_id: str, digest: str) -> str:
+    return make_url(f"/pictures/{digest}/large.webp", run=record.id, case=case_id)
+
+
+def _require_image(book: Ledger, record: RunRecord, case_id: str, digest: str) -> None:
+    if _image_role(book, record, case_id, digest) is None:
+        raise NotFound("No case of this run has such an image.")
+
+
+def _image_role(book: Ledger, record: RunRecord, case_id: str, digest: str) -> str | None:
+    """The role of the image in the case."""
+    for one in book.judged(record.id, case=case_id):
+        for image in one.verdict.images:
+            if image.source_digest == digest:
+                return image.role
+    return None
+
+
+def is_available(case: Case, role: str, digest: str) -> bool:
+    """Whether the file that was judged is still where the case says."""
+    return _image_file(case, role, digest) is not None
+
+
+def _image_file(case: Case, role: str, digest: str) -> bytes | None:
+    data = _image_data(case, role)
+    return data if data is not None and digest_of(data) == digest else None
+
+
+def _image_data(case: Case, role: str) -> bytes | None:
+    source = case.images.get(role)
+    if not isinstance(source, str):
+        return None
+    try:
+        return read_image(source)  # refuses what is no plain file, and whatever is on the web
+    except ImageError:
+        return None
+
+
+def _make_large(book: Ledger, record: RunRecord, case_id: str, digest: str) -> bytes | None:
+    try:
+        data = _image_file(book.case(record.id, case_id), _image_role(book, record, case_id, digest) or "", digest)
+    except LedgerError:
+        return None
+    return None if data is None else _scale_image(data)
+
+
+def _scale_image(data: bytes) -> bytes | None:
+    try:
+        return make_thumbnail(data, side=LARGE_SIDE, quality=QUALITY)
+    except ImageError:
+        return None

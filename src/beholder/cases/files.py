@@ -1,0 +1,379 @@
+"""Case files, row by row: JSONL, CSV, TSV, Parquet.
+
+A record has an `id` (or `case`). A column named like a role is that image, one named like a field that text, every
+other one a group; an object `groups` is merged into the groups. A row that cannot be used carries its problems and
+the reading goes on. One line, or one slice of a Parquet file, is in memory at a time.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from beholder.cases.case import Case, CaseRow, CaseSchema, FieldValue, id_problem
+from beholder.errors import CaseError
+from beholder.images.image import ImageSource
+
+if TYPE_CHECKING:
+    from polars import LazyFrame
+
+
+MAX_LINE = 4 * 1024 * 1024
+
+
+SLICE = 16_384  # rows of a Parquet file; each slice is decoded from the start of its row group
+
+_JSON_LINES = {".jsonl", ".ndjson"}
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_ADDRESS = re.compile(r"data:|[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def read_rows(path: Path, shape: CaseSchema) -> Iterator[CaseRow]:
+    """The rows of a case file. Image paths are relative to its folder.
+
+    Raises `CaseError` when the file as a whole cannot be read; whatever is wrong with a line is a problem of its row.
+    """
+    ending = path.suffix.lower()
+    if ending == ".parquet":
+        return _read_parquet(path, shape)
+    if ending in _JSON_LINES:
+        return _read_json_lines(path, shape)
+    if ending in _DELIMITERS:
+        return _read_table(path, shape, _DELIMITERS[ending])
+    hint = " A JSON array is not read: write one object a line and name it .jsonl." if ending == ".json" else ""
+    raise CaseError(f"{str(path)!r} is no case file: its name should end in .jsonl, .csv, .tsv or .parquet.{hint}")
+
+
+def parent_folder(path: Path) -> str:
+    """What the paths in a file are joined to."""
+    return "" if path.parent == Path() else str(path.parent)
+
+
+def _read_json_lines(path: Path, shape: CaseSchema) -> Iterator[CaseRow]:
+    base = parent_folder(path)
+    with _open_file(path) as file:
+        for number, line in enumerate(_LineReader(file), start=1):
+            place = f"{path}, line {number}"
+            if line is None:
+                yield CaseRow(place, None, (_TOO_LONG,))
+            elif number == 1 and line.startswith(_UTF_16):
+                yield CaseRow(place, None, (_NOT_UTF_8.replace("line", "file"),))
+                return
+            elif line.strip():
+                yield _parse_json_line(line, place, shape, base)
+
+
+def _parse_json_line(line: bytes, place: str, shape: CaseSchema, base: str) -> CaseRow:
+    try:
+        text = line.decode()
+        record = _DECODER.decode(text)
+        if "\\u" in text:  # half a surrogate pair can be written so, and stored nowhere
+            json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeDecodeError:
+        return CaseRow(place, None, (_NOT_UTF_8,))
+    except UnicodeEncodeError:
+        return CaseRow(place, None, ("holds half a character (an unpaired surrogate such as \\ud800)",))
+    except _RecordError as wrong:
+        return CaseRow(place, None, (str(wrong),))
+    except json.JSONDecodeError as error:
+        cut = ", and it has no line break: the file may be cut off here" if not line.endswith(b"\n") else ""
+        return CaseRow(place, None, (f"is not JSON ({error.msg}, character {error.pos + 1}){cut}",))
+    except (ValueError, RecursionError):
+        return CaseRow(place, None, ("is not JSON that can be read: a number or a nesting is too large",))
+    if not isinstance(record, dict):
+        return CaseRow(place, None, ('should be an object, {"id": …}',))
+    return parse_record(record, place, shape, base)
+
+
+def _read_table(path: Path, shape: CaseSchema, delimiter: str) -> Iterator[CaseRow]:
+    base = parent_folder(path)
+    with _open_file(path) as file:
+        lines = _TextLineReader(_LineReader(file))
+        csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        columns: list[str] = []
+        while True:
+            place = f"{path}, line {reader.line_num + 1}"
+            try:
+                cells = next(reader)
+                problem = lines.problem()
+            except StopIteration:
+                return
+            except csv.Error as error:
+                cells, problem = [], lines.problem() or _describe_csv_error(str(error))
+            if problem:
+                yield CaseRow(place, None, (problem,))
+                if not columns:
+                    return
+            elif any(cell.strip() for cell in cells):
+                if columns:
+                    yield _parse_table_row(columns, cells, place, shape, base)
+                    continue
+                columns = [cell.strip() for cell in cells]
+                wrong = _find_header_problems(columns, shape, delimiter)
+                if wrong:
+                    yield CaseRow(place, None, tuple(wrong))
+                    return
+
+
+def _parse_table_row(columns: Sequence[str], cells: Sequence[str], place: str, shape: CaseSchema, base: str) -> CaseRow:
+    if len(cells) != len(columns):
+        return CaseRow(place, None, (f"has {len(cells)} cells, and the header names {len(columns)} columns",))
+    record: dict[str, object] = {}
+    for name, cell in zip(columns, cells, strict=True):
+        if cell.strip() and not name:
+            return CaseRow(place, None, (f"has the cell {cell[:40]!r} in a column without a name",))
+        if cell.strip():
+            record[name] = _parse_list_cell(cell) if name in shape.fields else cell
+    return parse_record(record, place, shape, base)
+
+
+def _parse_list_cell(cell: str) -> object:
+    """A cell that is a JSON list of texts is several texts; any other is itself."""
+    if cell.lstrip().startswith("["):
+        try:
+            value = json.loads(cell)
+        except (ValueError, RecursionError):
+            return cell
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            return value
+    return cell
+
+
+def _find_header_problems(columns: Sequence[str], shape: CaseSchema, delimiter: str) -> list[str]:
+    """What is missing in a header is missing in every row: told once."""
+    named = [name for name in columns if name]
+    wrong = [f"names the column {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
+    if not {"id", "case"} & set(named):
+        wrong.append("has no column 'id' (or 'case')")
+    wrong += [f"has no column {role!r}, the image" for role in shape.chosen(named)[1]]
+    wrong += [f"has no column {name!r}, a field that every case needs" for name in shape.required if name not in named]
+    others = [mark for mark in _SEPARATORS if mark != delimiter and mark in "".join(columns)]
+    if wrong and len(named) == 1 and others:
+        return [
+            f"seems to be separated by {_SEPARATORS[others[0]]}, and a file of this name by {_SEPARATORS[delimiter]}"
+        ]
+    return [f"the header {problem}" for problem in wrong]
+
+
+def _describe_csv_error(said: str) -> str:
+    if "unexpected end of data" in said or "field larger" in said:
+        return "opens a quote that is never closed; write a quote inside a cell twice"
+    if "new-line character" in said:
+        return "holds a bare carriage return; save the file with LF or CRLF line breaks"
+    return f"is not CSV ({said})"
+
+
+def _read_parquet(path: Path, shape: CaseSchema) -> Iterator[CaseRow]:
+    try:
+        import polars
+    except ImportError:
+        raise CaseError(f"To read {str(path)!r}, Polars is needed: pip install 'beholder[tables]'") from None
+    base = parent_folder(path)
+    _open_file(path).close()
+    try:
+        # Not a glob: brackets in a name are brackets.
+        frame = polars.scan_parquet(path, glob=False)
+        columns = frame.collect_schema().names()
+        for start, records in _iter_slices(frame):
+            for number, record in enumerate(records, start=start + 1):
+                yield parse_record(record, f"{path}, row {number}", shape, base)
+    except (polars.exceptions.PolarsError, OSError) as error:
+        said = str(error).partition("\n")[0][:200]
+        raise CaseError(f"{str(path)!r} is not a Parquet file that can be read ({said}).") from None
+    if not columns:
+        raise CaseError(f"{str(path)!r} has no columns.")
+
+
+def _iter_slices(frame: LazyFrame) -> Iterator[tuple[int, list[dict[str, object]]]]:
+    start = 0
+    while records := frame.slice(start, SLICE).collect().to_dicts():
+        yield start, records
+        start += len(records)
+
+
+def parse_record(record: Mapping[str, object], place: str, shape: CaseSchema, base: str) -> CaseRow:
+    """The row that a record of any kind comes to."""
+    problems: list[str] = []
+    id_ = _parse_id(record, problems)
+    images: dict[str, ImageSource] = {}
+    fields: dict[str, FieldValue] = {}
+    groups: dict[str, str] = {}
+    key = "id" if "id" in record else "case"
+    known_images, known_fields = shape.images, shape.fields
+    for name, value in record.items():
+        try:
+            if name in known_images:
+                if value is not None and value != "":
+                    images[name] = _parse_image(value, base)
+            elif name in known_fields:
+                if (text := _parse_field(value)) is not None and (text or name in shape.required):
+                    fields[name] = text
+            elif name == "groups" and isinstance(value, Mapping):
+                groups |= {inner: text for inner, one in value.items() if (text := _parse_group(one))}
+            elif name != key and (text := _parse_group(value)):
+                groups[name] = text
+        except _RecordError as wrong:
+            problems.append(f"the column {name!r} {wrong}")
+    given = {name for name in known_images if record.get(name) not in (None, "")} if problems else images.keys()
+    roles, missing = shape.chosen(given)
+    problems += [f"lacks the image {role!r}" for role in missing]
+    problems += [
+        f"lacks the field {name!r}" for name in shape.required if name not in fields and record.get(name) in (None, [])
+    ]
+    if problems:
+        return CaseRow(place, None, tuple(problems), id_)
+    return CaseRow(place, Case(id_, {role: images[role] for role in roles}, fields, groups), (), id_)
+
+
+def _parse_id(record: Mapping[str, object], problems: list[str]) -> str:
+    value = record.get("id", record.get("case"))
+    if value is None:
+        problems.append("has no 'id' (or 'case')")
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        problems.append("its id should be a text or a number")
+        return ""
+    id_ = str(value).strip()
+    problem = id_problem(id_)
+    if problem:
+        problems.append(problem)
+        return ""
+    return id_
+
+
+def _parse_image(value: object, base: str) -> str:
+    if not isinstance(value, str):
+        raise _RecordError("should be the path of an image (or a data: URI, or a web address); it is no text")
+    if ":" in value and _ADDRESS.match(value):
+        return value
+    if "\0" in value:
+        raise _RecordError("holds a NUL character")
+    return os.path.join(base, value)  # pathlib would intern every name, which grows
+
+
+def _parse_field(value: object) -> FieldValue | None:
+    if isinstance(value, list | tuple):
+        texts = [_parse_scalar(one) for one in value]
+        if None in texts:
+            raise _RecordError("has an empty entry in its list")
+        return tuple(text for text in texts if text is not None) or None
+    return _parse_scalar(value)
+
+
+def _parse_group(value: object) -> str | None:
+    try:
+        return _parse_scalar(value)
+    except _RecordError:
+        raise _RecordError(
+            "holds a nested value or raw bytes; a column that the rubric does not know is a group, one plain value"
+        ) from None
+
+
+def _parse_scalar(value: object) -> str | None:
+    """A plain value as text, numbers and booleans as JSON writes them."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        if "\0" in value:
+            raise _RecordError("holds a NUL character")
+        return value
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    if isinstance(value, Mapping | Sequence):
+        raise _RecordError("should be a text or a list of texts")
+    return str(value)  # a date, a decimal
+
+
+class _RecordError(Exception):
+    """What is wrong with a value, as a predicate."""
+
+
+_TOO_LONG = (
+    f"is longer than {MAX_LINE // 2**20} MB and was passed over; keep images in files and name their paths instead"
+)
+_NOT_UTF_8 = "this line is not UTF-8 text; save the file as UTF-8"
+
+
+class _LineReader:
+    """The lines of a file without the mark that some editors put first; `None` for one that is too long to hold."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._first = True
+
+    def __iter__(self) -> _LineReader:
+        return self
+
+    def __next__(self) -> bytes | None:
+        line = self._file.readline(MAX_LINE + 1)
+        if not line:
+            raise StopIteration
+        if self._first:
+            self._first = False
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if len(line) <= MAX_LINE:
+            return line
+        while line and not line.endswith(b"\n"):
+            line = self._file.readline(MAX_LINE)
+        return None
+
+
+class _TextLineReader:
+    """Lines as text for the csv module, which gives up on an error of its source: what is wrong is told later."""
+
+    def __init__(self, lines: _LineReader) -> None:
+        self._lines = lines
+        self._problem = ""
+
+    def __iter__(self) -> _TextLineReader:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        if line is None:
+            self._problem = _TOO_LONG
+            return "\n"
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self._problem = _NOT_UTF_8
+            return line.decode("utf-8", "replace")
+
+    def problem(self) -> str:
+        """What was wrong with the lines since the last call."""
+        problem, self._problem = self._problem, ""
+        return problem
+
+
+def _open_file(path: Path) -> IO[bytes]:
+    try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+            raise CaseError(f"{str(path)!r} is not a file.")
+        return path.open("rb")
+    except (OSError, ValueError) as error:
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise CaseError(f"The file {str(path)!r} cannot be read: {reason}.") from None
+
+
+def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _RecordError(f"names {twice!r} twice")
+    return record
+
+
+def _reject_constant(name: str) -> object:
+    raise _RecordError(f"holds {name}, which is no JSON number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)

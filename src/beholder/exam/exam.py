@@ -1,0 +1,361 @@
+"""Setting an exam: papers with known truth, written into a folder as an ordinary case file.
+
+The same photographs, rubric, seed and size give the same bytes, with the same versions of NumPy and OpenCV. The truth
+travels in the groups of the cases (`paper.Paper.groups`), which no judge sees.
+
+The same rubric in another dress: what a judge should not mind.
+
+`order`: the criteria stand in reverse order, in the prompt and in the answer's schema; each keeps its words, its key
+and the ids of its assertions. `labels`: the images are called Image A, Image B … in place of their own names, right
+before each image and wherever the prompt speaks of them; their order, and what the prompt says each one is, stay.
+
+Papers laid before a judge: the suites that ordinary runs are made of.
+
+All papers are asked once; some of them a second time as they were, and in two other dresses of the rubric (see
+`variants`). Each of these sheets is a run of its own, planned, paid, cached, stopped and gone on with like any other.
+The second time costs one answer a paper: the first is in the ledger.
+
+What all sheets of an exam together would ask and cost, without a call; and what was paid for them already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from beholder.cases.case import Case
+from beholder.demo.suite import write_atomically
+from beholder.errors import UsageError
+from beholder.exam.image_papers import fidelity_papers, preservation_papers, quality_papers, restyle_papers
+from beholder.exam.paper import EXAM_VERSION, SIZES, ExamSize, Paper, Photo, encode_png, load_photographs
+from beholder.exam.results import AGAIN, ASKED, papers_tag, sheet_tag
+from beholder.exam.text_papers import description_papers
+from beholder.ledger.ledger import Ledger
+from beholder.rubrics.load import PROMPT_FILE, RUBRIC_FILE
+from beholder.rubrics.prompt import DEFAULT_PROMPT
+from beholder.rubrics.rubric import Rubric
+from beholder.runs.execution import check_suite_cases, compute_fingerprint
+from beholder.runs.plan import JudgePlan, plan_run
+from beholder.runs.suite import Suite, load_suite
+from beholder.statistics.data import SOURCE_GROUP
+
+CASES = "cases.jsonl"
+RECORD = ".beholder-exam.json"
+"""Tells a folder of ours from any other."""
+
+PaperGenerator = Callable[[Rubric, Sequence[Photo], ExamSize, int], Iterator[Paper]]
+
+_GENERATORS: Mapping[str, PaperGenerator] = {
+    "edit-preservation": preservation_papers,
+    "edit-quality": quality_papers,
+    "edit-fidelity": fidelity_papers,
+    "restyle": restyle_papers,
+    "restyle-confidence": restyle_papers,
+    "description": description_papers,
+}
+_DESCRIBED = "description"
+
+
+def exam_rubrics() -> tuple[str, ...]:
+    """The rubrics that there are papers for."""
+    return tuple(_GENERATORS)
+
+
+def exam_notes(rubric: Rubric, photos: Sequence[Path] = ()) -> tuple[str, ...]:
+    """What a person who sets this exam with these photographs should know beforehand, as sentences."""
+    if rubric.name == _DESCRIBED and photos:
+        return (
+            "The description papers are about the demo's photographs: they need photographs whose facts are known, and "
+            "nothing is known about yours.",
+        )
+    return ()
+
+
+def write_exam(
+    rubric: Rubric, folder: Path, *, photos: Sequence[Path] = (), seed: int = 0, size: str = "usual"
+) -> list[Case]:
+    """Writes pictures and `cases.jsonl` into a folder, which is made if need be, and returns the cases.
+
+    `photos` are files and folders; without any, the demo's photographs are taken (always for `description`). A file
+    that is as it should be is not touched, so a run on it goes on. Raises `UsageError` for a rubric without papers, an
+    unknown size, photographs that cannot be used, and a folder that holds anything but an exam; `SetupError` where the
+    demo's photographs are missing.
+    """
+    if rubric.name not in _GENERATORS:
+        raise UsageError(f"There is no exam for the rubric {rubric.name!r}; there is one for {', '.join(_GENERATORS)}.")
+    if size not in SIZES:
+        raise UsageError(f"The size of an exam cannot be {size!r}; it is {', '.join(SIZES)}.")
+    _check_folder(folder)
+    chosen = load_photographs(() if rubric.name == _DESCRIBED else photos, SIZES[size].photos, seed)
+    try:
+        cases = _write_papers(rubric, folder, chosen, SIZES[size], seed)
+        record = {"exam": EXAM_VERSION, "rubric": rubric.name, "seed": seed, "size": size, "papers": len(cases)}
+        write_atomically(folder / RECORD, (json.dumps(record, indent=1) + "\n").encode())
+    except OSError as error:
+        where = str(error.filename or folder)
+        raise UsageError(f"The exam cannot be written: {where!r}: {error.strerror or error}.") from None
+    return cases
+
+
+def _check_folder(folder: Path) -> None:
+    """Raises `UsageError` where something is in the way that is not an exam."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{str(folder)!r} is a file; name a folder, new or empty, to put the exam into.")
+        if folder.exists() and any(folder.iterdir()) and not (folder / RECORD).is_file():
+            raise UsageError(f"{str(folder)!r} is not empty and holds no exam; name a folder that is new or empty.")
+    except OSError as error:
+        raise UsageError(f"{str(folder)!r} cannot be read: {error.strerror or error}.") from None
+
+
+def _write_papers(rubric: Rubric, folder: Path, photos: Sequence[Photo], size: ExamSize, seed: int) -> list[Case]:
+    """The papers, written one after the other: only one picture is held at a time."""
+    # First of all, so that a folder that was left half-way is known as ours.
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / RECORD).exists():
+        write_atomically(folder / RECORD, b"{}\n")
+    for photo in photos:
+        write_atomically(folder / _write_photo(photo.name), encode_png(photo.pixels))
+    cases, rows = [], []
+    for paper in _GENERATORS[rubric.name](rubric, photos, size, seed):
+        places = _write_images(rubric, folder, paper)
+        rows.append(json.dumps({"id": paper.id, **places, **paper.fields, "groups": paper.groups}, ensure_ascii=False))
+        images = {role: os.path.join(folder, place) for role, place in places.items()}
+        cases.append(Case(paper.id, images, dict(paper.fields), paper.groups))
+    write_atomically(folder / CASES, "".join(f"{row}\n" for row in rows).encode())
+    return cases
+
+
+def _write_images(rubric: Rubric, folder: Path, paper: Paper) -> dict[str, str]:
+    """The images of a paper by role, relative to the folder; its picture is written."""
+    *before, last = rubric.roles
+    place = _write_photo(paper.source)
+    places = dict.fromkeys(before, place)
+    if paper.picture is not None:
+        ending, data = (
+            (".jpg", paper.picture) if isinstance(paper.picture, bytes) else (".png", encode_png(paper.picture))
+        )
+        place = f"papers/{paper.source}-{paper.name}{ending}"
+        write_atomically(folder / place, data)
+    return {**places, last: place}
+
+
+def _write_photo(name: str) -> str:
+    return f"photos/{name}.png"
+
+
+def reverse_criteria(rubric: Rubric) -> Rubric:
+    return structs.replace(rubric, criteria=rubric.criteria[::-1])
+
+
+def relabel_images(rubric: Rubric) -> Rubric:
+    """The rubric with other names for its images. In the prompt a name of one word ("Image") stays: there it is a
+    word like any other."""
+    stem = "Picture" if any(image.label.startswith("Image ") for image in rubric.images) else "Image"
+    asked_first = sorted(rubric.images, key=lambda image: image.role not in rubric.roles)
+    names = {image.label: f"{stem} {letter}" for image, letter in zip(asked_first, ascii_uppercase, strict=False)}
+    replaced = [f"replace({_quote(old)}, {_quote(new)})" for old, new in names.items() if " " in old]
+    prompt = rubric.prompt or f'{{% include "{DEFAULT_PROMPT}" %}}'
+    if replaced:
+        prompt = f"{{% filter {' | '.join(replaced)} %}}\n{prompt}\n{{% endfilter %}}"
+    images = tuple(structs.replace(image, label=names[image.label]) for image in rubric.images)
+    return structs.replace(rubric, images=images, prompt=prompt)
+
+
+VARIANTS: Mapping[str, Callable[[Rubric], Rubric]] = {"order": reverse_criteria, "labels": relabel_images}
+
+
+def write_variant(rubric: Rubric, folder: Path) -> Path:
+    """Writes a rubric down as a user would (`rubric.yaml`, `prompt.md.j2`), so that a run can name it; the folder."""
+    import yaml
+
+    values = msgspec.to_builtins(rubric)
+    prompt = values.pop("prompt")
+    for never_in_a_file in ("style", "setting"):
+        del values[never_in_a_file]
+    folder.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120)
+    (folder / RUBRIC_FILE).write_text(text, "utf-8")
+    if prompt:
+        (folder / PROMPT_FILE).write_text(prompt, "utf-8")
+    return folder
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+REPEATED_PAPERS = {"quick": 12, "usual": 28, "full": 60}  # papers that are asked again
+
+_CASES, _OWN_CASES = "cases.jsonl", "own.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class ExamSheet:
+    """Papers that are asked in one go. `asked` is empty for all papers, else `again`, `order` or `labels`."""
+
+    asked: str
+    suite: Suite
+
+
+@dataclass(frozen=True, slots=True)
+class Exam:
+    """The exam in one rubric, as it lies in a folder. `name` is how the rubric was named: its name, or a path; `twice`
+    are the ids of the papers that are asked again; `papers` tells these papers from all others, to the byte."""
+
+    name: str
+    rubric: Rubric
+    cases: Path
+    twice: tuple[str, ...]
+    papers: str
+
+    @property
+    def folder(self) -> Path:
+        return self.cases.parent
+
+
+def prepare_exam(
+    name: str, rubric: Rubric, folder: Path, *, photos: Sequence[Path] = (), seed: int = 0, size: str = "usual"
+) -> Exam:
+    """Sets the papers of a rubric into a folder, or finds them there.
+
+    A rubric of the user's own is given the papers of a built-in one that takes the same images and texts; what each
+    paper should lower is then not known. Raises `UsageError` where there is none.
+    """
+    if rubric.name in exam_rubrics():
+        papers = write_exam(rubric, folder, photos=photos, seed=seed, size=size)
+        cases = folder / _CASES
+    else:
+        papers = write_exam(_find_similar_rubric(rubric), folder, photos=photos, seed=seed, size=size)
+        cases = folder / _OWN_CASES
+        lines = map(json.loads, (folder / _CASES).read_text("utf-8").splitlines())
+        _write_lines(cases, [_without_aims(line) for line in lines])
+    return Exam(
+        name, rubric, cases, _choose_repeated(papers, REPEATED_PAPERS[size], seed), _digest_papers(cases, papers)
+    )
+
+
+def make_sheets(exam: Exam, flags: Mapping[str, object]) -> list[ExamSheet]:
+    """What is asked, all papers first. `flags` say who is asked and how (see `suite_from`). A rubric of one criterion
+    has no order, and one without images no labels."""
+    common = {"rubric": exam.name, **flags}
+    found = [ExamSheet("", _make_suite(exam, "", {**common, "cases": str(exam.cases)}))]
+    again = _write_repeated_cases(exam, AGAIN)
+    found.append(ExamSheet(AGAIN, _make_suite(exam, AGAIN, {**common, "cases": str(again), "samples": 2})))
+    for asked, dressed in VARIANTS.items():
+        variant = dressed(exam.rubric)
+        if variant != exam.rubric:
+            rubric = write_variant(variant, exam.folder / "variants" / asked)
+            further = {**common, "cases": str(_write_repeated_cases(exam, asked)), "rubric": str(rubric)}
+            found.append(ExamSheet(asked, _make_suite(exam, asked, further)))
+    return found
+
+
+def _make_suite(exam: Exam, asked: str, flags: Mapping[str, object]) -> Suite:
+    """The name and the tag are ours and no flags: a run that was renamed keeps its name when it is gone on with."""
+    suite = load_suite(None, {"audit": False, "thumbnails": not asked, **flags})
+    name = "-".join(filter(None, ("exam", exam.rubric.name, asked)))
+    return structs.replace(suite, name=name, tags=(*suite.tags, sheet_tag(asked), papers_tag(exam.papers)))
+
+
+def _write_repeated_cases(exam: Exam, asked: str) -> Path:
+    """The case file of the papers that are asked again."""
+    path = exam.folder / f"{asked}.jsonl"
+    lines = map(json.loads, exam.cases.read_text("utf-8").splitlines())
+    chosen = [line for line in lines if line["id"] in exam.twice]
+    _write_lines(path, [{**line, "groups": {**line["groups"], ASKED: asked}} for line in chosen])
+    return path
+
+
+def _choose_repeated(cases: Sequence[Case], count: int, seed: int) -> tuple[str, ...]:
+    """The papers to ask again: as many of each photograph as can be, whatever their part."""
+    chance = random.Random(seed)
+    by_source: dict[str, list[str]] = {}
+    for case in cases:
+        by_source.setdefault(case.groups.get(SOURCE_GROUP, ""), []).append(case.id)
+    for papers in by_source.values():
+        chance.shuffle(papers)
+    rounds = [papers[turn] for turn in range(count) for papers in by_source.values() if turn < len(papers)]
+    return tuple(rounds[:count])
+
+
+def _digest_papers(cases: Path, papers: Sequence[Case]) -> str:
+    """Of the case file and every image."""
+    whole = hashlib.sha256(cases.read_bytes())
+    for path in sorted({str(image) for case in papers for image in case.images.values()}):
+        whole.update(hashlib.sha256(Path(path).read_bytes()).digest())
+    return whole.hexdigest()[:8]
+
+
+def _find_similar_rubric(rubric: Rubric) -> Rubric:
+    """The built-in rubric whose papers a user's own can be asked about: the same images, and texts that both know."""
+    known = {field.name for field in rubric.fields}
+    needed = {field.name for field in rubric.fields if field.required}
+    takes = []
+    for name in exam_rubrics():
+        other = Rubric.load(name)
+        fields = {field.name for field in other.fields}
+        given = {field.name for field in other.fields if field.required}
+        if other.roles == rubric.roles and needed <= given and fields <= known:
+            return other
+        takes.append(f"{' and '.join(other.roles)} with {', '.join(sorted(given))} ({name})")
+    raise UsageError(
+        f"There are no papers for the rubric {rubric.name!r}, which takes {' and '.join(rubric.roles) or 'no image'} "
+        f"with {', '.join(sorted(needed)) or 'no text'}; there are for rubrics that take {'; '.join(takes)}."
+    )
+
+
+def _without_aims(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {**line, "groups": {key: value for key, value in line["groups"].items() if key not in ("aims", "spares")}}
+
+
+def _write_lines(path: Path, lines: Sequence[Mapping[str, object]]) -> None:
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
+
+
+async def plan_sheets(sheets: Sequence[ExamSheet], ledger: Ledger | None, *, fresh: bool = False) -> JudgePlan:
+    """The calls of the one judge of all sheets. A paper that is asked twice has its first answer from the first sheet,
+    where it is counted; but not in a `fresh` sitting, which takes no answer from the ledger."""
+    whole = JudgePlan(sheets[0].suite.judges[0].judge)
+    for sheet in sheets:
+        checked = check_suite_cases(sheet.suite)
+        whole = _add_plans(whole, (await plan_run(sheet.suite, checked, ledger)).judges[0], 1)
+        if sheet.suite.samples > 1 and not fresh:
+            first = structs.replace(sheet.suite, samples=1)
+            whole = _add_plans(whole, (await plan_run(first, checked, ledger)).judges[0], -1)
+    return whole
+
+
+def sum_spent(sheets: Sequence[ExamSheet], ledger: Ledger) -> Decimal:
+    """What the runs have cost that these sheets would go on with, as far as it is known."""
+    found = [ledger.find(compute_fingerprint(sheet.suite, check_suite_cases(sheet.suite))) for sheet in sheets]
+    return sum((one.spent_usd or Decimal(0) for one in found if one), Decimal(0))
+
+
+def _add_plans(whole: JudgePlan, more: JudgePlan, sign: int) -> JudgePlan:
+    def money(a: Decimal | None, b: Decimal | None) -> Decimal | None:
+        return None if a is None or b is None else a + sign * b
+
+    return replace(
+        whole,
+        calls=whole.calls + sign * more.calls,
+        answered=whole.answered + sign * more.answered,
+        text_tokens=whole.text_tokens + sign * more.text_tokens,
+        image_tokens=whole.image_tokens + sign * more.image_tokens,
+        output_low=whole.output_low + sign * more.output_low,
+        output_high=whole.output_high + sign * more.output_high,
+        money_low=money(whole.money_low, more.money_low),
+        money_high=money(whole.money_high, more.money_high),
+        rule=more.rule or whole.rule,
+    )

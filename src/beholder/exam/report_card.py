@@ -1,0 +1,499 @@
+"""What marks are made of: how well scores tell damaged papers from clean ones, and how they follow its strength.
+
+Scores are shares of their scale (0 its lowest, 1 its highest), nan where there is none.
+
+From which strength on a judge notices a kind of damage, more surely than by chance.
+
+If it does not notice a strength it notices none below it either, since damage only grows: the scores of the clean paper
+and of all papers up to that strength might then stand in any order. How often a random order falls as steadily as what
+was seen is the p of that strength (a permutation test for trend, in all photographs at once). The strongest is tested
+first, then the next as long as each is noticed (Tukey, Ciminera and Heyse 1985), so that with a judge that answers at
+random one kind in twenty is called noticed at all, however many strengths there are.
+
+A sitting laid out for marking, and what an examiner finds there.
+
+All scores are shares of their scale. Intervals draw the photographs with replacement. A paper without a number takes
+no part in any; it is counted beside the mark.
+
+The report card: marks with their pass marks, and what they come to in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import permutations
+from math import factorial, prod
+
+import numpy as np
+
+from beholder.exam.paper import PaperPart
+from beholder.exam.results import AGAIN, OVERALL, ExamResults, PaperTruth, column_criterion
+from beholder.statistics.bootstrap import (
+    ClusterBootstrap,
+    Estimate,
+    Statistic,
+    divide_or_nan,
+    undefined_estimate,
+    weighted_mean,
+)
+from beholder.statistics.coefficients import pair_scores, rank_statistics
+from beholder.statistics.data import Bools, Floats
+
+MIN_STEPS = 3  # strengths, the clean twin among them, that a series needs
+TOLERANCE = 1e-9  # two sums of the same shares may differ in their last bit
+
+
+def round_to_zero(differences: Floats) -> Floats:
+    """Differences of shares, those that are mere rounding set to 0."""
+    return np.where(np.abs(differences) < TOLERANCE, 0.0, differences)
+
+
+def auc(scores: Floats, damaged: Bools, clean: Bools) -> Statistic:
+    """How often a damaged paper scores below a clean one, ties counting half: the area under the ROC curve. nan where
+    there is none of one sort."""
+    there = ~np.isnan(scores)
+    below, above = np.flatnonzero(damaged & there), np.flatnonzero(clean & there)
+    apart = np.sign(scores[above][None, :] - scores[below][:, None])
+    won = (apart + 1) / 2
+
+    def statistic(weights: Floats) -> Floats:
+        of_damaged, of_clean = weights[:, below], weights[:, above]
+        total: Floats = ((of_damaged @ won) * of_clean).sum(axis=1)
+        return divide_or_nan(total, of_damaged.sum(axis=1) * of_clean.sum(axis=1))
+
+    return statistic
+
+
+def dose_response(strengths: Sequence[float] | Floats, scores: Sequence[float] | Floats) -> float:
+    """How faithfully scores fall as strength rises: Spearman's rank correlation with its sign turned, so that 1 is a
+    lower score at every step. Papers without a score are left out. A score that never moves is 0: no response; nan
+    with fewer than `LEAST_STEPS` strengths."""
+    given = np.asarray(scores, np.float64)
+    there = ~np.isnan(given)
+    steps, given = np.asarray(strengths, np.float64)[there], given[there]
+    if len(np.unique(steps)) < MIN_STEPS:
+        return float("nan")
+    if np.ptp(given) == 0:
+        return 0.0
+    pairs = pair_scores(steps, given)
+    return -float(rank_statistics(pairs, kendall=False)(np.ones((1, pairs.size)))["spearman"][0])
+
+
+ALPHA = 0.05  # of a judge that answers at random: how often any strength of a kind may be called noticed
+PERMUTATIONS = 10_000  # random ones, where there are more in all
+
+_TREND_TOLERANCE = 1e-9  # two sums as near as that are a tie
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreSeries:
+    """The papers of one photograph that grow worse, the clean one with strength 0; scores nan where there is none."""
+
+    strengths: Floats
+    scores: Floats
+
+    def up_to(self, strength: float) -> ScoreSeries:
+        """As far as there are scores."""
+        kept = ~np.isnan(self.scores) & (self.strengths <= strength)
+        return ScoreSeries(self.strengths[kept], self.scores[kept])
+
+
+def find_noticed_strengths(series: Sequence[ScoreSeries], seed: int) -> tuple[int, ...]:
+    """The strengths that are noticed, the strongest first; none where not even that one is."""
+    found: list[int] = []
+    scored = [one.strengths[~np.isnan(one.scores)] for one in series]
+    for strength in sorted({int(one) for strengths in scored for one in strengths if one > 0}, reverse=True):
+        if trend_p_value([one.up_to(strength) for one in series], seed) > ALPHA:
+            break
+        found.append(strength)
+    return tuple(found)
+
+
+def trend_p_value(series: Sequence[ScoreSeries], seed: int) -> float:
+    """How often scores in a random order fall with strength as much as these do, or more: over all orders up to
+    `ORDERS` of them, else over as many seeded ones, counted as (b + 1) / (m + 1). 1 where no score moves."""
+    moving = [one for one in series if len(one.scores) > 1 and np.ptp(one.scores) > _TREND_TOLERANCE]
+    if not moving:
+        return 1.0
+    seen = -sum(float(one.strengths @ one.scores) for one in moving)
+    falls = [-_permutations(one.scores) @ one.strengths for one in moving]
+    if prod(factorial(len(one.scores)) for one in moving) <= PERMUTATIONS:
+        reached = np.zeros(1)
+        for fall in falls:
+            reached = np.add.outer(reached, fall).ravel()
+        return float((reached >= seen - _TREND_TOLERANCE).mean())
+    chance = np.random.default_rng(seed)
+    drawn = sum(chance.choice(fall, PERMUTATIONS) for fall in falls)
+    return float((np.count_nonzero(drawn >= seen - _TREND_TOLERANCE) + 1) / (PERMUTATIONS + 1))
+
+
+def _permutations(scores: Floats) -> Floats:
+    return np.array(list(permutations(scores.tolist())))
+
+
+FLAWLESS = (PaperPart.CLEAN, PaperPart.UNEDITED, PaperPart.IDENTICAL)  # what their `spares` name deserves full marks
+
+ONE_PHOTOGRAPH = "all its papers are of one photograph"
+FEW_PHOTOGRAPHS = "too few photographs have papers for it"
+_NO_PAPERS = "the exam has no papers on it"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricValue:
+    """A number that is yet to be held against its pass mark; or why there is none, in the estimate. The other fields
+    are those of `Mark`."""
+
+    estimate: Estimate
+    sentence: str = ""
+    papers: int = 0
+    lacking: Mapping[str, int] = field(default_factory=dict)
+    beside: Mapping[str, float] = field(default_factory=dict)
+    details: tuple[DamageMark, ...] = ()
+
+
+class GradingTable:
+    """A sitting laid out for marking: the papers as columns, each with the row of its twin (-1 without one)."""
+
+    def __init__(self, sitting: ExamResults, *, draws: int, seed: int) -> None:
+        self.sitting, self.papers = sitting, sitting.sat.papers
+        row = {paper.id: at for at, paper in enumerate(self.papers)}
+        self.twin = np.array([row.get(paper.twin, -1) for paper in self.papers], np.int64)
+        self.kind = np.array([paper.kind for paper in self.papers], np.str_)
+        self.strength = np.array([paper.strength for paper in self.papers], np.int64)
+        self.clean = self.where(lambda paper: paper.part == PaperPart.CLEAN)
+        self.aims_known = any(paper.aims for paper in self.papers)
+        self.seed = seed
+        self._count = draws
+
+    def where(self, holds: Callable[[PaperTruth], bool]) -> Bools:
+        return np.fromiter((holds(paper) for paper in self.papers), np.bool_, len(self.papers))
+
+    def draws(self, papers: Sequence[PaperTruth]) -> ClusterBootstrap:
+        """The photographs of these papers, drawn again and again."""
+        return ClusterBootstrap([paper.source for paper in papers], len(papers), count=self._count, seed=self.seed)
+
+    def estimate(
+        self, papers: Sequence[PaperTruth], statistic: Statistic, why: str = "no paper has a number"
+    ) -> Estimate:
+        """The statistic of these papers. Where it has no interval, `why` says so in the words of an exam."""
+        found = self.draws(papers).estimate(statistic, why) if papers else undefined_estimate(why)
+        if found.value is None or found.low is not None:
+            return found
+        alone = len({paper.source for paper in papers}) == 1
+        return replace(found, why=ONE_PHOTOGRAPH if alone else FEW_PHOTOGRAPHS)
+
+    def mean(self, values: Floats, rows: Bools) -> Estimate:
+        """The mean of those rows that have a value."""
+        there = np.flatnonzero(rows & ~np.isnan(values))
+        return self.estimate([self.papers[row] for row in there], weighted_mean(values[there]))
+
+    def scores(self, key: str) -> Floats:
+        return self.sitting.sat.scores[key]
+
+    def drop(self, key: str) -> Floats:
+        """How far each paper lies below its twin; nan without one, or where either has no score."""
+        scores = self.scores(key)
+        return round_to_zero(np.where(self.twin >= 0, scores[self.twin], np.nan) - scores)
+
+    def wavering(self, key: str) -> float | None:
+        """How far two answers to the same question lie apart on average; None where nothing has two."""
+        again = self.sitting.further.get(AGAIN)
+        pairs = list(again.pairs.get(key, {}).values()) if again else []
+        return float(np.abs(round_to_zero(np.array([now - was for was, now in pairs]))).mean()) if pairs else None
+
+    def aimed(self, key: str) -> Bools:
+        """Papers on which a criterion should be lower than on their twins: the whole, where any criterion should."""
+        if not self.aims_known:
+            return self.where(lambda paper: paper.part not in (*FLAWLESS, PaperPart.INJECTION, PaperPart.PADDING))
+        key = column_criterion(key)
+        return self.where(
+            lambda paper: (
+                paper.part != PaperPart.INJECTION and (bool(paper.aims) if key == OVERALL else key in paper.aims)
+            )
+        )
+
+    def spared(self, key: str) -> Bools:
+        """Papers on which it should be what it is on their twins."""
+        key = column_criterion(key)
+        return self.where(lambda paper: paper.part != PaperPart.INJECTION and key in paper.spares) & (self.twin >= 0)
+
+    def flawless(self, key: str) -> Bools:
+        """Papers on which it deserves full marks: the whole, where every criterion does."""
+        wanted = {one.key for one in self.sitting.rubric.criteria} if key == OVERALL else {column_criterion(key)}
+        return self.where(lambda paper: paper.part in FLAWLESS and wanted <= paper.spares)
+
+    def absent(self, key: str, rows: Bools) -> MetricValue | None:
+        """Why no number can come of these rows; `None` where one has a score."""
+        if not rows.any():
+            return MetricValue(undefined_estimate(_NO_PAPERS))
+        if not np.isnan(self.scores(key)[rows]).all():
+            return None
+        lacking = self.sitting.sat.lacking(key, rows)
+        if set(lacking) == {"left open"}:
+            return MetricValue(undefined_estimate("the judge left it open"), lacking=lacking)
+        said = ", ".join(f"{count} {why}" for why, count in lacking.items())
+        return MetricValue(undefined_estimate(f"no paper has a score: {said}"), lacking=lacking)
+
+
+def format_percent(share: float | None) -> str:
+    """`2.4%`; a dash where there is none."""
+    if share is None:
+        return "–"
+    return f"{share:.0%}" if share in (0, 1) else f"{share:.1%}"
+
+
+class ExamMetric(StrEnum):
+    """What a judge is examined in, for each criterion."""
+
+    DETECTION = "detection"
+    DOSE = "dose"
+    SPECIFICITY = "specificity"
+    INDEPENDENCE = "independence"
+    STEADINESS = "steadiness"
+    ORDER = "order"
+    LABELS = "labels"
+    INJECTION = "injection"
+    PADDING = "padding"
+
+
+class MarkStatus(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_EXAMINED = "not examined"
+    NO_PASS_MARK = "no pass mark"
+
+
+@dataclass(frozen=True, slots=True)
+class PassMark:
+    """What passes: a value of at least `least` with the lower end of its interval at `low_end` or above, if there is
+    one; or a value of at most `most`. `about` says what the number is, `why` where the bar comes from."""
+
+    about: str
+    why: str
+    least: float | None = None
+    most: float | None = None
+    low_end: float | None = None
+
+    def standing(self, estimate: Estimate) -> MarkStatus:
+        """Not examined without an interval: what rests on one photograph tells of that photograph."""
+        if estimate.value is None or estimate.low is None:
+            return MarkStatus.NOT_EXAMINED
+        if self.least is not None:
+            passes = estimate.value >= self.least and (self.low_end is None or estimate.low >= self.low_end)
+        else:
+            assert self.most is not None
+            passes = estimate.value <= self.most
+        return MarkStatus.PASSED if passes else MarkStatus.FAILED
+
+    def told(self) -> str:
+        """`at least 0.80, lower end 0.70`."""
+        if self.least is not None:
+            return f"at least {self.least:.2f}" + (f", lower end {self.low_end:.2f}" if self.low_end else "")
+        return f"at most {self.most:.2f}"
+
+
+PASS_MARKS: Mapping[ExamMetric, PassMark] = {
+    ExamMetric.DETECTION: PassMark(
+        "how often a damaged paper scores below a clean one, ties counting half (AUC; 0.5 is a coin)",
+        "at 0.8 a threshold that passes nine in ten clean papers stops about half of the damaged ones; the "
+        "lower end keeps luck with few photographs from passing",
+        least=0.8,
+        low_end=0.7,
+    ),
+    ExamMetric.DOSE: PassMark(
+        "how faithfully the score falls as damage grows, from 0 (not at all) to 1 (at every step); rank correlation "
+        "with its sign turned, a score that never moves counting 0",
+        "a scale of five or seven steps must tie some of six strengths, and one that falls with every second of them "
+        "still has 0.95; one that only notices the strongest must not pass, and has 0.65, or 0.77 with the three "
+        "strengths of a quick exam",
+        least=0.8,
+    ),
+    ExamMetric.SPECIFICITY: PassMark(
+        "the share of papers with nothing wrong that get full marks (the top tenth of the scale)",
+        "one false alarm in five is what a team still reads; beyond that alarms are ignored",
+        least=0.8,
+    ),
+    ExamMetric.INDEPENDENCE: PassMark(
+        "how far damage that is another criterion's business moves this one, up or down, beyond what asking twice "
+        "makes, in shares of the scale",
+        "a tenth is under half a step of a scale from 1 to 5, so most scores would not change",
+        most=0.1,
+    ),
+    ExamMetric.STEADINESS: PassMark(
+        "how far two answers to the same question lie apart, in shares of the scale",
+        "one step in five answers on a scale from 1 to 5; more hides the damage of low strengths",
+        most=0.05,
+    ),
+    ExamMetric.ORDER: PassMark(
+        "how much farther the score lies from the first one when criteria come in reverse order than when nothing "
+        "changed, in shares of the scale",
+        "as for steadiness: a change that means nothing should cost no more than chance does",
+        most=0.05,
+    ),
+    ExamMetric.LABELS: PassMark(
+        "how much farther the score lies from the first one when images are called Image A, Image B than when nothing "
+        "changed, in shares of the scale",
+        "as for steadiness: a change that means nothing should cost no more than chance does",
+        most=0.05,
+    ),
+    ExamMetric.INJECTION: PassMark(
+        "how far text that demands full marks raises the score of a bad paper, a fall counting 0, beyond what asking "
+        "twice makes, in shares of the scale",
+        "anything above what chance gives is a door for whoever writes the text; 0.05 is what steadiness allows",
+        most=0.05,
+    ),
+    ExamMetric.PADDING: PassMark(
+        "how far empty sentences raise the score of a thin description, a fall counting 0, beyond what asking twice "
+        "makes, in shares of the scale",
+        "length is the cheapest way to please a judge; 0.05 is what steadiness allows",
+        most=0.05,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DamageMark:
+    """A mark for one kind of damage. `strength` is None for all strengths together; `first` is the lowest strength
+    that is surely noticed; `lower` the share of papers that score below their twin."""
+
+    kind: str
+    strength: int | None
+    papers: int
+    estimate: Estimate
+    lower: float | None = None
+    drop: Estimate | None = None
+    first: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        found: dict[str, object] = {"kind": self.kind, "strength": self.strength, "papers": self.papers}
+        found |= {"estimate": self.estimate.to_dict(), "lower_than_twin": self.lower}
+        if self.drop is not None:
+            found["drop"] = self.drop.to_dict()
+        return found | ({"first_noticed": self.first} if self.strength is None else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One criterion in one thing. `papers` are those that the number is made of; `lacking` counts papers without a
+    number by the reason; `beside` are the numbers that go with it, by name."""
+
+    criterion: str
+    examined: ExamMetric
+    standing: MarkStatus
+    estimate: Estimate
+    sentence: str
+    papers: int = 0
+    lacking: Mapping[str, int] = field(default_factory=dict)
+    beside: Mapping[str, float] = field(default_factory=dict)
+    details: tuple[DamageMark, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            "criterion": self.criterion,
+            "examined": str(self.examined),
+            "standing": str(self.standing),
+            **self.estimate.to_dict(),
+            "papers": self.papers,
+            "lacking": dict(self.lacking),
+            "sentence": self.sentence,
+        }
+        if self.beside:
+            found["beside"] = dict(self.beside)
+        if self.details:
+            found["details"] = [one.to_dict() for one in self.details]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReportCard:
+    """What a judge came to in the exam of one rubric. `paper_set` is the same where the papers were, to the byte."""
+
+    judge: str
+    model: str | None
+    rubric: str
+    run: str
+    exam: str
+    paper_set: str
+    papers: int
+    missing: int
+    photographs: int
+    marks: tuple[Mark, ...]
+    notes: tuple[str, ...] = ()
+
+    def of(self, criterion: str) -> dict[ExamMetric, Mark]:
+        return {mark.examined: mark for mark in self.marks if mark.criterion == criterion}
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """In the rubric's order, `score` last."""
+        return tuple(dict.fromkeys(mark.criterion for mark in self.marks))
+
+    @property
+    def failed(self) -> tuple[Mark, ...]:
+        return tuple(mark for mark in self.marks if mark.standing is MarkStatus.FAILED)
+
+    def qualified(self, criterion: str) -> MarkStatus:
+        """Passed where detection was and nothing failed: who notices nothing has not qualified by keeping calm. Before
+        every paper is judged nothing is decided."""
+        if self.missing:
+            return MarkStatus.NOT_EXAMINED
+        marks = self.of(criterion)
+        standings = {mark.standing for mark in marks.values()}
+        if MarkStatus.FAILED in standings:
+            return MarkStatus.FAILED
+        detection = marks.get(ExamMetric.DETECTION)
+        return detection.standing if detection else MarkStatus.NOT_EXAMINED
+
+    def told(self) -> str:
+        """The card in a sentence: what the judge qualified for, what not and why, and what nobody knows."""
+        if self.missing:
+            whole = self.papers + self.missing
+            return (
+                f"The exam of {self.judge} in {self.rubric} is not finished: {self.missing} of {whole} papers are not "
+                "judged yet, and nothing is decided. The command that began it goes on."
+            )
+        criteria = [one for one in self.criteria if one != OVERALL and column_criterion(one) == one]
+        bounded = [one for one in self.criteria if column_criterion(one) != one]
+        sentence = f"In {self.rubric}, {self.judge} is {self._standings(criteria)}."
+        if bounded:
+            sentence += f" By the highest score that its answers leave possible it is {self._standings(bounded)}."
+        return sentence
+
+    def _standings(self, criteria: Sequence[str]) -> str:
+        by = {one: self.qualified(one) for one in criteria}
+        passed = [column_criterion(one) for one in criteria if by[one] is MarkStatus.PASSED]
+        failed = [
+            f"{column_criterion(one)} ({_join_names([mark.examined for mark in self.failed if mark.criterion == one])})"
+            for one in criteria
+            if by[one] is MarkStatus.FAILED
+        ]
+        unknown = [
+            column_criterion(one) for one in criteria if by[one] in (MarkStatus.NOT_EXAMINED, MarkStatus.NO_PASS_MARK)
+        ]
+        parts = [f"qualified for {_join_names(passed)}"] if passed else ["qualified for no criterion"]
+        parts += [f"not for {_join_names(failed)}"] if failed else []
+        parts += [f"not known for {_join_names(unknown)}"] if unknown else []
+        return "; ".join(parts)
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "judge": self.judge,
+            "model": self.model,
+            "rubric": self.rubric,
+            "run": self.run,
+            "exam": self.exam,
+            "paper_set": self.paper_set,
+            "papers": self.papers,
+            "missing": self.missing,
+            "photographs": self.photographs,
+            "told": self.told(),
+            "qualified": {one: str(self.qualified(one)) for one in self.criteria},
+            "marks": [mark.to_dict() for mark in self.marks],
+            "notes": list(self.notes),
+        }
+
+
+def _join_names(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

@@ -1,0 +1,278 @@
+"""A sitting out of the ledger: the papers with their truth, and what the judge said of them.
+
+A sitting is one run over the papers, tagged `exam`, and up to three over some of them, tagged with its id: `again` (the
+same question a second time), `order` and `labels` (the same question in another dress; see `variants`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from beholder.errors import UsageError
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import RunRecord, StoredVerdict
+from beholder.rubrics.rubric import Criterion, Number, Rubric
+from beholder.statistics.data import SOURCE_GROUP, Bools, Floats
+from beholder.verdicts.verdict import Outcome, Verdict
+
+TAG = GROUP = "exam"  # of its first run; of every paper, whose value is the version of the exam
+ASKED = "asked"  # the group that tells on which further sheet a paper stands
+AGAIN, ORDER, LABELS = REPEATED_SHEETS = ("again", "order", "labels")
+OVERALL = "score"
+_AT_MOST = " (at most)"
+
+
+def upper_bound_column(criterion: str) -> str:
+    """The column of the highest score that a judge's answers leave possible, where it left the score itself open."""
+    return criterion + _AT_MOST
+
+
+def column_criterion(column: str) -> str:
+    """The criterion that a column is about."""
+    return column.removesuffix(_AT_MOST)
+
+
+def sheet_tag(asked: str) -> str:
+    """The tag of a run: `exam`, `exam-again`, `exam-order`, `exam-labels`."""
+    return f"{TAG}-{asked}" if asked else TAG
+
+
+def sitting_tag(run: str) -> str:
+    """What the further runs of a sitting are tagged with, by the id of its first."""
+    return f"sitting-{run}"
+
+
+def papers_tag(digest: str) -> str:
+    """What runs on the same papers are tagged with."""
+    return f"papers-{digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class PaperTruth:
+    """What is known of a paper. `strength` is 0 where nothing is wrong; `twin` the id of the paper that differs from it
+    only in what it tests; `aims` the criteria that should fall, `spares` those that should stay."""
+
+    id: str
+    part: str
+    kind: str
+    strength: int
+    source: str
+    twin: str
+    aims: frozenset[str]
+    spares: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PaperScores:
+    """What was said of papers, a row each, with the outcome of each row.
+
+    `scores` has a column for each criterion, and `score` for the whole, as shares of their scale, nan where there is
+    none. The whole counts only where no criterion was left open: means of different criteria cannot be compared. A
+    criterion that never has a score has a second column where the judge's answers bound it (`at_most`).
+    """
+
+    papers: tuple[PaperTruth, ...]
+    scores: Mapping[str, Floats]
+    outcomes: tuple[Outcome, ...]
+
+    def __len__(self) -> int:
+        return len(self.papers)
+
+    def lacking(self, key: str, rows: Bools) -> dict[str, int]:
+        """Why papers have no number here, counted: `left open`, or the outcome."""
+        found: Counter[str] = Counter()
+        for row in np.flatnonzero(rows & np.isnan(self.scores[key])):
+            found[_missing_reason(self.outcomes[row])] += 1
+        return dict(found)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedScores:
+    """What was said on a further sheet. By criterion and paper id: `pairs` of scores, the first time and the other
+    time, or in `lacking` why there are not two (`left open`, or the outcome). `missing` papers are not judged yet."""
+
+    pairs: Mapping[str, Mapping[str, tuple[float, float]]]
+    lacking: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    missing: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExamResults:
+    """Everything that a report card is made of.
+
+    `paper_set` is the same for the same papers; `further` is what was said on the further sheets, by their names.
+    """
+
+    run: str
+    name: str
+    judge: str
+    model: str | None
+    rubric: Rubric
+    exam: str
+    total: int
+    sat: PaperScores
+    paper_set: str = ""
+    further: Mapping[str, RepeatedScores] = field(default_factory=dict)
+
+
+class _PaperAnswer(NamedTuple):
+    outcome: Outcome
+    shares: Mapping[str, float]
+
+
+def load_results(ledger: Ledger, run: str) -> ExamResults:
+    """The sitting that a run belongs to (its first run, or any of the further ones). Raises `UsageError` for a run
+    that is no exam, `LedgerError` for one that is not there."""
+    record = _find_first_run(ledger, ledger.run(run))
+    if len(record.rubrics) != 1:
+        raise _not_an_exam(record)
+    rubric = msgspec.convert(record.rubrics[0], Rubric)
+    judged = list(ledger.judged(record.id))
+    if not any(GROUP in one.groups for one in judged):
+        raise _not_an_exam(record)
+    sat = collect_paper_scores(rubric, judged)
+    further: dict[str, RepeatedScores] = {}
+    for other in ledger.runs(tag=sitting_tag(record.id)):  # the newest first, which stands
+        sheet = list(ledger.judged(other.id))
+        asked = next((one.groups.get(ASKED, "") for one in sheet), "")
+        if asked in REPEATED_SHEETS and asked not in further:
+            answers = _pair_repeated(rubric, sheet) if asked == AGAIN else _pair_variants(rubric, sheet, sat)
+            further[asked] = _collect_repeated(sat.scores, answers, other.total - len(sheet))
+    shown = judged[0].verdict
+    return ExamResults(
+        run=record.id,
+        name=record.name,
+        judge=shown.judge,
+        model=next((one.verdict.model for one in judged if one.verdict.model), None),
+        rubric=rubric,
+        exam=next(one.groups[GROUP] for one in judged if GROUP in one.groups),
+        total=record.total,
+        sat=sat,
+        paper_set=_tag_suffix(papers_tag(""), record.tags),
+        further=further,
+    )
+
+
+def collect_paper_scores(rubric: Rubric, judged: Iterable[StoredVerdict]) -> PaperScores:
+    """Verdicts on papers, as columns."""
+    listed = list(judged)
+    criteria = [one.key for one in rubric.criteria]
+    scores = {key: np.full(len(listed), np.nan) for key in (*criteria, *map(upper_bound_column, criteria), OVERALL)}
+    for row, one in enumerate(listed):
+        for key, share in _score_shares(rubric, one.verdict).items():
+            scores[key][row] = share
+    for key in criteria:
+        bounded, scored = not np.isnan(scores[upper_bound_column(key)]).all(), not np.isnan(scores[key]).all()
+        if scored or not bounded:
+            del scores[upper_bound_column(key)]
+    return PaperScores(tuple(map(_read_truth, listed)), scores, tuple(one.verdict.outcome for one in listed))
+
+
+def _find_first_run(ledger: Ledger, record: RunRecord) -> RunRecord:
+    """The first run of the sitting that a run belongs to."""
+    of = _tag_suffix(sitting_tag(""), record.tags)
+    return ledger.run(of) if of else record
+
+
+def _tag_suffix(prefix: str, tags: Sequence[str]) -> str:
+    """What follows the prefix in the newest tag that has it; empty where none does."""
+    return next((tag.removeprefix(prefix) for tag in reversed(tags) if tag.startswith(prefix)), "")
+
+
+def _read_truth(judged: StoredVerdict) -> PaperTruth:
+    groups = judged.groups
+    strength = groups.get("strength", "")
+    return PaperTruth(
+        id=judged.verdict.case,
+        part=groups.get("part", ""),
+        kind=groups.get("kind", "") or groups.get("part", ""),
+        strength=int(strength) if strength.isdigit() else 0,
+        source=groups.get(SOURCE_GROUP, ""),
+        twin=groups.get("twin", ""),
+        aims=_split_names(groups.get("aims", "")),
+        spares=_split_names(groups.get("spares", "")),
+    )
+
+
+def _split_names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+def _score_shares(rubric: Rubric, verdict: Verdict) -> dict[str, float]:
+    if not verdict.scored:
+        return {}
+    found = _share_of_scale(rubric, {key: one.score for key, one in verdict.criteria.items()}, verdict.score)
+    for criterion in rubric.criteria:
+        result = verdict.criteria.get(criterion.key)
+        if result and result.score is None and result.score_range:
+            found[upper_bound_column(criterion.key)] = _criterion_share(result.score_range[1], criterion)
+    return found
+
+
+def _share_of_scale(rubric: Rubric, criteria: Mapping[str, Number | None], overall: float | None) -> dict[str, float]:
+    found = {
+        one.key: _criterion_share(score, one) for one in rubric.criteria if (score := criteria.get(one.key)) is not None
+    }
+    if overall is not None and len(found) == len(rubric.criteria):
+        found[OVERALL] = overall
+    return found
+
+
+def _criterion_share(score: Number, criterion: Criterion) -> float:
+    low, high = criterion.scale
+    return (score - low) / (high - low)
+
+
+def _pair_repeated(rubric: Rubric, judged: Iterable[StoredVerdict]) -> Iterator[tuple[str, _PaperAnswer, _PaperAnswer]]:
+    """What the judge said of each paper the first and the second time."""
+    for one in judged:
+        jurors = one.verdict.jury.jurors if one.verdict.jury else ()
+        said = [_PaperAnswer(juror.outcome, _share_of_scale(rubric, juror.criteria, juror.score)) for juror in jurors]
+        nothing = _PaperAnswer(one.verdict.outcome, {})  # where it came to no jury
+        was, now, *_ = *said, nothing, nothing
+        yield one.verdict.case, was, now
+
+
+def _pair_variants(
+    rubric: Rubric, judged: Iterable[StoredVerdict], sat: PaperScores
+) -> Iterator[tuple[str, _PaperAnswer, _PaperAnswer]]:
+    """What the judge said of each paper in the first run and in this one."""
+    first = {paper.id: row for row, paper in enumerate(sat.papers)}
+    for one in judged:
+        row = first.get(one.verdict.case)
+        if row is not None:
+            was = {key: float(values[row]) for key, values in sat.scores.items() if not np.isnan(values[row])}
+            now = _PaperAnswer(one.verdict.outcome, _score_shares(rubric, one.verdict))
+            yield one.verdict.case, _PaperAnswer(sat.outcomes[row], was), now
+
+
+def _collect_repeated(
+    columns: Iterable[str], answers: Iterable[tuple[str, _PaperAnswer, _PaperAnswer]], missing: int
+) -> RepeatedScores:
+    pairs: dict[str, dict[str, tuple[float, float]]] = {key: {} for key in columns}
+    lacking: dict[str, dict[str, str]] = {key: {} for key in pairs}
+    for case, was, now in answers:
+        for key in pairs:
+            if key in was.shares and key in now.shares:
+                pairs[key][case] = was.shares[key], now.shares[key]
+            else:
+                lacking[key][case] = _missing_reason((now if key in was.shares else was).outcome)
+    return RepeatedScores(pairs, lacking, missing)
+
+
+def _missing_reason(outcome: Outcome) -> str:
+    """Why a criterion has no score in an answer of that outcome."""
+    return "left open" if outcome is Outcome.SCORED else str(outcome)
+
+
+def _not_an_exam(record: RunRecord) -> UsageError:
+    return UsageError(
+        f"The run {record.id} ({record.name}) is no exam; `beholder runs --tag {TAG}` lists those that are, and "
+        "`beholder qualify --judge JUDGE` sits one."
+    )

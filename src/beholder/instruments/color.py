@@ -1,0 +1,189 @@
+"""Colour: how far it moved, pixel by pixel and as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from beholder.instruments.instrument import (
+    Floats,
+    Instrument,
+    PairReading,
+    format_factor,
+    format_percent,
+    make_pair_instrument,
+)
+from beholder.instruments.pair import ImagePair
+from beholder.instruments.pixel_metrics import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, name_place
+
+_MIN_PIXELS = 64
+
+
+def _read_difference_median(pair: ImagePair) -> PairReading:
+    value = pair.difference_quantiles[0]
+    sentence = f"Half of the pixels differ by {_describe_visibility(value)}."
+    if value < 1:
+        # The map shows the others: say where they are.
+        rest = f"; what changed is {add_mostly(name_place(pair.changed))}" if pair.changed.any() else ""
+        sentence = f"Half of the pixels or more look the same (median ΔE {value:.1f}){rest}."
+    return PairReading(value, sentence, pair.difference, _compute_legend_top(pair))
+
+
+def _read_difference_high(pair: ImagePair) -> PairReading:
+    value = pair.difference_quantiles[1]
+    if value < 1:
+        return PairReading(value, f"Nineteen pixels in twenty look the same (95 % quantile ΔE {value:.1f}).")
+    return PairReading(value, f"One pixel in twenty differs by {_describe_visibility(value)}.")
+
+
+def _read_noticeable(pair: ImagePair) -> PairReading:
+    over = pair.difference > NOTICEABLE_DELTA_E
+    share = float(np.count_nonzero(over) / np.count_nonzero(pair.valid))
+    if share == 0:
+        return PairReading(0.0, f"No pixel differs by more than ΔE {NOTICEABLE_DELTA_E:.0f}.")
+    where = add_mostly(name_place(over))
+    return PairReading(
+        share, f"{format_percent(share)} of the pixels differ by more than ΔE {NOTICEABLE_DELTA_E:.0f}, {where}."
+    )
+
+
+def _read_palette(pair: ImagePair) -> PairReading:
+    first, second = (np.sort(_DIRECTIONS @ colours[::4].T, axis=1) for colours in pair.sampled[:2])
+    distance = float(2 * np.abs(first - second).mean())
+    strength = "the same" if distance < 1 else "close" if distance < 5 else "different" if distance < 15 else "another"
+    return PairReading(distance, f"The palette is {strength}: colours would have to move by {distance:.1f} on average.")
+
+
+def _read_exposure(pair: ImagePair) -> PairReading:
+    first, second = (float(colours[:, 0].mean()) for colours in pair.sampled[:2])
+    change = second - first
+    how = "as light as it was" if abs(change) < 1 else f"{abs(change):.1f} {'lighter' if change > 0 else 'darker'}"
+    return PairReading(change, f"The image is {how} (mean L* {round(first)} to {round(second)}).")
+
+
+def _read_contrast(pair: ImagePair) -> PairReading:
+    first, second = (float(colours[:, 0].std()) for colours in pair.sampled[:2])
+    if first < 0.5:
+        return PairReading(None, "Not measured: the image before has no contrast to compare with.")
+    ratio = second / first
+    how = "The contrast is kept" if abs(ratio - 1) < 0.03 else f"The contrast is {format_factor(ratio)} what it was"
+    return PairReading(ratio, f"{how} (deviation of L* {first:.0f} to {second:.0f}).")
+
+
+def _read_saturation(pair: ImagePair) -> PairReading:
+    first, second = (float(np.hypot(colours[:, 1], colours[:, 2]).mean()) for colours in pair.sampled[:2])
+    change = second - first
+    how = "as colourful as it was" if abs(change) < 1 else f"{'more' if change > 0 else 'less'} colourful"
+    return PairReading(change, f"The image is {how} (mean chroma {first:.0f} to {second:.0f}).")
+
+
+def _read_cast(pair: ImagePair) -> PairReading:
+    if pair.inferred and pair.region_share > MAX_INFERRED_SHARE:
+        return PairReading(
+            None, "Not measured: the change fills most of the image, so no part tells the light from the edit."
+        )
+    first, second, inside = pair.sampled
+    first, second = first[~inside], second[~inside]
+    if len(first) < _MIN_PIXELS:
+        return PairReading(None, "Not measured: nothing lies outside the region of the edit.")
+    green_red, blue_yellow = (float(number) for number in (second - first).mean(axis=0)[1:])
+    length = float(np.hypot(green_red, blue_yellow))
+    if length < 1:
+        return PairReading(length, "Outside the edit the colours lean neither way.")
+    names = [(green_red, "red", "green"), (blue_yellow, "yellow", "blue")]
+    towards = [more if by > 0 else less for by, more, less in names if abs(by) > 0.4 * length]
+    return PairReading(length, f"Outside the edit all colours lean by {length:.1f} towards {' and '.join(towards)}.")
+
+
+def _without_registration(read: Callable[[ImagePair], PairReading]) -> Callable[[ImagePair], PairReading]:
+    """Reads the colours as a whole, which need not lie where they lay: also of images that cannot be registered."""
+
+    def reading(pair: ImagePair) -> PairReading:
+        return read(pair) if pair.valid.any() else PairReading(None, f"Not measured: {pair.obstacle}.")
+
+    return reading
+
+
+def _describe_visibility(value: float) -> str:
+    words = ((2.5, "hardly seen"), (NOTICEABLE_DELTA_E, "seen side by side"))
+    return f"ΔE {value:.1f} or more, {next((word for top, word in words if value < top), 'seen at a glance')}"
+
+
+def _compute_legend_top(pair: ImagePair) -> float:
+    """The top of the map's legend: 20, or more where a twentieth of the image is above it; at most 100."""
+    return float(np.clip(np.ceil(pair.difference_quantiles[1] / 10) * 10, 20, 100))
+
+
+def _spread_directions(count: int) -> Floats:
+    """Evenly spread over half the sphere (a Fibonacci lattice), N×3."""
+    z = (np.arange(count) + 0.5) / count
+    turn = np.pi * (1 + 5**0.5) * np.arange(count)
+    flat = np.sqrt(1 - z * z)
+    return np.stack([flat * np.cos(turn), flat * np.sin(turn), z], axis=1).astype(np.float32)
+
+
+_DIRECTIONS = _spread_directions(24)
+_DELTA_E_GUIDE = "about 1 can just be seen side by side, 10 at a glance"
+
+INSTRUMENTS: tuple[Instrument, ...] = (
+    make_pair_instrument(
+        "colour.difference_median",
+        f"Median CIEDE2000 over the pixels that both images have: {_DELTA_E_GUIDE}.",
+        _read_difference_median,
+        unit="ΔE",
+        better="lower",
+    ),
+    make_pair_instrument(
+        "colour.difference_high",
+        f"95 % quantile of CIEDE2000 over the pixels that both images have: {_DELTA_E_GUIDE}.",
+        _read_difference_high,
+        unit="ΔE",
+        better="lower",
+    ),
+    make_pair_instrument(
+        "colour.noticeable",
+        "Share of the pixels that differ by more than 10 in CIEDE2000, which is seen at a glance.",
+        _read_noticeable,
+        unit="share",
+        better="lower",
+    ),
+    make_pair_instrument(
+        "colour.palette",
+        "How far colours would have to move to make the one image's into the other's, wherever they are: twice the "
+        "sliced Wasserstein distance in CIELAB over 24 directions, so that a shift of all colours by 10 gives 10.",
+        _without_registration(_read_palette),
+        unit="ΔE",
+        better="lower",
+        cheap=False,
+        compares=False,
+    ),
+    make_pair_instrument(
+        "colour.exposure",
+        "Change of the mean lightness L* (0–100); more is lighter.",
+        _without_registration(_read_exposure),
+        unit="L*",
+        compares=False,
+    ),
+    make_pair_instrument(
+        "colour.contrast",
+        "Standard deviation of L* after, as a multiple of that before.",
+        _without_registration(_read_contrast),
+        unit="×",
+        compares=False,
+    ),
+    make_pair_instrument(
+        "colour.saturation",
+        "Change of the mean chroma C*; more is more colourful.",
+        _without_registration(_read_saturation),
+        unit="C*",
+        compares=False,
+    ),
+    make_pair_instrument(
+        "colour.cast",
+        "Length of the mean shift in (a*, b*) outside the region of the edit: a tint over what was to stay.",
+        _read_cast,
+        unit="ΔE",
+        better="lower",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Measurements of texts about an image."""

@@ -1,0 +1,292 @@
+"""What text instruments measure: one text, the expected ones beside it, and all that is read from them, once.
+
+Words weigh by how rare they are in descriptions of everyday photographs: "skijoring" tells more than "man". The weight
+is log((photos + 1) / (photos that mention it + ½)), from `weights/words.json`; a word that is not in that table is
+taken to be mentioned once. Words that only present the picture ("the image shows") weigh least.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from beholder.instruments.text.claims import (
+    Contradictions,
+    TextClaims,
+    extract_claims,
+    find_contradictions,
+    find_negated,
+)
+from beholder.instruments.text.words import (
+    CLAUSE_BREAK,
+    FOREIGN_FUNCTION_WORDS,
+    UNSPACED_SCRIPTS,
+    Word,
+    WordSet,
+    detect_script,
+    is_english,
+    load_lexicon,
+    load_word_list,
+    split_words,
+)
+
+MIN_WORD_WEIGHT = 0.5
+
+FRAMING_WORDS = load_word_list("framing")
+_COLLECTIVE_WORDS = FRAMING_WORDS | load_word_list("collective")
+_NON_NAMES = FRAMING_WORDS | load_lexicon().not_things
+_ANSWER_WORDS = load_word_list("answers")
+_MAX_PHRASE_WORDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TextInput:
+    """What a text instrument measures: the text that is judged, the expected descriptions, and the question asked."""
+
+    output: str
+    references: tuple[str, ...] = ()
+    question: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WordRarity:
+    """In how many of `photos` the descriptions mention a word."""
+
+    photos: int
+    mentions: Mapping[str, int]
+
+    def weight(self, lemma: str) -> float:
+        """≥ `LEAST_WEIGHT`; "not dog" weighs what "dog" does."""
+        lemma = lemma.removeprefix("not ")
+        if lemma in FRAMING_WORDS:
+            return MIN_WORD_WEIGHT
+        return max(MIN_WORD_WEIGHT, math.log((self.photos + 1) / (max(1, self.mentions.get(lemma, 1)) + 0.5)))
+
+    @classmethod
+    def of(cls, photos: Iterable[Sequence[str]]) -> WordRarity:
+        """Counted in the descriptions of some photographs."""
+        mentions: Counter[str] = Counter()
+        count = 0
+        for descriptions in photos:
+            count += 1
+            mentions.update({word.lemma for text in descriptions for word in split_words(text) if word.content})
+        return cls(count, mentions)
+
+
+@cache
+def load_word_rarity() -> WordRarity:
+    """The committed table."""
+    table = json.loads((Path(str(files("beholder.instruments"))) / "weights" / "words.json").read_text("utf-8"))
+    return WordRarity(table["photos"], table["mentions"])
+
+
+@dataclass(frozen=True)
+class AnalyzedText:
+    """One text, read."""
+
+    text: str
+    rarity: WordRarity
+    english: bool
+
+    @cached_property
+    def words(self) -> tuple[Word, ...]:
+        return split_words(self.text)
+
+    @cached_property
+    def spoken(self) -> list[Word]:
+        """The words without the breaks between clauses."""
+        return [word for word in self.words if word is not CLAUSE_BREAK]
+
+    @cached_property
+    def negated(self) -> frozenset[int]:
+        """Where in `words` something is said not to be."""
+        return find_negated(self.words) if self.english else frozenset()
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """Every content word once, with its weight, in the order of the text; "not hat" for what is said not to be.
+
+        In a language other than English few of the function words are known: they and all words up to three letters
+        weigh nothing and the others all the same. A text that has no content word, such as "No." or "On the left.", has
+        what it answers.
+        """
+        if not self.english:
+            unspaced = detect_script(self.text) in UNSPACED_SCRIPTS
+            return {
+                word.form: 1.0
+                for word in self.spoken
+                if unspaced or (len(word.form) > 3 and word.form not in FOREIGN_FUNCTION_WORDS) or word.form.isdecimal()
+            }
+        found: dict[str, float] = {}
+        for at, word in enumerate(self.words):
+            if word.content:
+                name = f"not {word.lemma}" if at in self.negated else word.lemma
+                found.setdefault(name, self.rarity.weight(name))
+        return found or self.answers
+
+    @cached_property
+    def answers(self) -> dict[str, float]:
+        """The function words that can be all of an answer, with their weight."""
+        return {word.form: MIN_WORD_WEIGHT for word in self.spoken if self.english and word.form in _ANSWER_WORDS}
+
+    @cached_property
+    def company(self) -> WordSet:
+        return WordSet((*self.weights, *self.answers))
+
+    @cached_property
+    def of_kind(self) -> dict[str, dict[str, str]]:
+        """For each kind of word: the lemmas that are affirmed, each with its phrase ("red umbrella")."""
+        found: dict[str, dict[str, str]] = {"noun": {}, "verb": {}, "quality": {}, "number": {}}
+        for at, word in enumerate(self.words):
+            if word.content and at not in self.negated and word.lemma not in _NON_NAMES:
+                found[word.kind].setdefault(word.lemma, self._phrase(at) if word.kind == "noun" else word.form)
+        return found
+
+    def _phrase(self, at: int) -> str:
+        first = at
+        while first > max(0, at - _MAX_PHRASE_WORDS + 1) and self.words[first - 1].kind in ("quality", "number"):
+            first -= 1
+        return " ".join(word.form.replace("_", " ") for word in self.words[first : at + 1])
+
+    @cached_property
+    def subject(self) -> str:
+        """The first noun that is not a word of framing or a collective; "" where there is no noun."""
+        nouns = list(self.of_kind["noun"])
+        return next((noun for noun in nouns if noun not in _COLLECTIVE_WORDS), nouns[0] if nouns else "")
+
+    @cached_property
+    def claims(self) -> TextClaims:
+        return extract_claims(self.words, self.negated)
+
+
+@dataclass(frozen=True)
+class TextComparison:
+    """A text beside the expected ones. `unusable` says why they cannot be compared, "" where they can."""
+
+    texts: TextInput
+    rarity: WordRarity
+
+    @cached_property
+    def output(self) -> AnalyzedText:
+        return AnalyzedText(self.texts.output, self.rarity, self.english)
+
+    @cached_property
+    def references(self) -> tuple[AnalyzedText, ...]:
+        return tuple(AnalyzedText(text, self.rarity, self.english) for text in self._comparable)
+
+    @property
+    def references_given(self) -> bool:
+        return bool(self._given)
+
+    @cached_property
+    def _given(self) -> list[str]:
+        return [text for text in self.texts.references if text.strip()]
+
+    @cached_property
+    def _comparable(self) -> list[str]:
+        """The expected descriptions in the script of the output; digits are in every script."""
+        own = detect_script(self.texts.output)
+        return [text for text in self._given if not own or detect_script(text) in (own, "")]
+
+    @cached_property
+    def _languages(self) -> tuple[bool | None, bool | None]:
+        """Whether the output and the expected descriptions are in English; None where they are too short to tell."""
+        found = tuple(
+            is_english(split_words(text)) if detect_script(text) in ("LATIN", "") else False
+            for text in (self.texts.output, "\n".join(self._comparable))
+        )
+        return found[0], found[1]
+
+    @cached_property
+    def english(self) -> bool:
+        """As far as the alphabet and the familiar words tell; a short output is in the language of what is expected."""
+        mine, theirs = self._languages
+        return mine if mine is not None else theirs is not False
+
+    @cached_property
+    def unusable(self) -> str:
+        """One sentence without an end, or ""."""
+        if not self._given:
+            return "there is no expected description to compare with"
+        if silent := self.silent:
+            return silent
+        if not self._comparable:
+            written, expected = (_name_script(text) for text in (self.texts.output, self._given[0]))
+            return f"the output is written in {written}, the expected description in {expected}"
+        if not any(reading.weights for reading in self.references):
+            return "the expected description has no content word"
+        if None not in self._languages and len(set(self._languages)) > 1:
+            return "the output and the expected description seem to be in different languages"
+        return ""
+
+    @cached_property
+    def silent(self) -> str:
+        """Why the output says nothing, or ""."""
+        if not self.texts.output.strip():
+            return "the output is empty"
+        return "" if self.output.weights else "the output has no content word"
+
+    @cached_property
+    def unreadable(self) -> str:
+        """Why kinds of words cannot be compared: as `unusable`, or the language is not English."""
+        return self.unusable or ("" if self.english else "nouns, colours and negations are told apart in English only")
+
+    @cached_property
+    def expected(self) -> WordSet:
+        """The words of all expected descriptions together: any of them may bear a word out."""
+        return WordSet(lemma for reading in self.references for lemma in reading.company.lemmas)
+
+    @cached_property
+    def said(self) -> dict[str, float]:
+        """The output's words with their weights, without what it says not to be where the expected descriptions do not
+        speak of it: "there are no people" is neither right nor wrong then."""
+        spoken_of = {lemma.removeprefix("not ") for lemma in self.expected.lemmas}
+        said = self.output.weights.items()
+        left = {word: weight for word, weight in said if not word.startswith("not ") or word[4:] in spoken_of}
+        return left or self.output.weights
+
+    @cached_property
+    def contradictions(self) -> Contradictions:
+        asked = AnalyzedText(self.texts.question, self.rarity, self.english).claims.affirmed
+        return find_contradictions(self.output.claims, [reading.claims for reading in self.references], asked)
+
+    @cached_property
+    def mentions(self) -> Mapping[str, int]:
+        """How many expected descriptions have each of their words."""
+        return Counter(lemma for reading in self.references for lemma in reading.weights)
+
+    @cached_property
+    def closest(self) -> AnalyzedText:
+        """The expected description whose words the output covers best; of equals the longest."""
+        return max(self.references, key=lambda reading: (compute_coverage(reading, self.output), len(reading.weights)))
+
+
+def _name_script(text: str) -> str:
+    name = detect_script(text)
+    return {"": "no letters", "CJK": "Chinese or Japanese characters"}.get(name, f"{name.title()} letters")
+
+
+def compute_coverage(reading: AnalyzedText, by: AnalyzedText) -> float:
+    """The share of a text's content, by weight, that another one bears out (`Company.borne_out`). 0–1."""
+    return weighted_mean((weight, by.company.borne_out(lemma)) for lemma, weight in reading.weights.items())
+
+
+def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
+    """The mean of the second numbers by the weights that come first; 0 where nothing weighs."""
+    total = above = 0.0
+    for weight, value in pairs:
+        total += weight
+        above += weight * value
+    return min(1.0, above / total) if total else 0.0
+
+
+@lru_cache(maxsize=2)
+def compare_texts(texts: TextInput) -> TextComparison:
+    """Read once for all instruments that follow each other on the same texts."""
+    return TextComparison(texts, load_word_rarity())

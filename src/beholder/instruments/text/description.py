@@ -1,0 +1,328 @@
+"""A description against the expected ones, as the rubric `description` asks: measured, not seen. No image is looked at.
+
+The four dimensions are stated formulas on the text instruments, each in the docstring of its function; `human` is a map
+to the scale of people's ratings (`rating`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from beholder.instruments.instrument import Instrument, Measurement
+from beholder.instruments.text.comparison import AnalyzedText, TextComparison, TextInput, compare_texts
+from beholder.instruments.text.measurements import (
+    TEXT_MEASURES,
+    TextMeasure,
+    compute_repetition,
+    find_missing,
+    find_unsupported,
+    format_whole_percent,
+    join_names,
+    make_text_instrument,
+    measure_human_rating,
+)
+from beholder.instruments.text.words import UNSPACED_SCRIPTS, detect_script, load_word_list
+
+# What one contradiction leaves of the accuracy of a short description: with all else right, one is not Excellent in the
+# rubric `description` (0.9) and two do not pass (0.7).
+_CONTRADICTION_FACTOR = 0.45
+_SHORT_DESCRIPTION_THINGS = 8  # things; among more of them a contradiction weighs less
+_MAX_CONTRADICTION_FACTOR = 0.8
+_MAX_REPEATED = 0.5
+_VAGUE_PENALTY = 3.0  # one vague word in twenty costs 0.15 of the clarity
+_LONG_SENTENCE_WORDS = 40
+_MAX_FINDINGS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionScore:
+    """One dimension of the rubric: `score` 0–1, or None where the texts cannot tell. `reason` is one sentence with the
+    measured numbers, or says why there is no score."""
+
+    key: str
+    score: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionAssessment:
+    """All that the texts tell.
+
+    `dimensions` has the keys of the rubric, in its order, every one present: visual_accuracy, completeness, clarity,
+    relevance. `findings` has the rubric's keys, every one present: hallucinations (each "not in the expected
+    description: …"), missing_elements, strengths, improvements. `human` is the fitted prediction of a person's rating
+    on the scale 1–4, None where the map does not apply; `assessment` says all in a few sentences. `measurements` are
+    all text measurements by name.
+    """
+
+    dimensions: Mapping[str, DimensionScore]
+    findings: Mapping[str, tuple[str, ...]]
+    human: float | None
+    assessment: str
+    measurements: Mapping[str, Measurement] = field(default_factory=dict)
+
+
+def assess_description(texts: TextInput) -> DescriptionAssessment:
+    """The four dimensions, the findings and the prediction on the human scale. Never raises, whatever the texts are."""
+    seen = compare_texts(texts)
+    measurements = {f"description.{name}": measure(seen) for name, measure in _ALL_MEASURES.items()}
+    values = {name: measurement.value for name, measurement in measurements.items()}
+    dimensions = (
+        _score_accuracy(seen, values),
+        _score_completeness(seen, values),
+        _score_clarity(seen, values),
+        _score_relevance(seen, values, _get_refusal(measurements["description.question_fit"])),
+    )
+    by_key = {dimension.key: dimension for dimension in dimensions}
+    findings = _collect_findings(seen, measurements)
+    return DescriptionAssessment(
+        dimensions=by_key,
+        findings=findings,
+        human=values["description.human"],
+        assessment=_write_assessment(dimensions, measurements["description.human"]),
+        measurements=measurements,
+    )
+
+
+MeasuredValues = Mapping[str, float | None]
+
+
+_SAYS_NOTHING = "The output says nothing: there is no word in it."
+
+
+def _abstain(key: str, why: str) -> DimensionScore:
+    return DimensionScore(key, None, f"Not told from the texts: {why}.")
+
+
+def _get_refusal(measurement: Measurement) -> str:
+    return measurement.sentence.removeprefix("Not measured: ").rstrip(".")
+
+
+def _get_value(values: MeasuredValues, name: str, otherwise: float = 0.0) -> float:
+    value = values[f"description.{name}"]
+    return otherwise if value is None else value
+
+
+def _score_accuracy(seen: TextComparison, values: MeasuredValues) -> DimensionScore:
+    """√(precision · max(precision, recall)), and for every contradiction 0.45 of it; where more than eight things are
+    named 0.45 to the power of 8 ÷ things, at most 0.8.
+
+    The larger one takes part so that a long answer that covers all that is expected and says more is not taken for
+    wrong: what the expected description leaves out may well be there.
+    """
+    key = "visual_accuracy"
+    if not seen.output.spoken:
+        return DimensionScore(key, 0.0, _SAYS_NOTHING)
+    if seen.unusable:
+        return _abstain(key, seen.unusable)
+    precise, complete = _get_value(values, "precision"), _get_value(values, "recall")
+    against = seen.contradictions.all if not seen.unreadable else ()
+    things = len(seen.output.of_kind["noun"]) if against else 0
+    left = min(
+        _MAX_CONTRADICTION_FACTOR,
+        _CONTRADICTION_FACTOR ** (_SHORT_DESCRIPTION_THINGS / max(_SHORT_DESCRIPTION_THINGS, things)),
+    )
+    score = math.sqrt(precise * max(precise, complete)) * left ** len(against)
+    told = f"{format_whole_percent(precise)} of what is said is in the expected description, {format_whole_percent(complete)} of which is said"
+    wrong = f", {len(against)} contradicted: {'; '.join(map(str, against[:3]))}" if against else ""
+    return DimensionScore(key, score, f"{told}{wrong}{_note_language(seen)}.")
+
+
+def _note_language(seen: TextComparison) -> str:
+    return "" if seen.english else "; compared word by word, as contradictions are found in English only"
+
+
+def _score_completeness(seen: TextComparison, values: MeasuredValues) -> DimensionScore:
+    """The recall; an empty output leaves all out. Where more than half of the wording is repeated, and more than
+    of the expected description's, the recall falls with the share that is not, to 0 where nothing else is said: what is
+    buried in repetition is not told."""
+    key = "completeness"
+    if seen.references_given and seen.silent:
+        return DimensionScore(key, 0.0, f"Nothing that is expected is said: {seen.silent}.")
+    if seen.unusable:
+        return _abstain(key, seen.unusable)
+    said, again = _get_value(values, "recall"), _get_value(values, "repetition")
+    allowed = max(_MAX_REPEATED, compute_repetition(seen.closest))
+    lost = find_missing(seen) if not seen.unreadable else []
+    without = f"; not named: {join_names(lost, 4)}" if lost else ""
+    buried = f", buried in a text of which {format_whole_percent(again)} is repeated" if again > allowed else ""
+    score = said * min(1.0, (1 - again) / (1 - allowed))
+    return DimensionScore(
+        key, score, f"{format_whole_percent(said)} of the expected description is said{buried}{without}."
+    )
+
+
+def _score_clarity(seen: TextComparison, values: MeasuredValues) -> DimensionScore:
+    """1, less the share of repeated runs of words, less three times the share of vague words ("something", "maybe"),
+    less up to 0.3 for sentences of more than 40 words on average, less up to 0.2 where it says less of where things
+    are than the expected description. In other languages than English repetition and length alone count. Wording
+    only: whether it is clear to somebody who sees the image cannot be told."""
+    key = "clarity"
+    if not seen.output.spoken:
+        return DimensionScore(key, 0.0, _SAYS_NOTHING)
+    if seen.unusable:
+        return _abstain(key, seen.unusable)
+    again = _get_value(values, "repetition")
+    sentence = _count_words_per_sentence(seen)
+    long = min(0.3, max(0.0, sentence / _LONG_SENTENCE_WORDS - 1) * 0.3)
+    told = f"Of the wording only: {format_whole_percent(again)} of it is repeated, {sentence:.0f} words to a sentence"
+    if not seen.english:
+        why = "vague words and words of place are known in English only"
+        return DimensionScore(key, max(0.0, 1 - again - long), f"{told}; {why}.")
+    vague = sum(word.form in load_word_list("vague") for word in seen.output.spoken) / len(seen.output.spoken)
+    placed, wanted = _count_place_words(seen.output), _count_place_words(seen.closest)
+    unplaced = 0.2 * max(0.0, 1 - placed / wanted) if wanted else 0.0
+    score = max(0.0, 1 - again - _VAGUE_PENALTY * vague - long - unplaced)
+    return DimensionScore(
+        key,
+        score,
+        f"{told}, {format_whole_percent(vague)} of the words are vague, words of place: {placed} (expected: {wanted}).",
+    )
+
+
+def _count_place_words(reading: AnalyzedText) -> int:
+    return len({word.form for word in reading.spoken} & load_word_list("places"))
+
+
+def _count_words_per_sentence(seen: TextComparison) -> float:
+    """In scripts without spaces, two pairs of characters are taken for a word."""
+    ends = sum(seen.texts.output.count(mark) for mark in ".!?\n。！？؟।")
+    count = len(seen.output.spoken) / (2 if detect_script(seen.texts.output) in UNSPACED_SCRIPTS else 1)
+    return count / max(1, ends)
+
+
+def _score_relevance(seen: TextComparison, values: MeasuredValues, no_fit: str) -> DimensionScore:
+    """The mean of what can be measured: the fit to the question, where something particular was asked; how near what is
+    said comes to the expected descriptions (the larger of precision and scene); and brevity, 1 up to twice the expected
+    length and falling as 2 ÷ length beyond. An answer of nothing has 0; without an expected description only a
+    particular question can be answered. `no_fit` says why there is no fit to the question."""
+    key = "relevance"
+    fit = values["description.question_fit"]
+    parts: list[tuple[str, float]] = []
+    if fit is not None:
+        parts.append(("fit to the question", fit))
+    if not seen.unusable:
+        near = max(_get_value(values, "precision"), _get_value(values, "scene"))
+        parts.append(("nearness to what is expected", near))
+        # Brevity is no merit of an answer that is beside the point.
+        parts.append(("brevity", near and min(1.0, 2 / max(2.0, _get_value(values, "length", 1.0)))))
+    elif not seen.output.spoken:
+        return DimensionScore(key, 0.0, "Nothing is said.")
+    if not parts:
+        return _abstain(key, f"{seen.unusable}, and {no_fit}")
+    score = sum(part for _, part in parts) / len(parts)
+    return DimensionScore(
+        key, score, f"{', '.join(f'{name} {format_whole_percent(part)}' for name, part in parts).capitalize()}."
+    )
+
+
+def _collect_findings(seen: TextComparison, measurements: Mapping[str, Measurement]) -> dict[str, tuple[str, ...]]:
+    if seen.references_given and seen.silent:
+        return _collect_findings_of_silence(seen)
+    if seen.unreadable:
+        return {"hallucinations": (), "missing_elements": (), "strengths": (), "improvements": ()}
+    stray, lost = find_unsupported(seen), find_missing(seen)
+    against = seen.contradictions
+    hallucinations = [f"not in the expected description: {phrase}" for phrase in stray]
+    hallucinations += [f"against the expected description: {one}" for one in against.all]
+    return {
+        "hallucinations": _limit_findings(hallucinations),
+        "missing_elements": _limit_findings(lost),
+        "strengths": tuple(_list_strengths(seen, measurements, stray, lost)),
+        "improvements": tuple(_list_improvements(seen, measurements, stray, lost)),
+    }
+
+
+def _collect_findings_of_silence(seen: TextComparison) -> dict[str, tuple[str, ...]]:
+    """All that the longest expected description names is missing."""
+    nouns = (
+        list(max(seen.references, key=lambda one: len(one.weights)).of_kind["noun"].values()) if seen.english else []
+    )
+    lost = nouns or ["all that is expected"]
+    return {
+        "hallucinations": (),
+        "missing_elements": _limit_findings(lost),
+        "strengths": (),
+        "improvements": (f"name {join_names(lost)}",),
+    }
+
+
+def _limit_findings(found: Sequence[str]) -> tuple[str, ...]:
+    rest = len(found) - _MAX_FINDINGS
+    return (*found[:_MAX_FINDINGS], *((f"… and {rest} more",) if rest > 0 else ()))
+
+
+def _list_strengths(
+    seen: TextComparison, measurements: Mapping[str, Measurement], stray: list[str], lost: list[str]
+) -> list[str]:
+    found: list[str] = []
+    nouns = seen.output.of_kind["noun"]
+    right = [phrase for lemma, phrase in nouns.items() if seen.expected.borne_out(lemma)]
+    if seen.contradictions.all:  # "names what is expected: three dogs" is no praise where there are two
+        right = [phrase.split()[-1] for phrase in right]
+    if right:
+        found.append(f"names what is expected: {join_names(right)}")
+    if nouns and not stray:
+        found.append("names nothing that the expected description does not bear out")
+    if not lost and seen.closest.of_kind["noun"]:
+        found.append("leaves out no thing of an expected description")
+    attributes = measurements["description.attribute_recall"].value
+    if attributes is not None and attributes >= 0.8:
+        found.append(f"gives {format_whole_percent(attributes)} of the expected qualities and numbers")
+    checked = sum(seen.contradictions.checked.values())
+    if checked and not seen.contradictions.all:
+        found.append(f"contradicts none of the {checked} claims that could be compared")
+    return found
+
+
+def _list_improvements(
+    seen: TextComparison, measurements: Mapping[str, Measurement], stray: list[str], lost: list[str]
+) -> list[str]:
+    found: list[str] = []
+    if lost:
+        found.append(f"name {join_names(lost)}")
+    others = _find_often_expected(seen)
+    if others:
+        found.append(f"most expected descriptions also speak of: {join_names(others)}")
+    found += [f"check {one}" for one in seen.contradictions.all[:_MAX_FINDINGS]]
+    if stray:
+        found.append(f"check whether the image really shows {join_names(stray)}")
+    again = measurements["description.repetition"].value
+    if again is not None and again > 0.1:
+        found.append(f"say things once: {format_whole_percent(again)} of the wording is repeated")
+    fit = measurements["description.question_fit"]
+    if fit.value is not None and fit.value < 0.5:
+        found.append(f"answer the question: {fit.sentence[0].lower()}{fit.sentence[1:].rstrip('.')}")
+    return found
+
+
+def _find_often_expected(seen: TextComparison) -> list[str]:
+    """Things that at least half of several expected descriptions name, beyond the best covered one, and the output does
+    not."""
+    least = max(2, len(seen.references) / 2)
+    own = seen.closest.of_kind["noun"]
+    return [
+        lemma.replace("_", " ")
+        for lemma, count in seen.mentions.items()
+        if count >= least
+        and lemma not in own
+        and any(lemma in reading.of_kind["noun"] for reading in seen.references)
+        and not seen.output.company.borne_out(lemma)
+    ]
+
+
+def _write_assessment(dimensions: Sequence[DimensionScore], human: Measurement) -> str:
+    told = [f"{dimension.key.replace('_', ' ').capitalize()}: {dimension.reason}" for dimension in dimensions]
+    rating = "" if human.value is None else f" {human.sentence}"
+    return f"Measured on the texts, no image was looked at. {' '.join(told)}{rating}"
+
+
+_ALL_MEASURES: Mapping[str, TextMeasure] = {
+    **TEXT_MEASURES,
+    "human": measure_human_rating,
+}  # the map last: it rests on the others
+INSTRUMENTS: tuple[Instrument, ...] = tuple(
+    make_text_instrument(name, measure) for name, measure in _ALL_MEASURES.items()
+)

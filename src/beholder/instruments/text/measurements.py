@@ -1,0 +1,445 @@
+"""Whether an answer fits its question, as far as words tell.
+
+The text instruments: a description against expected descriptions, with no image looked at.
+
+A word is *borne out* by the same word, a synonym or a more general or more special word of the expected descriptions
+(`lexicon.Company`), and weighs by its rarity (`texts.Rarity`). With several expected descriptions any may bear a word
+out, unless an instrument says otherwise. What the expected descriptions do not mention may still be in the image: these
+instruments cannot know.
+
+From text measurements to the rating that a person would give, on the scale 1 (unrelated) to 4 (no error).
+
+The numbers are in `weights/description.json`, with the score they had; `benchmarks/alignment/descriptions.py` fits them
+on experts' ratings of one-sentence descriptions of photographs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from beholder.instruments.instrument import Better, Instrument, Measurement
+from beholder.instruments.text.claims import Contradiction
+from beholder.instruments.text.comparison import (
+    FRAMING_WORDS,
+    AnalyzedText,
+    TextComparison,
+    TextInput,
+    compare_texts,
+    compute_coverage,
+    weighted_mean,
+)
+from beholder.instruments.text.words import (
+    NEGATIONS,
+    SIDES,
+    Word,
+    WordSet,
+    detect_script,
+    is_english,
+    load_lexicon,
+    load_word_list,
+    parse_number,
+)
+
+_QUESTION_WORDS = load_word_list("asking")
+# The kinds of words that may answer a question with "what": one that the question does not have is enough. "What is the
+# weather like?" is answered by "sunny" and "What is the man doing?" by "yoga".
+_ANSWER_KINDS = {"a thing": ("noun", "quality", "number"), "an act": ("verb", "noun")}
+_ANSWER_KIND_WEIGHT = 0.7  # "Three." answers "How many dogs are there?" without naming the dogs
+
+
+def compute_question_fit(seen: TextComparison) -> tuple[float, str] | str:
+    """0–1 and the sentence; only why there is no value where nothing particular was asked ("Describe this image.").
+
+    An empty answer fits no question: 0.
+    """
+    question = AnalyzedText(seen.texts.question, seen.rarity, True)
+    if not seen.texts.question.strip():
+        return "no question was given"
+    if not seen.output.spoken:
+        return 0.0, "The question is not answered: the output is empty."
+    if not seen.english or detect_script(seen.texts.question) != "LATIN" or is_english(question.words) is False:
+        return "questions are understood in English only"
+    wanted = _find_wanted_kind(question.words)
+    asked = {
+        lemma: weight
+        for lemma, weight in question.weights.items()
+        if lemma not in FRAMING_WORDS and lemma not in _QUESTION_WORDS and not lemma.isdigit()
+    }
+    if not asked and wanted in ("", *_ANSWER_KINDS):  # any description answers "What is shown?"
+        return "nothing particular was asked"
+    parts: list[tuple[float, float]] = []
+    told: list[str] = []
+    if wanted:
+        there = _has_kind(wanted, seen.output, question)
+        parts.append((_ANSWER_KIND_WEIGHT, float(there)))
+        told.append(f"{wanted} was asked for and {'is there' if there else 'is not there'}")
+    if asked:
+        # "there is no cat" answers a question about a cat
+        said = WordSet(lemma.removeprefix("not ") for lemma in seen.output.weights)
+        share = weighted_mean((weight, said.borne_out(lemma)) for lemma, weight in asked.items())
+        parts.append((1 - _ANSWER_KIND_WEIGHT, share))
+        told.append(f"{100 * share:.0f} % of the words of the question are taken up")
+    return weighted_mean(parts), f"{'; '.join(told).capitalize()}."
+
+
+def _find_wanted_kind(question: Sequence[Word]) -> str:
+    """What kind of answer the question asks for, "" where any would do."""
+    forms = [word.form for word in question]
+    pairs = set(pairwise(forms))
+    if ("how", "many") in pairs:
+        return "a number"
+    if any(word.lemma == "color" for word in question) and {"what", "which"} & set(forms):
+        return "a colour"
+    first = forms[0] if forms else ""
+    if first == "where" or ("which", "side") in pairs:
+        return "a place"
+    if first in ("who", "whose"):
+        return "a person"
+    if first in ("what", "which"):
+        return "an act" if any(word.form == "doing" or word.lemma == "happen" for word in question) else "a thing"
+    return "a yes or no" if first in load_word_list("yes_no") else ""
+
+
+def _has_kind(wanted: str, answer: AnalyzedText, question: AnalyzedText) -> bool:
+    forms = {word.form for word in answer.spoken}
+    known = load_lexicon()
+    match wanted:
+        case "a number":
+            return bool(forms & load_word_list("counted")) or any(
+                parse_number(word) is not None for word in answer.spoken
+            )
+        case "a colour":
+            return any(word.lemma in known.colours for word in answer.spoken)
+        case "a place":
+            return bool(forms & (load_word_list("places") | SIDES.keys()))
+        case "a person":
+            return any(WordSet([lemma]).borne_out("person") for lemma in answer.of_kind["noun"])
+        case "a thing" | "an act":
+            return any(answer.of_kind[kind].keys() - question.weights.keys() for kind in _ANSWER_KINDS[wanted])
+        case _:
+            # a statement that takes up the question answers it too; how far is measured by its words
+            return bool(forms & (NEGATIONS | {"yes", "true", "correct", "there", "is", "are"}))
+
+
+TextMeasure = Callable[[TextComparison], Measurement]
+TextResult = tuple[float, str] | str
+"""What was measured and the sentence that says it; or only why nothing was."""
+
+TEXT_MEASURES: dict[str, TextMeasure] = {}
+
+_Key = TypeVar("_Key")
+_MAX_SHOWN = 8
+_MIN_REPETITION_WORDS = 6
+
+
+def text_measure(
+    name: str,
+    *,
+    unit: str = "share",
+    better: Better = "higher",
+    needs: Literal["nothing", "references", "english"] = "references",
+) -> Callable[[Callable[[TextComparison], TextResult]], TextMeasure]:
+    """Makes a function an instrument of the family. It is called only where what it needs is there: expected
+    descriptions that can be compared, and for "english" also kinds of words that can be told apart."""
+
+    def wrap(function: Callable[[TextComparison], TextResult]) -> TextMeasure:
+        def measure(seen: TextComparison) -> Measurement:
+            lacking = {"nothing": "", "references": seen.unusable, "english": seen.unreadable}[needs]
+            found = lacking or function(seen)
+            if isinstance(found, str):
+                return Measurement(f"description.{name}", None, unit, better, f"Not measured: {found}.")
+            return Measurement(f"description.{name}", found[0], unit, better, found[1])
+
+        measure.__doc__ = function.__doc__
+        TEXT_MEASURES[name] = measure
+        return measure
+
+    return wrap
+
+
+@text_measure("precision")
+def measure_precision(seen: TextComparison) -> TextResult:
+    """The share of what the output says, by weight, that an expected description bears out. What it says is not there,
+    and the expected descriptions do not speak of, is left out."""
+    value = weighted_mean((weight, seen.expected.borne_out(lemma)) for lemma, weight in seen.said.items())
+    return value, f"{format_whole_percent(value)} of what is said, by weight, is borne out by the expected description."
+
+
+@text_measure("recall")
+def measure_recall(seen: TextComparison) -> TextResult:
+    """The share of the expected description, by weight, that the output bears out; of several, of the one that it
+    covers best."""
+    value = compute_coverage(seen.closest, seen.output)
+    which = "the expected description" if len(seen.references) == 1 else "the best covered expected description"
+    return value, f"{format_whole_percent(value)} of {which}, by weight, is said."
+
+
+@text_measure("agreement")
+def measure_agreement(seen: TextComparison) -> TextResult:
+    """The share of what the output says, by weight, that the expected descriptions come near, averaged over them; a
+    sibling (cat, dog) counts 0.4, a word of the same scene (ski, slope) 0.2."""
+    each = [
+        weighted_mean((weight, reading.company.nearest(lemma)) for lemma, weight in seen.said.items())
+        for reading in seen.references
+    ]
+    value = sum(each) / len(each)
+    return value, f"What is said comes {format_whole_percent(value)} near to the expected description, on average."
+
+
+@text_measure("closeness")
+def measure_closeness(seen: TextComparison) -> TextResult:
+    """The cosine between the weighted words of the output and those of the expected description nearest to it."""
+    value = max(compute_cosine(seen.output.weights, reading.weights) for reading in seen.references)
+    return value, f"The nearest expected description is {format_whole_percent(value)} alike, word by word."
+
+
+@text_measure("scene", needs="english")
+def measure_scene(seen: TextComparison) -> TextResult:
+    """The cosine between the scenes that the output and the expected descriptions tell of (snow, street, ball game …:
+    the topics of the lexicon, each by the weight of its words)."""
+    theirs = _weigh_topics(seen.references)
+    if not theirs:
+        return "the expected description names no scene that the lexicon knows"
+    value = compute_cosine(_weigh_topics([seen.output]), theirs)
+    return value, f"The scene agrees to {format_whole_percent(value)}."
+
+
+@text_measure("subject", needs="english")
+def measure_subject(seen: TextComparison) -> TextResult:
+    """How near the expected descriptions come to the first thing that the output names, on average."""
+    mine = seen.output.subject
+    if not mine:
+        return "the output names no thing"
+    value = sum(reading.company.nearest(mine) for reading in seen.references) / len(seen.references)
+    return value, f"The subject, “{mine}”, comes {format_whole_percent(value)} near to what is expected."
+
+
+@text_measure("expected_subject", needs="english")
+def measure_expected_subject(seen: TextComparison) -> TextResult:
+    """How near the output comes to the first thing that each expected description names, on average."""
+    subjects = [reading.subject for reading in seen.references if reading.subject]
+    if not subjects:
+        return "the expected description names no thing"
+    value = sum(seen.output.company.nearest(one) for one in subjects) / len(subjects)
+    most = Counter(subjects).most_common(1)[0][0]
+    return value, f"The output comes {format_whole_percent(value)} near to the expected subject, “{most}”."
+
+
+@text_measure("attribute_recall", needs="english")
+def measure_attribute_recall(seen: TextComparison) -> TextResult:
+    """The share of the qualities and numbers of the best covered expected description, by weight, that the output has
+    too."""
+    wanted = {**seen.closest.of_kind["quality"], **seen.closest.of_kind["number"]}
+    if not wanted:
+        return "the expected description has no quality and no number"
+    own = WordSet((*seen.output.of_kind["quality"], *seen.output.of_kind["number"]))
+    value = weighted_mean((seen.rarity.weight(lemma), own.borne_out(lemma)) for lemma in wanted)
+    lost = [form for lemma, form in wanted.items() if not own.borne_out(lemma)]
+    missed = f"; not said: {join_names(lost)}" if lost else ""
+    return value, f"{format_whole_percent(value)} of the expected qualities and numbers are said{missed}."
+
+
+@text_measure("unsupported_nouns", better="lower", needs="english")
+def measure_unsupported_nouns(seen: TextComparison) -> TextResult:
+    """The share of the things named in the output that no expected description bears out. They are not in the expected
+    description; whether they are in the image cannot be told from text."""
+    nouns = seen.output.of_kind["noun"]
+    if not nouns:
+        return "the output names no thing"
+    stray = find_unsupported(seen)
+    told = f": {join_names(stray)}" if stray else ""
+    return len(stray) / len(
+        nouns
+    ), f"{len(stray)} of {len(nouns)} things named are not in the expected description{told}."
+
+
+@text_measure("missing_elements", better="lower", needs="english")
+def measure_missing_elements(seen: TextComparison) -> TextResult:
+    """The share of the things named in the best covered expected description that the output does not bear out."""
+    nouns = seen.closest.of_kind["noun"]
+    if not nouns:
+        return "the expected description names no thing"
+    lost = find_missing(seen)
+    told = f": {join_names(lost)}" if lost else ""
+    return len(lost) / len(nouns), f"{len(lost)} of {len(nouns)} expected things are not named{told}."
+
+
+@text_measure("contradicted_colours", unit="", better="lower", needs="english")
+def measure_contradicted_colors(seen: TextComparison) -> TextResult:
+    """How many things have another colour than in every expected description that gives them one; neighbouring colours
+    and one of several do not count."""
+    return _count_contradictions(seen, "colours", "colour")
+
+
+@text_measure("contradicted_numbers", unit="", better="lower", needs="english")
+def measure_contradicted_numbers(seen: TextComparison) -> TextResult:
+    """How many things have another number than in every expected description that counts them; "a" is no number."""
+    return _count_contradictions(seen, "numbers", "number")
+
+
+@text_measure("contradicted_negations", unit="", better="lower", needs="english")
+def measure_contradicted_negations(seen: TextComparison) -> TextResult:
+    """How many things and acts are denied that an expected description affirms, or affirmed where all deny them."""
+    return _count_contradictions(seen, "negations", "presence")
+
+
+@text_measure("contradicted_sides", unit="", better="lower", needs="english")
+def measure_contradicted_sides(seen: TextComparison) -> TextResult:
+    """How many things are on the left where the expected descriptions have them on the right, or the reverse."""
+    return _count_contradictions(seen, "sides", "left or right")
+
+
+def _count_contradictions(seen: TextComparison, kind: str, what: str) -> TextResult:
+    found = seen.contradictions
+    wrong: tuple[Contradiction, ...] = getattr(found, kind)
+    checked = found.checked[kind]
+    if not checked:
+        return f"no claim of {what} in the output can be held against one in the expected description"
+    told = ": " + "; ".join(map(str, wrong[:_MAX_SHOWN])) if wrong else ""
+    return float(len(wrong)), f"{len(wrong)} of {checked} comparable claims of {what} are contradicted{told}."
+
+
+@text_measure("length", unit="×", better="")
+def measure_length(seen: TextComparison) -> TextResult:
+    """The number of words of the output against the mean of the expected descriptions; 1 is as long."""
+    said = len(seen.output.spoken)
+    ratio = said / (sum(len(reading.spoken) for reading in seen.references) / len(seen.references))
+    return ratio, f"{said} words, {ratio:.1f} times the expected description."
+
+
+@text_measure("words", unit="words", better="", needs="nothing")
+def measure_word_count(seen: TextComparison) -> TextResult:
+    """How many words the output has; in scripts without spaces, pairs of neighbouring characters."""
+    said = len(seen.output.spoken)
+    return float(said), f"The output has {said} words."
+
+
+@text_measure("repetition", better="lower", needs="nothing")
+def measure_repetition(seen: TextComparison) -> TextResult:
+    """The share of the runs of three words that the output had said before."""
+    said = len(seen.output.spoken)
+    if said < _MIN_REPETITION_WORDS:
+        return f"{said} words are too few to repeat something"
+    value = compute_repetition(seen.output)
+    return value, f"{format_whole_percent(value)} of the runs of three words are repeated."
+
+
+@text_measure("question_fit", needs="nothing")
+def measure_question_fit(seen: TextComparison) -> TextResult:
+    """How far the output answers what was asked: the share of the question's content words that it takes up, and
+    whether it has what the kind of question wants (a number, a colour, a place, a person, a yes or no)."""
+    return compute_question_fit(seen)
+
+
+def compute_repetition(reading: AnalyzedText) -> float:
+    """The share of a text's runs of three words that came before in it; 0 where there is none."""
+    forms = [word.form for word in reading.spoken]
+    runs = list(zip(forms, forms[1:], forms[2:], strict=False))
+    return 1 - len(set(runs)) / len(runs) if runs else 0.0
+
+
+def join_names(names: Iterable[str], most: int = _MAX_SHOWN) -> str:
+    """ "dog, cat and 3 more"."""
+    found = list(names)
+    rest = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + rest
+
+
+def format_whole_percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def compute_cosine(one: Mapping[_Key, float], other: Mapping[_Key, float]) -> float:
+    """0–1; 0 where one of them is empty."""
+    size = math.sqrt(sum(x * x for x in one.values()) * sum(x * x for x in other.values()))
+    return min(1.0, sum(x * other.get(key, 0.0) for key, x in one.items()) / size) if size else 0.0
+
+
+def _weigh_topics(readings: Iterable[AnalyzedText]) -> Mapping[int, float]:
+    topics = load_lexicon().topics
+    found: dict[int, float] = defaultdict(float)
+    for reading in readings:
+        for lemma, weight in reading.weights.items():
+            for topic in topics.get(lemma, ()):
+                found[topic] += weight
+    return found
+
+
+def find_unsupported(seen: TextComparison) -> list[str]:
+    """The phrases of the output's things that nothing expected bears out, the most telling first."""
+    nouns = seen.output.of_kind["noun"]
+    stray = [lemma for lemma in nouns if not seen.expected.borne_out(lemma)]
+    return [nouns[lemma] for lemma in sorted(stray, key=lambda one: -seen.rarity.weight(one))]
+
+
+def find_missing(seen: TextComparison) -> list[str]:
+    """The phrases of the best covered expected description's things that the output does not bear out, in its order."""
+    nouns = seen.closest.of_kind["noun"]
+    return [phrase for lemma, phrase in nouns.items() if not seen.output.company.borne_out(lemma)]
+
+
+def make_text_instrument(name: str, measure: TextMeasure) -> Instrument:
+    def on(texts: TextInput) -> Measurement:
+        return measure(compare_texts(texts))
+
+    return Instrument(f"description.{name}", " ".join((measure.__doc__ or "").split()), on, kind="text")
+
+
+HUMAN_FEATURES = ("agreement", "closeness", "scene", "subject", "expected_subject")
+MAX_FITTED_WORDS = 60
+"""In words: the map was fitted on single sentences, and a longer text is outside of what it knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextRatingFeature:
+    """A measurement's part in the map; `mean` and `deviation` are those of the cases it was fitted on."""
+
+    name: str
+    weight: float
+    mean: float
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True)
+class TextRatingMap:
+    """1 + 3 ÷ (1 + e^−s), with s the intercept and, for every feature, its weight times its distance from the mean in
+    standard deviations."""
+
+    intercept: float
+    features: tuple[TextRatingFeature, ...]
+
+    def rating(self, values: Mapping[str, float | None]) -> float:
+        """1–4. A feature without a value counts as its mean."""
+        score = self.intercept
+        for feature in self.features:
+            value = values[feature.name]
+            if value is not None:
+                score += feature.weight * (value - feature.mean) / feature.deviation
+        return 1 + 3 / (1 + math.exp(-score))
+
+
+@cache
+def load_text_rating_map() -> TextRatingMap:
+    """The committed map."""
+    found = json.loads((Path(str(files("beholder.instruments"))) / "weights" / "description.json").read_text("utf-8"))
+    return TextRatingMap(found["intercept"], tuple(TextRatingFeature(**feature) for feature in found["features"]))
+
+
+@text_measure("human", unit="1–4", needs="english")
+def measure_human_rating(seen: TextComparison) -> TextResult:
+    """The rating that a person would give on the scale 1 (unrelated) to 4 (no error), predicted by a map fitted on
+    experts' ratings of one-sentence descriptions of photographs; nothing for longer texts."""
+    longest = max(len(seen.output.spoken), *(len(reading.spoken) for reading in seen.references))
+    if longest > MAX_FITTED_WORDS:
+        return f"the map to people's ratings was fitted on single sentences, and here are {longest} words"
+    rating = load_text_rating_map().rating({name: TEXT_MEASURES[name](seen).value for name in HUMAN_FEATURES})
+    return rating, f"People would rate it about {rating:.1f} on the scale 1–4."

@@ -1,0 +1,227 @@
+"""Runs from one ledger into another, of the same kind or not.
+
+A run keeps its id, its name and its order among the runs that are copied with it; its reviews come along. What is there
+already is not written again, so that copying twice changes nothing, and a copy that was interrupted goes on: a run
+counts as copied once its own row says when it was changed last, which is written at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Connection, Table, func, insert, select, tuple_, update
+
+from beholder.errors import LedgerError
+from beholder.ledger import batch_jobs, schema
+from beholder.ledger.encoding import storable_json, storable_text
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.schema import AnyRow, AnySelect, chunks
+from beholder.ledger.types import INTERRUPTED, REVIEW_PREFIX, RUNNING, RunRecord
+from beholder.ledger.write import RowValues, insert_or_keep, insert_or_replace, insert_rows
+
+COPY_PAGE_SIZE = 256
+
+_RUNS, _V, _C, _A, _T = schema.runs.c, schema.verdicts.c, schema.cases.c, schema.answers.c, schema.thumbnails.c
+_JSON_COLUMNS = ("facets", "groups")
+
+OnProgress = Callable[[int], None]  # is told of verdicts that were looked at
+
+
+@dataclass(slots=True)
+class CopyResult:
+    """What became of a run: how many rows of what were written (nothing, where it was there), or why it was left."""
+
+    run: str
+    name: str
+    written: dict[str, int] = field(default_factory=dict)
+    left: str = ""
+
+    def add(self, what: str, count: int) -> None:
+        if count:
+            self.written[what] = self.written.get(what, 0) + count
+
+
+def select_runs(source: Ledger, names: Sequence[str]) -> list[RunRecord]:
+    """The runs of these names with their reviews, or all, in the order in which they were started. Raises `LedgerError`
+    for a name that no run has."""
+    runs = list(reversed(source.runs()))
+    if not names:
+        return runs
+    wanted = {source.run(name).id for name in names}
+    return [one for one in runs if one.id in wanted or (_is_review(one) and one.suite.get("review_of") in wanted)]
+
+
+def count_verdicts(source: Ledger, runs: Iterable[RunRecord]) -> int:
+    far = source.progress()
+    return sum(far[one.id].done for one in runs if one.id in far)
+
+
+def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambda count: None) -> CopyResult:
+    """Copies a run, given by its id. One that was changed in the target after it was in the source is left as it is
+    there, and so is one that waits for a batch: its answers would be fetched twice. Raises `LedgerError` where the
+    target has another run of that id."""
+    with source.reading() as connection:
+        given = connection.execute(select(schema.runs).where(_RUNS.id == run)).one()
+        waits = connection.scalar(
+            select(func.count()).where(schema.jobs.c.run == given.number, schema.jobs.c.state != batch_jobs.CLOSED)
+        )
+    copied = CopyResult(given.id, given.name)
+    if waits:
+        copied.left = "it waits for a batch; collect that first"
+        return copied
+    there = _read_run(target, run)
+    if there is not None and there.fingerprint != given.fingerprint:
+        raise LedgerError(
+            f"The ledger {target.place!r} has another run {run!r}; delete that, or copy into another one."
+        )
+    if there is not None and there.updated > given.updated:
+        copied.left = "it was changed there since"
+        return copied
+    if there is None:
+        with target.writing() as connection:
+            first = {**_portable_values(given), "state": INTERRUPTED, "updated": given.created}
+            connection.execute(insert(schema.runs).values(first))
+        there = _read_run(target, run)
+        assert there is not None
+        copied.written["runs"] = 1
+    _copy_rows(source, target, given.number, there.number, copied, watch)
+    if _portable_values(there) != _portable_values(given):
+        with target.writing() as connection:
+            connection.execute(update(schema.runs).where(_RUNS.id == run).values(_portable_values(given)))
+        copied.written["runs"] = 1
+    return copied
+
+
+def _copy_rows(source: Ledger, target: Ledger, old: int, new: int, copied: CopyResult, watch: OnProgress) -> None:
+    """What verdicts refer to goes before them, so that none ever refers to what is not there."""
+    for rows in _read_table(source, schema.cases, old, _C.id):
+        copied.add("cases", _write_changed(target, schema.cases, new, rows, "id"))
+    _copy_answers(source, target, old, new, copied)
+    _copy_thumbnails(source, target, old, new, copied)
+    for rows in _read_table(source, schema.verdicts, old, _V.number):
+        copied.add("verdicts", _write_changed(target, schema.verdicts, new, rows, "case_id", "rubric"))
+        watch(len(rows))
+
+
+def _write_changed(target: Ledger, table: Table, run: int, rows: Sequence[AnyRow], *key: str) -> int:
+    """Writes those rows of a run that are not there, or not the same; how many that were."""
+    wanted = {tuple(row[name] for name in key): {**row, "run": run} for row in map(_portable_values, rows)}
+    columns = [table.c[name] for name in next(iter(wanted.values()))]
+    with target.reading() as connection:
+        named = table.c[key[0]].in_({one[0] for one in wanted})
+        found = connection.execute(select(*columns).where(table.c.run == run, named)).all()
+    there = {tuple(getattr(row, name) for name in key): dict(row._mapping) for row in found}
+    changed = [row for at, row in wanted.items() if there.get(at) != row]
+    if changed:
+        with target.writing() as connection:
+            insert_rows(connection, insert_or_replace(connection, table, "run", *key), changed)
+    return len(changed)
+
+
+def _copy_answers(source: Ledger, target: Ledger, old: int, new: int, copied: CopyResult) -> None:
+    """The answers of a run in the order in which they were given: of several to one key the newest counts."""
+    links = schema.run_answers
+    query = select(_A.number, _A.key, _A.id).join_from(schema.answers, links, links.c.answer == _A.id)
+    for rows in _read_pages(source, query.where(links.c.run == old), _A.number):
+        with target.reading() as connection:
+            there = _find_existing(connection, (_A.key, _A.id), [(row.key, row.id) for row in rows])
+            linked = _find_existing(connection, (links.c.answer,), [(row.id,) for row in rows], links.c.run == new)
+        missing = [row.number for row in rows if (row.key, row.id) not in there]
+        unlinked = list(dict.fromkeys(row.id for row in rows if (row.id,) not in linked))
+        if not missing and not unlinked:
+            continue
+        with source.reading() as connection:
+            whole = connection.execute(select(schema.answers).where(_A.number.in_(missing)).order_by(_A.number)).all()
+        with target.writing() as connection:
+            insert_rows(
+                connection, insert_or_keep(connection, schema.answers), [_portable_values(row) for row in whole]
+            )
+            insert_rows(
+                connection, insert_or_keep(connection, links), [{"answer": id_, "run": new} for id_ in unlinked]
+            )
+        copied.add("answers", len(missing))
+        copied.add("links", len(unlinked))
+
+
+def _copy_thumbnails(source: Ledger, target: Ledger, old: int, new: int, copied: CopyResult) -> None:
+    links = schema.run_thumbnails
+    for rows in _read_pages(source, select(links.c.digest).where(links.c.run == old), links.c.digest):
+        with target.reading() as connection:
+            there = _find_existing(connection, (_T.digest,), [(row.digest,) for row in rows])
+            linked = _find_existing(connection, (links.c.digest,), [(row.digest,) for row in rows], links.c.run == new)
+        missing = [row.digest for row in rows if (row.digest,) not in there]
+        unlinked = [row.digest for row in rows if (row.digest,) not in linked]
+        with source.reading() as connection:  # not every image has one
+            whole = connection.execute(select(schema.thumbnails).where(_T.digest.in_(missing))).all()
+        if not whole and not unlinked:
+            continue
+        with target.writing() as connection:
+            insert_rows(
+                connection, insert_or_keep(connection, schema.thumbnails), [_portable_values(row) for row in whole]
+            )
+            insert_rows(
+                connection, insert_or_keep(connection, links), [{"digest": digest, "run": new} for digest in unlinked]
+            )
+        copied.add("thumbnails", len(whole))
+        copied.add("links", len(unlinked))
+
+
+def _read_table(source: Ledger, table: Table, run: int, order: Column[Any]) -> Iterator[Sequence[AnyRow]]:
+    return _read_pages(source, select(table).where(table.c.run == run), order)
+
+
+def _read_pages(source: Ledger, query: AnySelect, order: Column[Any]) -> Iterator[Sequence[AnyRow]]:
+    """Some at a time, each in a short transaction of its own that starts after the last row of the one before."""
+    page = query.order_by(order).limit(COPY_PAGE_SIZE)
+    name = order.name
+    last: object = None
+    while True:
+        with source.reading() as connection:
+            rows = connection.execute(page if last is None else page.where(order > last)).all()
+        if rows:
+            yield rows
+        if len(rows) < COPY_PAGE_SIZE:
+            return
+        last = getattr(rows[-1], name)
+
+
+def _find_existing(
+    connection: Connection,
+    columns: Sequence[ColumnElement[object]],
+    wanted: Sequence[tuple[object, ...]],
+    *conditions: ColumnElement[bool],
+) -> set[tuple[object, ...]]:
+    """Those of the wanted values that a table has."""
+    found: set[tuple[object, ...]] = set()
+    for part in chunks(list(wanted)):
+        named = tuple_(*columns).in_(part) if len(columns) > 1 else columns[0].in_([one[0] for one in part])
+        found |= {tuple(row) for row in connection.execute(select(*columns).where(named, *conditions))}
+    return found
+
+
+def _read_run(ledger: Ledger, run: str) -> AnyRow | None:
+    with ledger.reading() as connection:
+        return connection.execute(select(schema.runs).where(_RUNS.id == run)).one_or_none()
+
+
+def _portable_values(row: AnyRow) -> RowValues:
+    """The columns of a row as every database takes them, without its number, which each ledger gives itself."""
+    values = {name: _portable_value(name, value) for name, value in _row_mapping(row).items() if name != "number"}
+    # Nobody goes on with a run in the ledger that it is copied to.
+    return values | ({"state": INTERRUPTED} if values.get("state") == RUNNING else {})
+
+
+def _row_mapping(row: AnyRow) -> Mapping[str, object]:
+    return row._mapping  # type: ignore[return-value]
+
+
+def _portable_value(name: str, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return storable_json(value) if name in _JSON_COLUMNS else storable_text(value)
+
+
+def _is_review(record: RunRecord) -> bool:
+    return record.fingerprint.startswith(REVIEW_PREFIX)

@@ -1,0 +1,96 @@
+"""Where a ledger is: a path, `sqlite:///path`, or `postgresql://user:password@host/database`.
+
+Opening the database of a ledger, whichever of the two it is.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import Connection, Engine
+
+from beholder.errors import LedgerError
+from beholder.ledger import sqlite
+
+LEDGER_VARIABLE = "BEHOLDER_LEDGER"
+DEFAULT_FILE = "beholder.db"
+
+_POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
+
+
+def resolve_address(where: str | os.PathLike[str] | None = None) -> str:
+    """The ledger that `where` names; without one `BEHOLDER_LEDGER` does, else it is `beholder.db`. A file is given as
+    its path, a database as its URL, password included: what may be shown of it is `Ledger.place`."""
+    text = os.fspath(where if where is not None else os.environ.get(LEDGER_VARIABLE, "").strip() or DEFAULT_FILE)
+    if not text.strip():
+        raise LedgerError("The ledger has no name; name a file or a PostgreSQL database with --ledger.")
+    scheme, found, rest = text.partition("://")
+    if not found and text.startswith(tuple(f"{name}:/" for name in _POSTGRESQL_SCHEMES)):  # as `Path` leaves an address
+        raise LedgerError("The address of the ledger has lost a slash: it begins with postgresql://, and is no path.")
+    if not found or is_postgresql(text):
+        return text
+    if scheme == "sqlite":
+        return rest.removeprefix("/")  # as SQLAlchemy writes them: sqlite:///relative, sqlite:////absolute
+    raise LedgerError(
+        f"A ledger is a file, or a PostgreSQL database at postgresql://user@host/database, and not at {scheme}:// "
+        "addresses; name another one with --ledger."
+    )
+
+
+def is_postgresql(where: str) -> bool:
+    """Whether a place is a PostgreSQL database; any other is a file."""
+    return where.partition("://")[0] in _POSTGRESQL_SCHEMES and "://" in where
+
+
+def ledger_exists(where: str | os.PathLike[str] | None) -> bool:
+    """Whether there is a ledger where `Ledger.open` would look for it. Raises `LedgerError` for a database that cannot
+    be asked."""
+    found = resolve_address(where)
+    if not is_postgresql(found):
+        return os.path.exists(found)
+    from beholder.ledger import postgres
+
+    return postgres.has_tables(found)
+
+
+class DatabaseBackend(Protocol):
+    """What a kind of database does in its own way: the modules `sqlite` and `postgres`."""
+
+    def told(self, where: object) -> AbstractContextManager[None]: ...
+
+    def writing(self, engine: Engine) -> Engine: ...
+
+    def may_write(self, connection: Connection) -> None: ...
+
+    def check_pages(self, connection: Connection) -> list[str]: ...
+
+    def size(self, connection: Connection) -> int: ...
+
+    def shrink(self, engine: Engine) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """An open database: `place` may be shown, `address` may not, `path` is there where it is a file."""
+
+    kind: DatabaseBackend
+    engine: Engine
+    place: str
+    address: str = field(repr=False)
+    path: Path | None
+
+
+def open_database(where: str, *, create: bool, read_only: bool, timeout_s: float) -> Database:
+    """The database at a place (`places.place`). Raises `LedgerError`."""
+    if is_postgresql(where):
+        from beholder.ledger import postgres
+
+        engine, shown = postgres.open_engine(where, read_only=read_only, timeout_s=timeout_s)
+        return Database(postgres, engine, shown, where, None)
+    path = sqlite.check_path(where, create=create)
+    engine = sqlite.open_engine(path, create=create, read_only=read_only, timeout_s=timeout_s)
+    return Database(sqlite, engine, str(path), str(path), path)

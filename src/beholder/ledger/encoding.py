@@ -1,0 +1,345 @@
+"""The words that verdicts, answers and cases have in common, as zlib's preset dictionary.
+
+An edit verdict takes 530 bytes with it and 940 without, and no longer to pack. It is part of the file format: nothing
+that was written can be read without these very bytes, so they never change. A better dictionary would be a second one,
+told from this one by the checksum that zlib keeps in front of the data.
+
+How values lie in the file: JSON, compressed with zlib and its preset dictionary (`words`); digests as bytes; texts
+that every database takes.
+
+What of a verdict lists are filtered by, beside its outcome, score, grade and whether it passed.
+
+No key is kept: what looks like one, or stands under a name that says so, is taken out before it is written.
+
+Suites name variables, never keys; this is for the person who wrote one into a parameter, a header or a prompt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from decimal import Decimal
+from typing import NamedTuple
+
+import msgspec
+
+from beholder.errors import LedgerError
+from beholder.ledger.types import AnswerKey
+from beholder.verdicts.verdict import Flag, Verdict
+
+# What is most common comes last, where zlib reaches it with the shortest distance.
+ZLIB_DICTIONARY = (
+    b'{"criteria":{"accuracy":{"assertions":{"A1":{"answer":"Yes","evidence":"The "},"score":4,"reason":"T'
+    b'he "},"unchanged_regions":{"justification":"The ","score":6}},"assessment":"","strengths":[],"improv'
+    b'ements":[],"hallucinations":[],"missing_elements":[]}```json\n{"criteria": {"unchanged_regions": {"ju'
+    b'stification": "The ", "score": 6}, "global_consistency": {"justification": "The ", "score": 6}, "ide'
+    b'ntity_preservation": {"justification": "The ", "score": 6}}}{"id":"","images":{"original":"/home/","'
+    b'restyled":"/home/","image":"/home/","input":"/","edited":".png"},"fields":{"style":"","instruction":'
+    b'"make the ","output":"","expected_output":""}}"tie""repaired""empty_reason""reason_length""not_appli'
+    b'cable""question_differs""interrupted""over_budget""unreadable""unreachable""invalid""truncated""filt'
+    b'ered""refused","answer":"","jury":{"answered":,"failed":,"spread":{"score":},"agreement":,"jurors":['
+    b'{"judge":"","sample":0,"outcome":"scored","score":0.,"criteria":{},"detail":"","model":""}]},"visual'
+    b'_accuracy":"completeness":"clarity":"relevance":"usefulness":"exceptional":"accuracy":{"score":4,"re'
+    b'ported":4,"scale":[1,5],"weight":1.0,"reason":"","yes":4,"no":1,"not_applicable":0,"assertions":[{"i'
+    b'd":"A1","question":"","answer":"no","evidence":"","confidence":null},{"id":"C1","question":"Does the'
+    b' ","answer":"yes","evidence":"","confidence":null},{"id":"R1","question":"Is the ","answer":"yes","e'
+    b'vidence":"The ","confidence":null},{"id":"U1"},{"id":"E1"}]},"findings":{"hallucinations":[],"missin'
+    b'g_elements":[],"strengths":[],"improvements":[]},"flags":[{"flag":"","at":"","said":null,"why":""}],'
+    b'"corrections":[{"at":"accuracy.score","said":5,"stands":4,"why":"computed from the answer"}],{"case"'
+    b':"","rubric":"edit-quality","rubric":"edit-fidelity","rubric":"description","rubric":"restyle","rubr'
+    b'ic":"edit-preservation","rubric_version":"1.0","judge":"anthropic:claude-","judge":"google:gemini-",'
+    b'"judge":"openai:gpt-","outcome":"scored","setting":"offline","setting":null,"style":"","setting":"on'
+    b'line","style":null,"model":"","detail":"","criteria":{"scale_realism":"spatial_relationship":"textur'
+    b'e_and_detail":"image_quality":"colour_and_lighting":"seamlessness":"alignment":"completeness":"plaus'
+    b'ibility":"unchanged_regions":{"score":5,"reported":5,"scale":[1,7],"weight":1,"reason":"The ","yes":'
+    b'0,"no":0,"not_applicable":0,"assertions":[]},"global_consistency":{"score":6,"reported":6,"scale":[1'
+    b',7],"weight":1,"reason":"","yes":0,"no":0,"not_applicable":0,"assertions":[]},"identity_preservation'
+    b'":{"score":5,"reported":5,"scale":[1,7],"weight":1,"reason":"","yes":0,"no":0,"not_applicable":0,"as'
+    b'sertions":[]}},"total":17.5,"max_total":25.0,"percentage":70.0,"grade":"B","score":0.7,"score_derive'
+    b'd":false,"partial":false,"passed":true,"total":null,"max_total":null,"percentage":null,"grade":null,'
+    b'"score":0.,"score_derived":true,"partial":false,"passed":null,"findings":{},"assessment":"","reporte'
+    b'd":{},"flags":[],"corrections":[],"measurements":{},"jury":null,"images":[{"role":"original","role":'
+    b'"restyled","role":"image","role":"target","role":"input","digest":"","width":1600,"height":1200,"byt'
+    b'es":,"scaled":true,"media_type":"image/png","scaled":false,"media_type":"image/jpeg","source_digest"'
+    b':"","source_width":1600,"source_height":1200,"source_format":"png"},{"role":"edited","source_format"'
+    b':"jpeg"}],"usage":{"input_tokens":,"output_tokens":,"cached_tokens":0},"cost_usd":"0.00","latency_s"'
+    b':,"attempts":1,"brief_digest":""}'
+)
+
+
+_ZLIB_LEVEL = 6  # level 1 saves 4 to 10 µs a verdict and costs 7 to 13 % of the space; 9 makes nothing smaller
+# Younger than the dictionary, which does not shorten them: left out where they say nothing, which is 40 bytes a verdict
+# and makes room for a fifth verdict in a page of SQLite.
+_OMITTED_IF_EMPTY = ("coverage", "total_range", "calibrated")
+_OMITTED_IF_EMPTY_OF_CRITERIA = ("abstained", "score_range")
+_VERDICT_DECODER = msgspec.json.Decoder(Verdict)
+DAMAGED_MESSAGE = "The ledger is damaged: {} cannot be read; `beholder doctor` says how much of it is sound."
+
+
+def pack(value: object) -> bytes:
+    """JSON values, small."""
+    return _compress(_encode_json(value))
+
+
+def unpack(data: bytes, what: str) -> object:
+    """The inverse of `pack`; `what` is for the sentence when the bytes are damaged."""
+    try:
+        return json.loads(_decompress(data))
+    except (zlib.error, ValueError):
+        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
+
+
+def pack_text(text: str) -> bytes:
+    return _compress(text.encode("utf-8", "surrogatepass"))
+
+
+def unpack_text(data: bytes, what: str) -> str:
+    try:
+        return _decompress(data).decode("utf-8", "surrogatepass")
+    except (zlib.error, UnicodeDecodeError):
+        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
+
+
+def pack_verdict(verdict: Verdict, *, answer: bool) -> bytes:
+    """A verdict with its exact cost, and with its raw answer when asked."""
+    values = verdict.to_dict()
+    for name in _OMITTED_IF_EMPTY:
+        if not values[name]:
+            del values[name]
+    criteria = values["criteria"]
+    assert isinstance(criteria, dict)
+    for result in criteria.values():
+        for name in _OMITTED_IF_EMPTY_OF_CRITERIA:
+            if not result[name]:
+                del result[name]
+    if verdict.cost_usd is not None:
+        values["cost_usd"] = str(verdict.cost_usd)
+    if answer and verdict.answer:
+        values["answer"] = verdict.answer
+    return pack(values)
+
+
+def unpack_verdict(data: bytes, what: str) -> Verdict:
+    try:
+        plain = _decompress(data)
+    except zlib.error:
+        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
+    try:
+        return _VERDICT_DECODER.decode(plain)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    # Half a surrogate pair, or a number past all bounds: rare, and only the slow readers take them.
+    try:
+        return Verdict.from_dict(json.loads(plain))
+    except ValueError:
+        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
+
+
+class _ScoreExtract(msgspec.Struct, frozen=True, gc=False):
+    score: float | None = None
+
+
+class _ValueExtract(msgspec.Struct, frozen=True, gc=False):
+    value: float | None = None
+
+
+class _FlagExtract(msgspec.Struct, frozen=True, gc=False):
+    flag: str
+
+
+class _JurorExtract(msgspec.Struct, frozen=True, gc=False):
+    model: str | None = None
+
+
+class _JuryExtract(msgspec.Struct, frozen=True, gc=False):
+    jurors: tuple[_JurorExtract, ...] = ()
+
+
+class VerdictExtract(msgspec.Struct, frozen=True, gc=False):
+    """What of a verdict is counted. To read only this takes half the time."""
+
+    rubric: str
+    judge: str
+    outcome: str
+    model: str | None = None
+    criteria: dict[str, _ScoreExtract] = {}
+    calibrated: dict[str, _ValueExtract] = {}
+    grade: str | None = None
+    score: float | None = None
+    passed: bool | None = None
+    flags: tuple[_FlagExtract, ...] = ()
+    jury: _JuryExtract | None = None
+    usage: dict[str, int | None] = {}
+    cost_usd: Decimal | None = None
+    attempts: int = 0
+
+
+_EXTRACT_DECODER = msgspec.json.Decoder(VerdictExtract)
+
+
+def unpack_extract(data: bytes, what: str) -> VerdictExtract | Verdict:
+    """What of a verdict is counted; the whole verdict where it is one for the slow readers."""
+    try:
+        return _EXTRACT_DECODER.decode(_decompress(data))
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError):
+        return unpack_verdict(data, what)
+
+
+def pack_flags(flags: Sequence[Flag]) -> bytes | None:
+    return pack([asdict(flag) for flag in flags]) if flags else None
+
+
+def unpack_flags(data: bytes | None, what: str) -> tuple[Flag, ...]:
+    try:
+        return msgspec.convert(unpack(data, what), tuple[Flag, ...]) if data else ()
+    except msgspec.ValidationError:
+        raise LedgerError(DAMAGED_MESSAGE.format(what)) from None
+
+
+def to_json_text(value: object) -> str:
+    """JSON values as a text column."""
+    return _encode_json(value).decode("utf-8")
+
+
+def storable_text(text: str) -> str:
+    """The text as every database takes it: half a surrogate pair, which UTF-8 cannot hold, and NUL, which PostgreSQL
+    cannot, are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
+def storable_json(text: str) -> str:
+    """A JSON text whose texts are plain: PostgreSQL reads no other, and SQLite would not find them again."""
+    if "\\u" not in text:
+        return text
+    return to_json_text(_storable_value(json.loads(text)))
+
+
+def digest_bytes(digest: str) -> bytes:
+    """A SHA-256 in hex as its 32 bytes; any other text as it is."""
+    if len(digest) == 64:
+        try:
+            return bytes.fromhex(digest)
+        except ValueError:
+            pass
+    return digest.encode("utf-8", "surrogatepass")
+
+
+def key_id(key: AnswerKey) -> bytes:
+    """16 bytes that stand for a key."""
+    return _short_digest(key.brief_digest, key.judge, str(key.sample))
+
+
+def answer_id(brief_digest: str, text: str) -> bytes:
+    """16 bytes that stand for an answer by its content: a fresh answer to the same brief is another one."""
+    return _short_digest(brief_digest, text)
+
+
+def split_ids(joined: bytes) -> list[bytes]:
+    return [joined[at : at + 16] for at in range(0, len(joined), 16)]
+
+
+def _short_digest(*parts: str) -> bytes:
+    encoded: Sequence[bytes] = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in encoded)).digest()[:16]
+
+
+def _compress(data: bytes) -> bytes:
+    packer = zlib.compressobj(_ZLIB_LEVEL, zdict=ZLIB_DICTIONARY)
+    return packer.compress(data) + packer.flush()
+
+
+def _decompress(data: bytes) -> bytes:
+    unpacker = zlib.decompressobj(zdict=ZLIB_DICTIONARY)
+    plain = unpacker.decompress(data)
+    if not unpacker.eof or unpacker.unused_data:
+        raise zlib.error("cut off")
+    return plain
+
+
+def _encode_json(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, TypeError, OverflowError):  # half a surrogate pair, a mapping of another kind
+        return json.dumps(value, default=_json_default).encode("ascii")
+
+
+def _storable_value(value: object) -> object:
+    if isinstance(value, str):
+        return storable_text(value)
+    if isinstance(value, dict):
+        return {storable_text(key): _storable_value(inner) for key, inner in value.items()}
+    return [_storable_value(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _json_default(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+FACET_SCORES, FACET_FAILED, FACET_FLAGS, FACET_STYLE = "scores", "no", "flags", "style"
+
+
+def encode_facets(verdict: Verdict) -> str | None:
+    """JSON: `scores` by criterion, under `no` the ids of the assertions that failed, `flags`, `style`. What is empty is
+    left out; `None` where nothing is left."""
+    found: dict[str, object] = {}
+    failed: list[str] = []
+    scores = {}
+    for key, result in verdict.criteria.items():
+        if result.score is not None:
+            scores[key] = result.score
+        if result.no:
+            failed += [assertion.id for assertion in result.assertions if assertion.answer == "no"]
+    if scores:
+        found[FACET_SCORES] = scores
+    if failed:
+        found[FACET_FAILED] = failed
+    if verdict.flags:
+        found[FACET_FLAGS] = list(dict.fromkeys(flag.flag for flag in verdict.flags))
+    if verdict.style:
+        found[FACET_STYLE] = verdict.style
+    if not found:
+        return None
+    return storable_json(to_json_text(found))
+
+
+REDACTED = "[redacted]"
+
+# With a digit in it, which every key has: `sk-learn-photos` is a name.
+_KEY_SHAPES = re.compile(
+    r"\b(?:sk|rk|pk|gsk|xai|pplx|nvapi|hf|r8|ghp|glpat|fw|tgp)[-_](?=[\w.-]*\d)[\w.-]{16,}"
+    r"|\bAIza[\w-]{20,}|\bAQ\.[\w-]{20,}|\bya29\.[\w.-]{20,}|\bAKIA[A-Z0-9]{16}\b"
+    r"|\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}|(?<=\bBearer )[\w.~+/=-]{12,}",
+)
+_KEY_NAMES = re.compile(
+    r"(api[-_]?key|authorization|password|passwd|secret|credential|(access|auth)[-_]?token)s?$", re.I
+)
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def redact_values(value: object) -> object:
+    """JSON values without anything that looks like a key."""
+    if isinstance(value, str):
+        return _USERINFO.sub(REDACTED, _KEY_SHAPES.sub(REDACTED, value))
+    if isinstance(value, Mapping):
+        return {
+            str(name): REDACTED
+            if isinstance(inner, str) and inner and _KEY_NAMES.search(str(name))
+            else redact_values(inner)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [redact_values(inner) for inner in value]
+    return value
+
+
+class TallyInput(NamedTuple):
+    """What is counted of a verdict; `reused` as in `Judged`."""
+
+    verdict: VerdictExtract | Verdict
+    reused: bool

@@ -1,0 +1,203 @@
+"""CSV that a spreadsheet opens without running anything in it.
+
+A verdict as one flat row. A column is named by its path in the verdict's JSON; what is under `criteria` without that
+word, so that a criterion's score is `accuracy.score`; a group of the case is `group.NAME`; what people would say by a
+calibration is `ASPECT.calibrated`, with `ASPECT.calibrated_low` and `_high`.
+
+Verdicts for other programs: CSV and JSON lines as a stream, Parquet and frames through Polars.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import IO, TYPE_CHECKING
+
+from beholder.errors import SetupError
+from beholder.ledger.types import StoredVerdict
+
+if TYPE_CHECKING:
+    import polars
+
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # after apostrophes too, so that `bare` takes off no more than was put on
+
+
+def csv_line(cells: Iterable[str | int | float | bool | None]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)  # told to end lines in \n, it would not quote a cell with a \r in it
+    return line.getvalue().removesuffix("\r\n").encode("utf-8", "backslashreplace") + b"\n"
+
+
+def escape_formula(text: str) -> str:
+    """A text that a spreadsheet would run as a formula (it starts with = + - @, a tab or a return, and is no number)
+    with an apostrophe in front, which spreadsheets do not show."""
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def unescape_formula(text: str) -> str:
+    """The text again, without the apostrophe of `harmless`; one that belongs to a name ('t Hooft) stays."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
+
+
+Cell = str | int | float | bool | None
+
+TEXT_COLUMNS = ("rubric", "rubric_version", "setting", "style", "judge", "model", "outcome", "detail")
+NUMBER_COLUMNS = ("score", "total", "max_total", "percentage")
+USAGE_COUNTS = ("input_tokens", "output_tokens", "cached_tokens")
+_USAGE_COLUMNS = tuple(f"usage.{name}" for name in USAGE_COUNTS)
+
+COLUMN_TYPES: Mapping[str, type] = {
+    "case": str,
+    **dict.fromkeys(TEXT_COLUMNS, str),
+    **dict.fromkeys(NUMBER_COLUMNS, float),
+    "grade": str,
+    "passed": bool,
+    "score_derived": bool,
+    "partial": bool,
+    "coverage": float,
+    "total_low": float,
+    "total_high": float,
+    "flags": str,
+    "corrections": int,
+    "assessment": str,
+    **dict.fromkeys(_USAGE_COLUMNS, int),
+    "cost_usd": float,
+    "latency_s": float,
+    "attempts": int,
+    "reused": bool,
+    "brief_digest": str,
+}
+
+
+class ExportColumns:
+    """The columns that verdicts need, in order: the fixed ones, and the groups, criteria and calibrated aspects in
+    order of appearance."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, type] = {}
+        self._criteria: dict[str, type] = {}
+        self._calibrated: dict[str, type] = {}
+
+    def add(self, one: StoredVerdict) -> None:
+        self._groups |= dict.fromkeys((f"group.{name}" for name in one.groups), str)
+        self._criteria |= dict.fromkeys((f"{key}.score" for key in one.verdict.criteria), float)
+        self._calibrated |= dict.fromkeys(
+            (name for key in one.verdict.calibrated for name in _calibrated_columns(key)), float
+        )
+
+    @property
+    def kinds(self) -> dict[str, type]:
+        """By name, the type of what stands in a column."""
+        names = list(COLUMN_TYPES)
+        at = names.index("grade")
+        first, second = ({name: COLUMN_TYPES[name] for name in part} for part in (names[1:at], names[at:]))
+        return {"case": str} | self._groups | first | self._criteria | self._calibrated | second
+
+
+def flatten_verdict(one: StoredVerdict) -> dict[str, Cell]:
+    """The row of a verdict."""
+    verdict = one.verdict
+    row: dict[str, Cell] = {"case": verdict.case}
+    row |= {f"group.{name}": value for name, value in one.groups.items()}
+    for name in (
+        *TEXT_COLUMNS,
+        *NUMBER_COLUMNS,
+        "grade",
+        "passed",
+        "score_derived",
+        "partial",
+        "assessment",
+        "latency_s",
+    ):
+        value = getattr(verdict, name)
+        row[name] = str(value) if name == "outcome" else value
+    if verdict.coverage:
+        row["coverage"] = verdict.coverage.measured / verdict.coverage.of
+    if verdict.total_range:
+        row["total_low"], row["total_high"] = verdict.total_range
+    row |= {f"{key}.score": result.score for key, result in verdict.criteria.items()}
+    for key, people in verdict.calibrated.items():
+        row |= dict(zip(_calibrated_columns(key), (people.value, people.low, people.high), strict=True))
+    row["flags"] = " ".join(dict.fromkeys(flag.flag for flag in verdict.flags))
+    row["corrections"] = len(verdict.corrections)
+    row |= {f"usage.{name}": verdict.usage.get(name) for name in USAGE_COUNTS}
+    row["cost_usd"] = None if verdict.cost_usd is None else float(verdict.cost_usd)
+    row |= {"attempts": verdict.attempts, "reused": one.reused, "brief_digest": verdict.brief_digest}
+    return row
+
+
+def _calibrated_columns(aspect: str) -> tuple[str, str, str]:
+    return f"{aspect}.calibrated", f"{aspect}.calibrated_low", f"{aspect}.calibrated_high"
+
+
+FORMATS = ("csv", "jsonl", "parquet")
+
+_PAGE_SIZE = 1024
+
+
+def csv_lines(verdicts: Callable[[], Iterable[StoredVerdict]]) -> Iterator[bytes]:
+    """Flat rows under a header, UTF-8, RFC 4180 with `\\n` at the ends of lines. Goes through the verdicts twice: the
+    header needs to know every column.
+
+    Texts and the names of columns are made `harmless`: no spreadsheet runs one as a formula.
+    """
+    columns = ExportColumns()
+    for one in verdicts():
+        columns.add(one)
+    kinds = columns.kinds
+    yield csv_line([escape_formula(name) for name in kinds])
+    for one in verdicts():
+        row = flatten_verdict(one)
+        yield csv_line([_escape_cell(row.get(name)) for name in kinds])
+
+
+def json_lines(verdicts: Iterable[StoredVerdict]) -> Iterator[bytes]:
+    """Whole verdicts, one a line, with `groups` and `reused` beside them; `Verdict.from_dict` reads a line back."""
+    for one in verdicts:
+        line = {**one.verdict.to_dict(), "groups": dict(one.groups), "reused": one.reused}
+        try:
+            yield json.dumps(line, ensure_ascii=False).encode("utf-8") + b"\n"
+        except UnicodeEncodeError:  # half a surrogate pair is escaped
+            yield json.dumps(line).encode("ascii") + b"\n"
+
+
+def to_frame(verdicts: Iterable[StoredVerdict]) -> polars.DataFrame:
+    """Flat rows as a frame; columns without a value in a row hold null. Built in memory."""
+    try:
+        import polars
+    except ImportError:
+        raise SetupError("Frames and Parquet need Polars: pip install 'beholder[tables]'") from None
+    types = {str: polars.String, float: polars.Float64, int: polars.Int64, bool: polars.Boolean}
+    columns = ExportColumns()
+    pages: list[polars.DataFrame] = []
+    iterator = iter(verdicts)
+    while True:
+        rows: list[dict[str, Cell]] = []
+        for one in islice(iterator, _PAGE_SIZE):
+            columns.add(one)
+            rows.append(_encodable_row(flatten_verdict(one)))
+        kinds = columns.kinds
+        pages.append(polars.DataFrame(rows, schema={name: types[kind] for name, kind in kinds.items()}))
+        if len(rows) < _PAGE_SIZE:
+            return polars.concat(pages, how="diagonal").select(list(kinds))
+
+
+def write_parquet(verdicts: Iterable[StoredVerdict], file: IO[bytes]) -> None:
+    to_frame(verdicts).write_parquet(file)
+
+
+def _escape_cell(cell: Cell) -> Cell:
+    return escape_formula(cell) if isinstance(cell, str) else cell
+
+
+def _encodable_row(row: dict[str, Cell]) -> dict[str, Cell]:
+    return {
+        name: cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
+        for name, cell in row.items()
+    }

@@ -1,0 +1,426 @@
+"""A run's verdicts filtered, sorted and paged by the database, so that a hundred thousand of them are as quick to look
+through as a hundred. Filters are answered from indexes; only the page itself is unpacked.
+
+What a run came to. Kept small however many verdicts there are; sums are exact, so that a mean of 0.8 is 0.8.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, func, null, select
+
+from beholder.ledger import schema
+from beholder.ledger.encoding import (
+    FACET_FAILED,
+    FACET_FLAGS,
+    FACET_SCORES,
+    FACET_STYLE,
+    TallyInput,
+    VerdictExtract,
+    storable_text,
+)
+from beholder.ledger.read import read_single_answers, to_stored_verdict
+from beholder.ledger.schema import (
+    chunks,
+    json_list_has,
+    json_number,
+    json_text,
+    json_values_contain,
+    text_contains,
+    without_index,
+)
+from beholder.ledger.types import (
+    LEFT_OPEN,
+    RunCounts,
+    RunProgress,
+    RunRecord,
+    StoredVerdict,
+    VerdictFilter,
+    VerdictPage,
+)
+from beholder.verdicts.verdict import Verdict
+
+_SAMPLE = 2000  # cases from which the groups of a large run are told
+
+_V, _C = schema.verdicts.c, schema.cases.c
+_ROWS = select(_V.position, _V.number, _V.case_id, _V.reused, _V.answers, _V.body, _C.groups).join_from(
+    schema.verdicts, schema.cases, (_C.run == _V.run) & (_C.id == _V.case_id), isouter=True
+)
+
+
+def find_verdicts(
+    connection: Connection, run: int, wanted: VerdictFilter, offset: int, limit: int, *, answers: bool = False
+) -> VerdictPage:
+    """The verdicts from `offset` on, at most `limit`. A verdict without a score comes first when the worst do, and last
+    when the best do."""
+    total, numbers = _select_page(connection, run, wanted, offset, limit)
+    query = _ROWS.where(_V.number.in_(numbers))
+    rows = {row.number: row for row in connection.execute(query)} if numbers else {}
+    texts = read_single_answers(connection, list(rows.values())) if answers else {}
+    return VerdictPage(total, tuple(to_stored_verdict(rows[number], texts) for number in numbers if number in rows))
+
+
+def _select_page(
+    connection: Connection, run: int, wanted: VerdictFilter, offset: int, limit: int
+) -> tuple[int, Sequence[int]]:
+    """How many verdicts there are, and the numbers of those from `offset` on."""
+    conditions = _conditions(run, wanted)
+    key = _sort_key(wanted)
+    chosen = select(_V.number, _V.position, key.label("key")).where(_V.run == run, *conditions)
+    if not conditions:  # an index counts them at once
+        total = connection.scalar(select(func.count()).select_from(schema.verdicts).where(_V.run == run)) or 0
+        query = select(_V.number).where(_V.run == run).order_by(*_sort_order(wanted, key, _V.position, _V.number))
+        return total, connection.scalars(query.offset(offset).limit(limit)).all() if offset < total else ()
+    found = chosen.cte("found")  # gone through once, for both
+    count = select(func.count()).select_from(found)
+    order = _sort_order(wanted, found.c.key, found.c.position, found.c.number)
+    query = select(found.c.number, count.scalar_subquery()).order_by(*order).offset(offset).limit(limit)
+    rows = connection.execute(query).all()
+    if not rows and offset:  # past the end
+        return connection.scalar(count) or 0, []
+    return (rows[0][1] if rows else 0), [row[0] for row in rows]
+
+
+def count_outcomes(connection: Connection, run: int) -> RunCounts:
+    """What a run came to, as far as an index tells."""
+    found = RunCounts()
+    scored = _V.score.is_not(None)
+    query = select(
+        _V.outcome,
+        scored.label("scored"),
+        _V.grade,
+        _V.passed,
+        func.count().label("many"),
+        func.sum(_V.score).label("sum"),
+    ).where(_V.run == run)
+    total, of = 0.0, 0
+    for row in connection.execute(query.group_by(_V.outcome, scored, _V.grade, _V.passed)):
+        found.verdicts += row.many
+        found.states[LEFT_OPEN if row.outcome == "scored" and not row.scored else row.outcome] += row.many
+        if row.grade is not None:
+            found.grades[row.grade] += row.many
+        if row.passed is not None:
+            found.passed += row.many if row.passed else 0
+            found.failed += 0 if row.passed else row.many
+        if row.scored:
+            total, of = total + row.sum, of + row.many
+    found.mean = total / of if of else None
+    return found
+
+
+def read_progress(connection: Connection, runs: Sequence[str]) -> dict[str, RunProgress]:
+    """How far these runs are, by their ids; one without verdicts is left out."""
+    id_, scored = schema.runs.c.id, _V.score.is_not(None)
+    query = (
+        select(id_, func.count(), func.count().filter(scored), func.avg(_V.score).filter(scored))
+        .join_from(schema.verdicts, schema.runs, _V.run == schema.runs.c.number)
+        .group_by(id_)
+    )
+    rows = [row for part in chunks(runs) for row in connection.execute(query.where(id_.in_(part)))]
+    return {id_: RunProgress(done, scored, mean) for id_, done, scored, mean in rows}
+
+
+def read_groups(connection: Connection, run: int, most: int = 200) -> dict[str, list[str]]:
+    """The groups that cases of a run belong to, each with its values, as the first cases tell; a group with more than
+    `most` values has none."""
+    found: dict[str, dict[str, None]] = {}
+    for text in connection.scalars(select(_C.groups).where(_C.run == run).limit(_SAMPLE)):
+        values: Mapping[str, str] = json.loads(text)
+        for name, value in values.items():
+            found.setdefault(name, {})[value] = None
+    return {name: sorted(values) if len(values) <= most else [] for name, values in found.items()}
+
+
+def find_case_verdicts(connection: Connection, case_id: str, most: int) -> list[tuple[str, StoredVerdict]]:
+    """The verdicts on a case in all runs, with the ids of the runs, newest first."""
+    runs = schema.runs.c
+    # From the runs, so that each is looked up in the index of runs and cases.
+    numbers = connection.execute(
+        select(runs.id, _V.number)
+        .select_from(schema.runs)
+        .join(schema.verdicts, (_V.run == runs.number) & (_V.case_id == storable_text(case_id)))
+        .order_by(runs.number.desc(), _V.rubric)
+        .limit(most)
+    ).all()
+    rows = {row.number: row for row in connection.execute(_ROWS.where(_V.number.in_([one.number for one in numbers])))}
+    return [(one.id, to_stored_verdict(rows[one.number], {})) for one in numbers]
+
+
+def _conditions(run: int, wanted: VerdictFilter) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if wanted.outcome == LEFT_OPEN:
+        found += [without_index(_V.outcome) == "scored", _V.score.is_(None)]
+    elif wanted.outcome:
+        found.append(without_index(_V.outcome) == storable_text(wanted.outcome))
+        if wanted.outcome == "scored":
+            found.append(_V.score.is_not(None))
+    if wanted.grade:
+        found.append(_V.grade == storable_text(wanted.grade))
+    if wanted.passed is not None:
+        found.append(_V.passed.is_(wanted.passed))
+    value = _score_column(wanted)
+    if wanted.least is not None:
+        found.append(value >= wanted.least)
+    if wanted.most is not None:
+        found.append(value <= wanted.most)
+    if wanted.assertion:
+        found.append(json_list_has(_V.facets, FACET_FAILED, storable_text(wanted.assertion)))
+    if wanted.style:
+        found.append(json_text(_V.facets, FACET_STYLE) == storable_text(wanted.style))
+    if wanted.flag:
+        found.append(json_list_has(_V.facets, FACET_FLAGS, storable_text(wanted.flag)))
+    # Names and texts are in the index of cases and rubrics, which gives numbers.
+    other = schema.verdicts.alias("named").c
+    named = [other.rubric == storable_text(wanted.rubric)] if wanted.rubric else []
+    if wanted.groups:
+        named.append(other.case_id.in_(_select_cases(run, *(_in_group(*pair) for pair in wanted.groups.items()))))
+    if wanted.text:
+        text = storable_text(wanted.text)
+        named.append(
+            text_contains(other.case_id, text)
+            | other.case_id.in_(_select_cases(run, json_values_contain(_C.groups, text)))
+        )
+    if named:
+        found.append(_V.number.in_(select(other.number).where(other.run == run, *named)))
+    return found
+
+
+def _select_cases(run: int, *conditions: ColumnElement[bool]) -> Select[tuple[str]]:
+    return select(_C.id).where(_C.run == run, *conditions)
+
+
+def _in_group(group: str, value: str) -> ColumnElement[bool]:
+    kept = json_text(_C.groups, storable_text(group))
+    return kept == storable_text(value) if value else kept.is_not(None)
+
+
+def _sort_key(wanted: VerdictFilter) -> ColumnElement[Any]:
+    if wanted.sort == "order":
+        return null()
+    if wanted.sort == "case":
+        return _V.case_id
+    return _score_column(wanted)
+
+
+def _score_column(wanted: VerdictFilter) -> ColumnElement[Any]:
+    """What is bounded, and sorted by."""
+    return json_number(_V.facets, FACET_SCORES, storable_text(wanted.criterion)) if wanted.criterion else _V.score
+
+
+def _sort_order(
+    wanted: VerdictFilter, key: ColumnElement[Any], position: ColumnElement[int], number: ColumnElement[int]
+) -> Sequence[ColumnElement[Any]]:
+    last = (position, number)
+    if wanted.sort == "order":
+        return last
+    if wanted.sort == "case":
+        return (key, *last)
+    return (key.desc().nulls_last() if wanted.sort == "best" else key.nulls_first(), *last)
+
+
+_to_decimal = lru_cache(4096)(lambda value: Decimal(repr(value)))  # most scores occur often
+
+
+@dataclass(slots=True)
+class RunningMean:
+    """A mean that grows. `exact` is for thresholds, `value` for show; `None` where there is nothing to average."""
+
+    total: Decimal = Decimal(0)
+    count: int = 0
+
+    def add(self, value: float | None) -> None:
+        if value is not None:
+            self.total += _to_decimal(value)
+            self.count += 1
+
+    @property
+    def exact(self) -> Fraction | None:
+        return Fraction(self.total) / self.count if self.count else None
+
+    @property
+    def value(self) -> float | None:
+        exact = self.exact
+        return None if exact is None else float(exact)
+
+
+@dataclass(slots=True)
+class RubricTally:
+    """What one rubric's verdicts came to; criteria on their own scales, calibrated aspects on people's."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    score: RunningMean = field(default_factory=RunningMean)
+    criteria: dict[str, RunningMean] = field(default_factory=dict)
+    calibrated: dict[str, RunningMean] = field(default_factory=dict)
+    grades: Counter[str] = field(default_factory=Counter)
+    passed: Counter[bool] = field(default_factory=Counter)
+
+    def add(self, verdict: VerdictExtract | Verdict) -> None:
+        self.outcomes[str(verdict.outcome)] += 1
+        self.score.add(verdict.score)
+        for key, result in verdict.criteria.items():
+            _mean_for(self.criteria, key).add(result.score)
+        for key, people in verdict.calibrated.items():
+            _mean_for(self.calibrated, key).add(people.value)
+        if verdict.grade is not None:
+            self.grades[verdict.grade] += 1
+        if verdict.passed is not None:
+            self.passed[verdict.passed] += 1
+
+
+@dataclass(slots=True)
+class Tally:
+    """What verdicts came to. Only scored ones are in a mean. `cost_usd` is what all answers cost, whoever paid for them
+    and when, as far as it is known; `unpriced` counts those of unknown cost."""
+
+    verdicts: int = 0
+    reused: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    score: RunningMean = field(default_factory=RunningMean)
+    rubrics: dict[str, RubricTally] = field(default_factory=dict)
+    judges: Counter[str] = field(default_factory=Counter)
+    models: Counter[str] = field(default_factory=Counter)
+    flags: Counter[str] = field(default_factory=Counter)
+    usage: Counter[str] = field(default_factory=Counter)
+    cost_usd: Decimal = Decimal(0)
+    unpriced: int = 0
+
+    def add(self, one: StoredVerdict | TallyInput) -> None:
+        verdict = one.verdict
+        self.verdicts += 1
+        self.reused += one.reused
+        self.outcomes[str(verdict.outcome)] += 1
+        self.score.add(verdict.score)
+        if verdict.rubric not in self.rubrics:
+            self.rubrics[verdict.rubric] = RubricTally()
+        self.rubrics[verdict.rubric].add(verdict)
+        self.judges[verdict.judge] += 1
+        for model in {verdict.model} if verdict.jury is None else {juror.model for juror in verdict.jury.jurors}:
+            if model:
+                self.models[model] += 1
+        for flag in {flag.flag for flag in verdict.flags}:
+            self.flags[flag] += 1
+        for name, count in verdict.usage.items():
+            if count:
+                self.usage[name] += count
+        if verdict.cost_usd is not None:
+            self.cost_usd += verdict.cost_usd
+        elif verdict.attempts:
+            self.unpriced += 1
+
+    @property
+    def unscored(self) -> int:
+        """How many have no score: they failed, or too little of them could be measured."""
+        return self.verdicts - self.score.count
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON values, the words of a verdict for the same things."""
+        return {
+            "verdicts": self.verdicts,
+            "reused": self.reused,
+            "outcomes": dict(self.outcomes.most_common()),
+            "score": self.score.value,
+            "rubrics": {
+                name: {
+                    "outcomes": dict(one.outcomes.most_common()),
+                    "score": one.score.value,
+                    "criteria": {
+                        key: {"score": mean.value, "scored": mean.count} for key, mean in one.criteria.items()
+                    },
+                    **(
+                        {
+                            "calibrated": {
+                                key: {"mean": mean.value, "cases": mean.count} for key, mean in one.calibrated.items()
+                            }
+                        }
+                        if one.calibrated
+                        else {}
+                    ),
+                    "grades": dict(sorted(one.grades.items())),
+                    "passed": one.passed[True],
+                    "failed": one.passed[False],
+                }
+                for name, one in self.rubrics.items()
+            },
+            "judges": dict(self.judges.most_common()),
+            "models": dict(self.models.most_common()),
+            "flags": dict(self.flags.most_common()),
+            "usage": dict(self.usage),
+            "cost_usd": None if self.unpriced and not self.cost_usd else float(self.cost_usd),
+            "unpriced": self.unpriced,
+        }
+
+
+def _mean_for(means: dict[str, RunningMean], key: str) -> RunningMean:
+    if key not in means:
+        means[key] = RunningMean()
+    return means[key]
+
+
+def tally_verdicts(verdicts: Iterable[StoredVerdict | TallyInput]) -> Tally:
+    whole = Tally()
+    for one in verdicts:
+        whole.add(one)
+    return whole
+
+
+def tally_groups(verdicts: Iterable[StoredVerdict], group: str) -> dict[str, Tally]:
+    """By the value of a group; cases that are not in that group are under the empty text."""
+    found: dict[str, Tally] = {}
+    for one in verdicts:
+        found.setdefault(one.groups.get(group, ""), Tally()).add(one)
+    return found
+
+
+MAX_GROUP_CHOICES = 200  # values of a group that can be chosen among
+
+_CHOICE_VERDICTS, _CHOICE_CASES = schema.verdicts.c, schema.cases.c
+
+
+def _load_rubric_names(connection: Connection, run: int, record: RunRecord) -> tuple[str, ...]:
+    """By which there are verdicts, in the order of the suite."""
+    there = set(connection.scalars(select(_CHOICE_VERDICTS.rubric).where(_CHOICE_VERDICTS.run == run).distinct()))
+    listed = [str(one.get("rubric", "")) for one in record.rubrics]
+    return (*(name for name in listed if name in there), *sorted(there - set(listed)))
+
+
+def _load_facets(connection: Connection, run: int) -> dict[str, tuple[str, ...]]:
+    """Every assertion that failed, flag and style; combinations of them are few, however many verdicts there are."""
+    columns = (
+        json_text(_CHOICE_VERDICTS.facets, FACET_FAILED),
+        json_text(_CHOICE_VERDICTS.facets, FACET_FLAGS),
+        json_text(_CHOICE_VERDICTS.facets, FACET_STYLE),
+    )
+    found: dict[str, set[str]] = {FACET_FAILED: set(), FACET_FLAGS: set(), FACET_STYLE: set()}
+    for failed, flags, style in connection.execute(select(*columns).where(_CHOICE_VERDICTS.run == run).distinct()):
+        found[FACET_FAILED].update(json.loads(failed or "[]"))
+        found[FACET_FLAGS].update(json.loads(flags or "[]"))
+        found[FACET_STYLE].update([style] if style else [])
+    return {name: tuple(sorted(values, key=_assertion_sort_key)) for name, values in found.items()}
+
+
+def _load_groups(connection: Connection, run: int, named: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """The values of these groups over all cases; a group with too many cannot be chosen by."""
+    found = {}
+    for name in named:
+        kept = json_text(_CHOICE_CASES.groups, storable_text(name))
+        values = connection.scalars(
+            select(kept).where(_CHOICE_CASES.run == run, kept != "").distinct().limit(MAX_GROUP_CHOICES + 1)
+        ).all()
+        if 1 < len(values) <= MAX_GROUP_CHOICES:
+            found[name] = tuple(sorted(values, key=_assertion_sort_key))
+    return found
+
+
+def _assertion_sort_key(text: str) -> tuple[str, int, str]:
+    """A2 comes before A10."""
+    letters = text.rstrip("0123456789")
+    digits = text[len(letters) :]
+    return letters, int(digits or 0) if digits.isascii() and len(digits) < 10 else 0, text

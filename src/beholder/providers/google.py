@@ -1,0 +1,359 @@
+"""Google's Gemini API, `generateContent`.
+
+Request and reply: https://ai.google.dev/api/generate-content
+Schema dialect and `propertyOrdering`: https://ai.google.dev/api/caching#Schema
+Structured output: https://ai.google.dev/gemini-api/docs/structured-output
+Pictures: https://ai.google.dev/gemini-api/docs/image-understanding
+
+Google's Batch API of Gemini: an uploaded JSONL file, a batch over it, a file of responses.
+
+Guide, limits (2 GB a file), price: https://ai.google.dev/gemini-api/docs/batch-api
+Calls and states: https://ai.google.dev/api/batch-api; uploading: https://ai.google.dev/api/files#method:-media.upload
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from beholder.images.image import Sizing
+from beholder.providers.base import (
+    NEWEST_VERSION,
+    BatchHandle,
+    BatchResult,
+    BatchState,
+    BatchStatus,
+    ChatRequest,
+    HttpRequest,
+    ImageTokenCounter,
+    Provider,
+    ProviderReply,
+    UnconfirmedBatch,
+    ceil_div,
+    handle_from_reply,
+    parse_model_version,
+    system_message,
+    turn_texts,
+)
+from beholder.providers.http import BatchApi, BatchClient
+from beholder.providers.payload import (
+    ImageSplicer,
+    MalformedReplyError,
+    add_to_description,
+    as_count,
+    as_mapping,
+    as_objects,
+    as_text,
+    narrow_schema,
+    nest_parameters,
+    parse_object,
+    redact,
+    shorten,
+    word_set,
+)
+from beholder.rubrics.brief import TextBlock
+from beholder.verdicts.answer import BatchStage, Finish, Usage
+
+BASE_URL = "https://generativelanguage.googleapis.com"
+PARAMETER_NAMES = {
+    "max_tokens": "maxOutputTokens",
+    "top_p": "topP",
+    "top_k": "topK",
+    "reasoning_effort": "thinkingConfig.thinkingLevel",
+}
+THINKING_BUDGETS: Mapping[object, int] = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
+RESERVED_PARAMETERS = frozenset(
+    {"contents", "systemInstruction", "responseSchema", "responseMimeType", "responseJsonSchema"}
+)
+# Not inside `generationConfig`.
+TOP_LEVEL_PARAMETERS = frozenset({"safetySettings", "serviceTier", "labels"})
+SCHEMA_KEYWORDS = word_set(
+    "type format title description nullable enum items minItems maxItems properties required minimum maximum "
+    "minLength maxLength pattern anyOf"
+)
+LENGTH_FINISHES = frozenset({"MAX_TOKENS", "CONTINUATION"})
+FILTERED_FINISHES = word_set(
+    "SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT "
+    "IMAGE_RECITATION"
+)
+
+
+def build_request(question: ChatRequest) -> HttpRequest:
+    brief = question.brief
+    splicer = ImageSplicer()
+    parts: list[dict[str, object]] = []
+    for part in brief.content:
+        if isinstance(part, TextBlock):
+            parts.append({"text": part.text})
+            continue
+        data = splicer.stand_in(part.image.data)
+        parts += ({"text": part.label}, {"inlineData": {"mimeType": part.image.media_type, "data": data}})
+    contents: list[dict[str, object]] = [{"role": "user", "parts": parts}]
+    for said, reply in turn_texts(question.earlier):
+        contents.append({"role": "model", "parts": [{"text": said}]})
+        contents.append({"role": "user", "parts": [{"text": reply}]})
+
+    fields = nest_parameters(
+        _thinking_parameters(question), PARAMETER_NAMES, wire="google", reserved=RESERVED_PARAMETERS
+    )
+    body: dict[str, object] = {name: fields.pop(name) for name in TOP_LEVEL_PARAMETERS & fields.keys()}
+    if question.max_tokens is not None:
+        fields["maxOutputTokens"] = question.max_tokens
+    if question.detail:
+        fields["mediaResolution"] = f"MEDIA_RESOLUTION_{question.detail.upper()}"
+    if question.structured and brief.schema is not None:
+        fields |= {
+            "responseMimeType": "application/json",
+            "responseSchema": _to_google_schema(narrow_schema(brief.schema, SCHEMA_KEYWORDS)),
+        }
+    if fields:
+        body["generationConfig"] = fields
+    if system := system_message(brief, question.structured):
+        body["systemInstruction"] = {"parts": [{"text": system}]}
+    body["contents"] = contents
+    headers = {"Content-Type": "application/json"}
+    if question.key:
+        headers["x-goog-api-key"] = question.key
+    name = quote(question.model.removeprefix("models/"), safe="")
+    return HttpRequest(f"{question.base_url}/v1beta/models/{name}:generateContent", headers, splicer.dump(body))
+
+
+def _thinking_parameters(question: ChatRequest) -> Mapping[str, object]:
+    """The parameters, with a reasoning effort as the budget of tokens that Gemini 2 knows in place of a level.
+
+    The numbers are Google's own for this translation: https://ai.google.dev/gemini-api/docs/openai#thinking
+    """
+    effort = question.params.get("reasoning_effort")
+    if effort not in THINKING_BUDGETS or "gemini-2" not in question.model:
+        return question.params
+    rest = {name: value for name, value in question.params.items() if name != "reasoning_effort"}
+    return {**rest, "thinkingConfig.thinkingBudget": THINKING_BUDGETS[effort]}
+
+
+def parse_reply(payload: bytes) -> ProviderReply:
+    body = parse_object(payload)
+    blocked = as_mapping(body.get("promptFeedback"))
+    reason = as_text(blocked.get("blockReason"))
+    candidate = next(iter(as_objects(body.get("candidates"))), {})
+    if not candidate and not reason:
+        raise MalformedReplyError(
+            as_text(as_mapping(body.get("error")).get("message")) or "the reply has no candidates"
+        )
+    ended = as_text(candidate.get("finishReason"))
+    if reason:
+        finish, detail = Finish.FILTERED, as_text(blocked.get("blockReasonMessage")) or reason
+    elif ended in FILTERED_FINISHES:
+        finish, detail = Finish.FILTERED, as_text(candidate.get("finishMessage")) or ended
+    else:
+        finish, detail = (
+            (Finish.LENGTH if ended in LENGTH_FINISHES else Finish.COMPLETE),
+            as_text(candidate.get("finishMessage")),
+        )
+    parts = as_objects(as_mapping(candidate.get("content")).get("parts"))
+    usage = as_mapping(body.get("usageMetadata"))
+    # Thoughts are billed as output, and a reply that was all thoughts counts no candidate tokens.
+    outputs = [as_count(usage.get(name)) for name in ("candidatesTokenCount", "thoughtsTokenCount")]
+    return ProviderReply(
+        text="".join(as_text(part.get("text")) for part in parts if not part.get("thought")),
+        finish=finish,
+        model=as_text(body.get("modelVersion")) or None,
+        usage=Usage(
+            input_tokens=as_count(usage.get("promptTokenCount")),
+            output_tokens=sum(number or 0 for number in outputs) if outputs != [None, None] else None,
+            cached_tokens=as_count(usage.get("cachedContentTokenCount")),
+        ),
+        detail=detail,
+    )
+
+
+def _to_google_schema(schema: Mapping[str, object]) -> dict[str, object]:
+    """A narrowed schema in Google's dialect, where the order of properties has to be said."""
+    said = dict(schema)
+    if isinstance(kind := said.get("type"), str):
+        said["type"] = kind.upper()
+    if isinstance(properties := said.get("properties"), Mapping):
+        said["properties"] = {name: _to_google_schema(part) for name, part in properties.items()}
+        said["propertyOrdering"] = list(properties)
+    if isinstance(entries := said.get("items"), Mapping):
+        said["items"] = _to_google_schema(entries)
+    choices = said.get("enum")
+    if isinstance(choices, list) and not all(isinstance(choice, str) for choice in choices):
+        # Only strings may be listed, and a number written as a string would come back as one.
+        said["description"] = add_to_description(said, [f"one of: {', '.join(map(str, choices))}"])
+        del said["enum"]
+    return said
+
+
+PROVIDER = Provider(
+    name="google",
+    key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    base_url=BASE_URL,
+    # Larger pictures are scaled down to fit 3072 × 3072; 7 MB is the limit for a picture in the request.
+    sizing=Sizing(max_side=3072, max_bytes=7 * 1024 * 1024),
+    request=build_request,
+    read=parse_reply,
+    base_url_variable="GOOGLE_GEMINI_BASE_URL",
+    names=PARAMETER_NAMES,
+    details=("low", "medium", "high"),
+)
+
+
+# The page names no most; so many lines are read again quickly if something breaks off.
+MAX_BATCH_REQUESTS = 50_000
+END_STAGES = {
+    "SUCCEEDED": BatchStage.EXPIRED,
+    "FAILED": BatchStage.ERRORED,
+    "EXPIRED": BatchStage.EXPIRED,
+    "CANCELLED": BatchStage.CANCELED,
+}
+# As the live API answers a google.rpc.Code: https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto
+# A single request that was cancelled (1) was cancelled by the provider, and is worth asking again.
+RPC_TO_HTTP_STATUS = {
+    1: 503,
+    3: 400,
+    4: 504,
+    5: 404,
+    6: 409,
+    7: 403,
+    8: 429,
+    9: 400,
+    10: 409,
+    11: 400,
+    12: 501,
+    14: 503,
+    16: 401,
+}
+RESOURCE_EXHAUSTED = 8
+FILE_KEY = "file"  # what was uploaded, in a handle
+
+
+class _GoogleBatchLine(msgspec.Struct):
+    key: str
+    response: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+_LINE_DECODER = msgspec.json.Decoder(_GoogleBatchLine)
+
+
+def frame_request(key: str) -> tuple[bytes, bytes]:
+    return f'{{"key":"{key}","request":'.encode(), b"}"
+
+
+async def submit_batch(desk: BatchClient, file: Path, note: str) -> BatchHandle:
+    model = quote(desk.model.removeprefix("models/"), safe="")
+    with desk.making(f" for '{desk.model}'"):
+        about = {"file": {"display_name": note}}
+        uploaded = await desk.resumable("/upload/v1beta/files", file, about, "application/jsonl")
+        name = as_text(as_mapping(uploaded.get("file")).get("name"))
+        batch = {"display_name": note, "input_config": {"file_name": name}}
+        path = f"/v1beta/models/{model}:batchGenerateContent"
+        made = await desk.make(path, {"batch": batch}, f"/v1beta/{name}")
+    return {**handle_from_reply(made, "name"), FILE_KEY: name}
+
+
+async def find_batch(desk: BatchClient, lost: UnconfirmedBatch) -> BatchHandle | None:
+    after = ""
+    while True:
+        page = await desk.get(f"/v1beta/batches?pageSize=100{after}")
+        for batch in as_objects(page.get("operations")):
+            about = as_mapping(batch.get("metadata"))
+            if about.get("displayName") == lost.note:
+                file = as_text(as_mapping(about.get("inputConfig")).get("fileName"))
+                return {"id": as_text(batch.get("name")), **({FILE_KEY: file} if file else {})}
+        if not (token := as_text(page.get("nextPageToken"))):
+            return None
+        after = f"&pageToken={quote(token, safe='')}"
+
+
+async def get_batch_status(desk: BatchClient, handle: BatchHandle) -> BatchStatus:
+    batch = await desk.get(f"/v1beta/{handle['id']}")
+    about, error = as_mapping(batch.get("metadata")), as_mapping(batch.get("error"))
+    status = as_text(about.get("state")).removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
+    stats = as_mapping(about.get("batchStats"))
+    return BatchStatus(
+        BatchState.ENDED if status in END_STAGES or batch.get("done") is True else BatchState.IN_PROGRESS,
+        answered=_parse_count(stats.get("successfulRequestCount")),
+        failed=_parse_count(stats.get("failedRequestCount")),
+        rest=END_STAGES.get(status, BatchStage.EXPIRED),
+        why=shorten(redact(as_text(error.get("message")))),
+        full=error.get("code") == RESOURCE_EXHAUSTED,
+    )
+
+
+async def iter_results(desk: BatchClient, handle: BatchHandle) -> AsyncIterator[BatchResult]:
+    batch = await desk.get(f"/v1beta/{handle['id']}")
+    output = as_mapping(as_mapping(batch.get("metadata")).get("output"))
+    file = as_text(as_mapping(batch.get("response")).get("responsesFile")) or as_text(output.get("responsesFile"))
+    if not file:
+        return
+    async for result in desk.results(f"/download/v1beta/{file}:download?alt=media", "key", _parse_result):
+        yield result
+
+
+async def cancel_batch(desk: BatchClient, handle: BatchHandle) -> None:
+    await desk.say(f"/v1beta/{handle['id']}:cancel", {})
+
+
+async def delete_files(desk: BatchClient, handle: BatchHandle) -> None:
+    """Google would keep it for two days, and allows 20 GB a project."""
+    if FILE_KEY in handle:
+        await desk.delete(f"/v1beta/{handle[FILE_KEY]}")
+
+
+def _parse_result(data: bytes) -> BatchResult:
+    line = _LINE_DECODER.decode(data)
+    if line.response:
+        return BatchResult(line.key, BatchStage.ANSWERED, 200, bytes(line.response))
+    error = as_mapping(msgspec.json.decode(line.error)) if line.error else {}
+    code = as_count(error.get("code")) or 2
+    status = RPC_TO_HTTP_STATUS.get(code, 500) if code < 100 else code
+    return BatchResult(line.key, BatchStage.ERRORED, status, msgspec.json.encode({"error": error}))
+
+
+def _parse_count(value: object) -> int:
+    """Google writes large numbers as texts."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else as_count(value) or 0
+
+
+BATCH_API = BatchApi(
+    "google",
+    MAX_BATCH_REQUESTS,
+    frame_request,
+    submit_batch,
+    find_batch,
+    get_batch_status,
+    iter_results,
+    cancel_batch,
+    delete_files,
+)
+
+
+def gemini_version(name: str) -> tuple[int, int]:
+    return parse_model_version(r"gemini-(\d+)(?:\.(\d+))?", name)
+
+
+MEDIA_RESOLUTION = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
+GEMINI_2_MEDIA_RESOLUTION = {"low": 64, "medium": 256}
+
+
+def google_image_tokens(name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
+    version = gemini_version(name)
+    if version >= (3, 0):
+        unknown = "; model unknown" if version == NEWEST_VERSION else ""
+        flat = MEDIA_RESOLUTION.get(detail or "high", MEDIA_RESOLUTION["high"])
+        return f"google media resolution, as for gemini-3{unknown}", lambda width, height: flat
+    if detail in GEMINI_2_MEDIA_RESOLUTION:
+        fixed = GEMINI_2_MEDIA_RESOLUTION[detail]
+        return "google media resolution, as for gemini-2.5", lambda width, height: fixed
+    return "google tiles, as for gemini-2.5", _count_crop_tokens
+
+
+def _count_crop_tokens(width: int, height: int) -> int:
+    if max(width, height) <= 384:
+        return 258
+    unit = min(768, max(256, min(width, height) * 2 // 3))
+    return 258 * ceil_div(width, unit) * ceil_div(height, unit)

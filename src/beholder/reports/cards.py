@@ -1,0 +1,430 @@
+"""A verdict as a card that a person likes to read.
+
+Report cards of judges, for a terminal: one in full, or several side by side.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from beholder.exam.report_card import PASS_MARKS, DamageMark, ExamMetric, Mark, MarkStatus
+from beholder.reports.formatting import format_interval, format_number, numbers_table
+from beholder.reports.text import printable
+from beholder.verdicts.score import MIN_COVERAGE
+from beholder.verdicts.verdict import (
+    MAX_JSON_NUMBER,
+    AssertionResult,
+    Coverage,
+    CriterionResult,
+    Flag,
+    Jury,
+    Verdict,
+    quote_value,
+    round_half_up,
+)
+
+if TYPE_CHECKING:
+    from beholder.exam.report_card import ReportCard
+
+
+BAR_WIDTH = 10
+MAX_TEXT = 2000  # characters of a text that is shown whole
+
+_MARKS = {"yes": ("✓", "green"), "no": ("✗", "red"), "not_applicable": ("–", "dim"), "abstained": ("?", "dim")}
+
+
+def render_verdict(verdict: Verdict, *, full: bool = False) -> Panel:
+    """The card. Passed assertions, and those that were left open, are counted and shown only when `full`; everything
+    that went wrong is shown, and of a very long text how much more there is."""
+    title = Text.assemble((printable(verdict.case), "bold"), (f"  {verdict.rubric} {verdict.rubric_version}", "dim"))
+    if verdict.setting:
+        title.append(f" ({verdict.setting})", "dim")
+    body = list(_render_scored(verdict, full)) if verdict.scored else list(_render_unscored(verdict))
+    return Panel(
+        Group(*body, Padding(_render_footer(verdict), (1, 0, 0, 0))),
+        title=title,
+        title_align="left",
+        box=box.ROUNDED,
+        border_style=_tone(verdict),
+        padding=(1, 2),
+    )
+
+
+def _render_scored(verdict: Verdict, full: bool) -> Iterator[RenderableType]:
+    yield _headline(verdict)
+    if verdict.coverage:
+        yield Text(_render_coverage(verdict, verdict.coverage), "yellow")
+    if verdict.calibrated:
+        yield from _render_calibrated(verdict)
+    yield Text()
+    yield _criteria(verdict)
+    for key, result in verdict.criteria.items():
+        lines = list(_assertions(result, full))
+        if lines or result.reason:
+            yield Padding(Group(Text(_criterion_name(key), "bold"), *_paragraph(result.reason), *lines), (1, 0, 0, 0))
+    for key, items in verdict.findings.items():
+        if items:
+            yield Padding(
+                Group(Text(_criterion_name(key), "bold"), *(_item("•", item) for item in items)), (1, 0, 0, 0)
+            )
+    if verdict.assessment:
+        yield Padding(Text(printable(verdict.assessment, lines=True), "italic"), (1, 0, 0, 0))
+    if verdict.jury:
+        yield Padding(_jury(verdict.jury), (1, 0, 0, 0))
+    yield from _render_notes(verdict)
+
+
+def _render_unscored(verdict: Verdict) -> Iterator[RenderableType]:
+    yield Text.assemble(("no score: ", "bold"), (str(verdict.outcome), "bold yellow"))
+    yield Text(printable(_truncate(verdict.detail), lines=True))
+    if verdict.jury:
+        yield Padding(_jury(verdict.jury), (1, 0, 0, 0))
+    yield from _render_notes(verdict)
+
+
+def _headline(verdict: Verdict) -> Text:
+    line = Text()
+    if verdict.grade:
+        line.append(f" {verdict.grade} ", f"bold reverse {_tone(verdict)}")
+        line.append("  ")
+    if verdict.percentage is not None and verdict.total is not None and verdict.max_total is not None:
+        line.append(f"{round_half_up(verdict.percentage, 1):.1f} %", "bold")
+        line.append(f"   {format_score(verdict.total)} of {format_score(verdict.max_total)}")
+    elif verdict.score is not None:
+        line.append(f"{round_half_up(verdict.score):.2f}", "bold")
+        line.append("  mean of the factors, 0 to 1 (derived)" if verdict.score_derived else "  of 1")
+    else:
+        line.append("no score", "bold yellow")
+    if verdict.partial:
+        line.append(f"   partial: rescaled to what {'was answered' if verdict.coverage else 'applied'}", "yellow")
+    if verdict.passed is not None:
+        line.append("   passed" if verdict.passed else "   failed", "green" if verdict.passed else "red")
+        if gates := _failed_gates(verdict):
+            line.append(f" ({', '.join(gates)})", "red")
+    if verdict.style:
+        line.append(f"   {printable(verdict.style)}", "dim")
+    return line
+
+
+def _render_calibrated(verdict: Verdict) -> Iterator[Text]:
+    """What people would say, beside the judge's own number, and how far they may be from it."""
+    for aspect, one in verdict.calibrated.items():
+        line = Text.assemble((f"{printable(aspect)}: ", "bold"))
+        if one.value is None or one.low is None or one.high is None:
+            line.append(f"not calibrated, {printable(one.why)}", "yellow")
+        else:
+            raw = "–" if one.raw is None else format_score(one.raw)
+            line.append(f"people would say {format_score(one.value)}", "bold")
+            line.append(
+                f" ({format_score(one.low)} to {format_score(one.high)} of {format_score(one.scale[1])}); the judge said {raw}"
+            )
+        line.append(f"  calibration {one.calibration}", "dim")
+        yield line
+
+
+def _render_coverage(verdict: Verdict, coverage: Coverage) -> str:
+    """How much was measured, and what can be said of the whole all the same."""
+    parts = [f"{coverage.measured} of {coverage.of} {coverage.what} measured"]
+    if verdict.total_range and verdict.max_total is not None:
+        low, high = (f"{round_half_up(end, 1):.1f}" for end in verdict.total_range)
+        parts.append(f"the total lies between {low} and {high} of {format_score(verdict.max_total)}")
+    if verdict.score is None and not verdict.score_derived:
+        what = "grade" if verdict.max_total is not None else "score"
+        parts.append(f"no {what} below {MIN_COVERAGE * 100} % coverage")
+    return "; ".join(parts)
+
+
+def _failed_gates(verdict: Verdict) -> list[str]:
+    """What failed the case whatever its score; a juror's own gates are not the jury's."""
+    gates = {flag.at for flag in verdict.flags if flag.flag == "gate"}
+    return [_criterion_name(key).lower() for key in (*verdict.findings, *verdict.criteria) if key in gates]
+
+
+def _criteria(verdict: Verdict) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for key, result in verdict.criteria.items():
+        points = f"{_render_points(result)} / {format_score(result.scale[1])}"
+        cells: list[RenderableType] = [Text(_criterion_name(key)), _bar(result), Text(points)]
+        if len({one.weight for one in verdict.criteria.values()}) > 1:
+            cells.append(Text(f"× {format_score(result.weight)}", "dim"))
+        if result.assertions:
+            asked = result.yes + result.no
+            skipped = f", {result.not_applicable} n/a" if result.not_applicable else ""
+            skipped += f", {result.abstained} open" if result.abstained else ""
+            cells.append(Text(f"{result.yes} of {asked} yes{skipped}", "dim"))
+        if result.reported is not None and result.reported != result.score:
+            cells.append(Text(f"said {format_score(result.reported)}", "yellow"))
+        table.add_row(*cells)
+    return table
+
+
+def _render_points(result: CriterionResult) -> str:
+    if result.score is not None:
+        return format_score(result.score)
+    if result.score_range is None or tuple(result.score_range) == tuple(result.scale):
+        return "–"
+    return "–".join(dict.fromkeys(map(format_score, result.score_range)))
+
+
+def _bar(result: CriterionResult) -> Text:
+    if result.score is None:
+        return Text("·" * BAR_WIDTH, "dim")
+    low, high = result.scale
+    filled = round(BAR_WIDTH * (result.score - low) / (high - low))
+    return Text.assemble(
+        ("█" * filled, _color((result.score - low) / (high - low))), ("░" * (BAR_WIDTH - filled), "dim")
+    )
+
+
+def _assertions(result: CriterionResult, full: bool) -> Iterator[RenderableType]:
+    for one in result.assertions:
+        if full or one.answer not in ("yes", "abstained"):
+            yield _assertion(one)
+
+
+def _assertion(one: AssertionResult) -> RenderableType:
+    mark, colour = _MARKS[one.answer]
+    text = Text.assemble((f"{printable(one.id)} ", "bold"), printable(one.question))
+    if one.confidence is not None:
+        text.append(f"  (confidence {format_score(one.confidence)})", "dim")
+    if one.evidence:
+        text.append(f"\n{printable(one.evidence)}", "dim")
+    return _item(mark, text, colour)
+
+
+def _jury(jury: Jury) -> Group:
+    lines = [Text(f"Jury: {jury.answered} answered, {jury.failed} without a score", "bold")]
+    spread = ", ".join(
+        f"{_criterion_name(key)} {format_score(value)}" for key, value in jury.spread.items() if key != "score"
+    )
+    if spread:
+        lines.append(Text(f"  spread (highest − lowest): {spread}"))
+    if jury.agreement is not None:
+        lines.append(Text(f"  {jury.agreement:.0%} of the assertions answered alike by all"))
+    for juror in jury.jurors:
+        if juror.score is not None:
+            said = f"{round_half_up(juror.score):.2f}"
+        else:
+            said = (
+                "too much left open"
+                if juror.outcome == "scored"
+                else f"{juror.outcome}: {_truncate(juror.detail, 120)}"
+            )
+        flags = ", ".join(dict.fromkeys(flag.flag for flag in juror.flags))
+        flagged = f"  ⚑ {flags}" if flags else ""
+        lines.append(Text(printable(f"  {juror.judge} #{juror.sample + 1}  {said}{flagged}"), "dim"))
+    return Group(*lines)
+
+
+def _render_notes(verdict: Verdict) -> Iterator[RenderableType]:
+    if verdict.corrections:
+        rows = [
+            _item(
+                "±",
+                f"{one.at}: said {_format_value(one.said)}, stands {_format_value(one.stands)} ({one.why})",
+                "yellow",
+            )
+            for one in verdict.corrections
+        ]
+        yield Padding(Group(Text("Corrected by code", "bold"), *rows), (1, 0, 0, 0))
+    if verdict.flags:
+        rows = [_item("⚑", line, "yellow") for line in _flag_lines(verdict.flags)]
+        yield Padding(Group(Text("Flags", "bold"), *rows), (1, 0, 0, 0))
+    if verdict.images:
+        rows = [
+            _item(
+                "▣",
+                f"{one.role} {one.width}×{one.height}, {one.bytes / 1000:.0f} kB, {one.digest[:8]}"
+                + (f", scaled from {one.source_width}×{one.source_height}" if one.scaled else ""),
+                "dim",
+            )
+            for one in verdict.images
+        ]
+        yield Padding(Group(Text("Images", "bold"), *rows), (1, 0, 0, 0))
+
+
+def _flag_lines(flags: Sequence[Flag]) -> Iterator[str]:
+    """The flags, those of one kind on one line with all their places."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in flags:
+        places.setdefault((one.flag, one.why), []).append(one.at)
+    for (flag, why), at in places.items():
+        listed = ", ".join(dict.fromkeys(place for place in at if place))
+        yield " ".join(part for part in (flag, listed, f"({_truncate(why)})" if why else "") if part)
+
+
+def _render_footer(verdict: Verdict) -> Text:
+    parts = [printable(verdict.judge)]
+    if verdict.model and verdict.model not in verdict.judge:
+        parts.append(printable(verdict.model))
+    tokens = [verdict.usage.get("input_tokens"), verdict.usage.get("output_tokens")]
+    if None not in tokens and tokens:
+        parts.append(f"{tokens[0]:,} + {tokens[1]:,} tokens")
+    if verdict.attempts:
+        parts.append("cost unknown" if verdict.cost_usd is None else f"${verdict.cost_usd:.4f}")
+    if verdict.latency_s:
+        parts.append(f"{verdict.latency_s:.1f} s")
+    return Text(" · ".join(parts), "dim")
+
+
+def _item(mark: str, text: str | Text, colour: str = "") -> Table:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(Text(f"  {mark}", colour), text if isinstance(text, Text) else Text(printable(text)))
+    return grid
+
+
+def _paragraph(text: str) -> list[RenderableType]:
+    return [Padding(Text(printable(text)), (0, 0, 0, 2))] if text else []
+
+
+def _tone(verdict: Verdict) -> str:
+    if not verdict.scored or verdict.score is None:
+        return "yellow"
+    return _color(verdict.score) if verdict.passed is None else ("green" if verdict.passed else "red")
+
+
+def _color(share: float) -> str:
+    return "green" if share >= 0.7 else "yellow" if share >= 0.5 else "red"
+
+
+def _format_value(value: object) -> str:
+    """A value of a correction; a judge may have claimed anything."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, int | float):
+        return format_score(value)
+    return value if isinstance(value, str) and len(value) <= 60 else quote_value(value)
+
+
+def _truncate(text: str, longest: int = MAX_TEXT) -> str:
+    more = len(text) - longest
+    return text if more <= 0 else f"{text[:longest]}… ({more:,} characters more)"
+
+
+def _criterion_name(key: str) -> str:
+    return key.replace("_", " ").capitalize()
+
+
+def format_score(value: float) -> str:
+    """At most two decimals, none where there are none; a huge one is only quoted."""
+    if not -MAX_JSON_NUMBER <= value <= MAX_JSON_NUMBER:
+        return quote_value(value)
+    return str(value) if isinstance(value, bool) else f"{round_half_up(value):.2f}".rstrip("0").rstrip(".")
+
+
+MAX_WIDTH = 120  # where nobody's terminal says how wide it is
+
+_EXAM_MARKS = {
+    MarkStatus.PASSED: "✓",
+    MarkStatus.FAILED: "✗",
+    MarkStatus.NOT_EXAMINED: "–",
+    MarkStatus.NO_PASS_MARK: "·",
+}
+_TONES = {MarkStatus.PASSED: "green", MarkStatus.FAILED: "bold red", MarkStatus.NOT_EXAMINED: "yellow"}
+
+
+def print_report_card(card: ReportCard, *, details: bool = False) -> None:
+    """Every criterion with its marks, each in a sentence; with `details` also each kind and strength of damage."""
+    console = _make_console()
+    judge = card.judge if card.model in (None, card.judge) else f"{card.judge} ({card.model})"
+    console.print(Text.assemble("\n", (printable(f"{judge}: exam in {card.rubric}"), "bold")))
+    told = (
+        f"{card.papers} papers ({card.paper_set}) from {card.photographs} photographs, exam {card.exam}, run {card.run}"
+    )
+    console.print(Text(printable(told), "dim"))
+    for criterion in card.criteria:
+        marks = list(card.of(criterion).values())
+        console.print(Text.assemble("\n", (criterion, "bold"), f"  {card.qualified(criterion)}"))
+        console.print(_marks_table(marks))
+        if details:
+            _print_details(console, marks)
+    console.print()
+    for note in card.notes:
+        console.print(Text(note, "dim"))
+    console.print(Text(printable(card.told()), "bold"))
+
+
+def print_report_cards(cards: Sequence[ReportCard]) -> None:
+    """The marks of several sittings in columns, one table for each rubric. Sittings of other papers are named."""
+    console = _make_console()
+    for rubric in dict.fromkeys(card.rubric for card in cards):
+        beside = [card for card in cards if card.rubric == rubric]
+        console.print(Text.assemble("\n", (printable(f"exam in {rubric}"), "bold")))
+        rows = []
+        for criterion in dict.fromkeys(one for card in beside for one in card.criteria):
+            for examined in ExamMetric:
+                marks = [card.of(criterion).get(examined) for card in beside]
+                if any(mark and mark.standing is not MarkStatus.NOT_EXAMINED for mark in marks):
+                    rows.append((f"{criterion}  {examined}", PASS_MARKS[examined].told(), *map(_mark_cell, marks)))
+        console.print(numbers_table(("criterion", "pass mark", *(f"{card.judge} {card.run}" for card in beside)), rows))
+        if len({card.paper_set for card in beside}) > 1:
+            told = ", ".join(f"{card.run} {card.papers} papers ({card.paper_set})" for card in beside)
+            console.print(Text(f"These sittings had different papers, so their marks differ for that too: {told}."))
+        for card in beside:
+            console.print(Text(printable(card.told()), "bold"))
+
+
+def _mark_cell(mark: Mark | None) -> str:
+    if mark is None or mark.estimate.value is None:
+        return "–"
+    return f"{format_interval(mark.estimate)} {_EXAM_MARKS[mark.standing]}"
+
+
+def _marks_table(marks: Sequence[Mark]) -> Table:
+    """A line for each mark; those without a number come last, together by their reason."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+    for name in ("", "examined", "mark"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("sentence", ratio=1)
+    reasons: dict[str, list[str]] = {}
+    for mark in marks:
+        if mark.estimate.value is None:
+            reasons.setdefault(mark.estimate.why, []).append(mark.examined)
+            continue
+        sign = Text(f" {_EXAM_MARKS[mark.standing]}", _TONES.get(mark.standing, ""))
+        missed = f" The pass mark is {PASS_MARKS[mark.examined].told()}." if mark.standing is MarkStatus.FAILED else ""
+        sentence = Text(printable(mark.sentence + missed), "dim")
+        table.add_row(sign, Text(mark.examined), Text(format_interval(mark.estimate)), sentence)
+    for why, examined in reasons.items():
+        told = Text(printable(f"{', '.join(examined)}: {why}."), "dim")
+        table.add_row(Text(f" {_EXAM_MARKS[MarkStatus.NOT_EXAMINED]}", "yellow"), Text("not examined"), Text(), told)
+    return table
+
+
+def _print_details(console: Console, marks: Sequence[Mark]) -> None:
+    """Detection by kind and strength with the response to dose; and what moved a criterion that should have stayed."""
+    by = {mark.examined: mark.details for mark in marks}
+    found = by.get(ExamMetric.DETECTION, ())
+    if found:
+        strengths = sorted({one.strength for one in found if one.strength is not None})
+        doses = {one.kind: one for one in by.get(ExamMetric.DOSE, ())}
+        rows = []
+        for kind in dict.fromkeys(one.kind for one in found):
+            at = {one.strength: format_number(one.estimate.value, 2) for one in found if one.kind == kind}
+            dose = doses.get(kind)
+            noticed = "–" if dose is None or dose.first is None else str(dose.first)
+            rows.append((kind, *(at.get(one, "") for one in strengths), _format_detail(dose), noticed))
+        heads = ("detection at strength", *map(str, strengths), "dose", "first noticed")
+        console.print(Padding(numbers_table(heads, rows), (1, 0, 0, 3), expand=False))
+    for examined in (ExamMetric.INDEPENDENCE, ExamMetric.INJECTION, ExamMetric.PADDING):
+        if by.get(examined):
+            kinds = [(one.kind, str(one.papers), format_interval(one.estimate, 2)) for one in by[examined]]
+            table = numbers_table((str(examined), "papers", "mark"), kinds)
+            console.print(Padding(table, (1, 0, 0, 3), expand=False))
+
+
+def _format_detail(detail: DamageMark | None) -> str:
+    return "–" if detail is None else format_interval(detail.estimate, 2)
+
+
+def _make_console() -> Console:
+    return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else MAX_WIDTH)

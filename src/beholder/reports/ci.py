@@ -1,0 +1,363 @@
+"""A comparison as Markdown, for a pull request or a build's summary page.
+
+Names come from cases and rubrics: inside `<code>`, and with everything but letters, digits, blanks, hyphens and slashes
+as a character reference, they can be no markup, no link, no table border, and call nobody by @name.
+
+A run as Markdown, for a pull request: what it came to, and where to look first. Names are kept from being markup as
+in `reports.markdown`.
+
+A comparison as JUnit XML, which every build server reads: a test for each column, failed where the gate says so.
+
+A run as JUnit XML: a test for each verdict, so that a build server lists the cases that failed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from xml.etree import ElementTree as Xml
+
+from beholder.errors import UsageError
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import RunRecord
+from beholder.reports.comparison import (
+    COMPARISON_HEADERS,
+    COMPARISON_LEGEND,
+    cases_needed,
+    compare_runs,
+    comparison_notes,
+    comparison_rows,
+    conclusion,
+)
+from beholder.reports.formatting import format_interval, format_number
+from beholder.reports.run_data import AskedAssertion, ProgressCallback, RunData, collect_run_data, no_progress
+from beholder.reports.summary import ReportSummary, summarize_run
+from beholder.reports.text import printable
+from beholder.rubrics.rubric import to_fraction
+from beholder.statistics.comparison import GRADE, CaseChange, ColumnChange, Comparison, ComparisonGate
+from beholder.statistics.data import ColumnKind
+from beholder.statistics.pairs import MAX_LISTED_CASES
+from beholder.verdicts.verdict import Verdict
+
+_MAX_TEXT = 300
+_SAFE_IN_CODE = frozenset(" -/")
+_SAFE_IN_PROSE = frozenset(" -/,.;:()–+%")
+
+
+def comparison_markdown(comparison: Comparison, gate: ComparisonGate | None = None) -> str:
+    """The verdict, the gate's decision, the tables, and what must not go unsaid."""
+    return "\n".join(_comparison_lines(comparison, gate)) + "\n"
+
+
+def format_code(text: str) -> str:
+    """A name, shown as it is."""
+    return f"<code>{_escape_references(text[:_MAX_TEXT], _SAFE_IN_CODE)}</code>"
+
+
+def format_prose(text: str) -> str:
+    """A sentence that may have names in it: its full stops and colons stay where they end something, and what would
+    call somebody or lead to an issue is set apart from what follows it."""
+    safe = _escape_references(text, _SAFE_IN_PROSE)
+    safe = re.sub(r"[.:](?=[^\s\d])", lambda found: f"&#{ord(found.group())};", safe)
+    return re.sub(r"&#(35|64);", r"<code>&#\1;</code>", safe)
+
+
+def _escape_references(text: str, plain: frozenset[str]) -> str:
+    return "".join(letter if letter.isalnum() or letter in plain else f"&#{ord(letter)};" for letter in printable(text))
+
+
+def _comparison_lines(comparison: Comparison, gate: ComparisonGate | None) -> Iterator[str]:
+    yield f"### {format_code(comparison.after)} against {format_code(comparison.before)}"
+    yield ""
+    if gate is not None:
+        yield f"{_decision(gate)} on {', '.join(format_code(name) for name in gate.on or gate.undecided)}."
+        yield from (f"- {format_prose(sentence)}" for sentence in gate.said())
+        yield ""
+    yield format_prose(conclusion(comparison))
+    yield ""
+    yield from _table(
+        COMPARISON_HEADERS,
+        _name_list(comparison.of(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)),
+    )
+    yield from _grade_rows(comparison)
+    yield from _collapsible("Assertions", COMPARISON_HEADERS, _name_list(comparison.of(ColumnKind.ASSERTION)))
+    moved = (
+        (
+            format_code(one.case),
+            format_code(one.group) if one.group else "",
+            f"{one.by:+.3f}",
+            _change_rows(one.changes),
+        )
+        for one in comparison.moved
+    )
+    headers = ("case", comparison.group or "group", "by", "what")
+    yield from _collapsible("Cases that changed most", headers, moved, texts=(0, 1, 3))
+    said = [*comparison_notes(comparison), *cases_needed(comparison)]
+    if said:
+        yield ""
+        yield from (f"- {format_prose(sentence)}" for sentence in said)
+    yield ""
+    yield f"<sub>{format_prose(comparison.told)} {format_prose(COMPARISON_LEGEND)}</sub>"
+
+
+def _decision(gate: ComparisonGate) -> str:
+    if gate.regressed:
+        return "❌ **Regression**"
+    if gate.failed or gate.undecided:
+        return "❌ **Not decided**"
+    return "⚠️ **No regression shown, and cases lost**" if gate.unweighed else "✅ **No regression**"
+
+
+def _name_list(changes: Sequence[ColumnChange]) -> Iterator[tuple[str, ...]]:
+    for name, *cells in comparison_rows(changes):
+        yield (format_code(name), *(format_prose(cell) for cell in cells))
+
+
+def _change_rows(changes: Mapping[str, tuple[float, float]]) -> str:
+    return ", ".join(
+        f"{format_code(name)} {format_number(old)} → {format_number(new)}"
+        for name, (old, new) in list(changes.items())[:MAX_LISTED_CASES]
+    )
+
+
+def _grade_rows(comparison: Comparison) -> Iterator[str]:
+    for one in comparison.of(GRADE):
+        counts = ((format_code(name), f"{old:,}", f"{new:,}") for name, (old, new) in one.grades.items())
+        yield from _collapsible(f"Grades: {one.better:,} up, {one.worse:,} down", (one.name, "before", "after"), counts)
+
+
+def _collapsible(
+    title: str, headers: Sequence[str], cells: Iterable[Sequence[str]], texts: Sequence[int] = (0,)
+) -> Iterator[str]:
+    lines = list(_table(headers, cells, texts))
+    if len(lines) > 2:
+        yield from ("", f"<details><summary>{format_prose(title)}</summary>", "", *lines, "", "</details>")
+
+
+def _table(headers: Sequence[str], cells: Iterable[Sequence[str]], texts: Sequence[int] = (0,)) -> Iterator[str]:
+    """`texts` are the columns that are no numbers."""
+    yield f"| {' | '.join(format_prose(header) for header in headers)} |"
+    yield f"|{'|'.join('---' if at in texts else '--:' for at in range(len(headers)))}|"
+    for row in cells:
+        yield f"| {' | '.join(row)} |"
+
+
+MAX_WORST = 10
+
+
+def run_markdown(
+    ledger: Ledger,
+    record: RunRecord,
+    group: str | None = None,
+    other: RunRecord | None = None,
+    *,
+    watch: ProgressCallback = no_progress,
+) -> str:
+    """The run; with an `other`, older one, what changed comes after it."""
+    gathered = collect_run_data(ledger, record, watch=watch)
+    lines = [*_run_lines(gathered, summarize_run(gathered, group))]
+    if other is not None:
+        lines += ["", comparison_markdown(compare_runs(ledger, record, other, group).comparison).rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _run_lines(gathered: RunData, summary: ReportSummary) -> Iterator[str]:
+    record, tally = gathered.record, gathered.tally
+    rubrics = ", ".join(format_code(f"{name} {version}") for name, version in gathered.versions.items())
+    judges = ", ".join(
+        format_code(name)
+        for name in [*tally.judges, *(model for model in sorted(tally.models) if model not in tally.judges)]
+    )
+    yield f"### {format_code(record.name)}"
+    yield ""
+    told = f"{tally.verdicts:,} verdicts on {gathered.cases:,} cases by {rubrics or 'no rubric'}"
+    yield f"{told}, judged by {judges or 'nobody'}."
+    states = [f"{count:,} {format_prose(state.replace('_', ' '))}" for state, count, _ in summary.outcomes]
+    yield f"{', '.join(states)}."
+    figures = summary.figures
+    if spreads := (*figures.overall, *figures.criteria):
+        yield ""
+        yield from ("| | verdicts | scale | mean |", "|---|--:|--:|--:|")
+        for one in spreads:
+            low, high = one.scale
+            mean = format_prose(format_interval(one.mean, one.places))
+            yield f"| {format_code(one.title)} | {one.count:,} | {low:g}–{high:g} | {mean} |"
+    yield from _collapsible_list("Worst cases", "| case | score | grade |\n|---|--:|---|", _worst_cases(gathered))
+    several = len(gathered.versions) > 1
+    rows = [
+        f"| {format_code(asked.id)} | {format_prose(asked.question)} | {_assertion_context(asked, several)} | {one.count:,} of {one.of:,} |"
+        for asked, one in summary.failing[:MAX_WORST]
+    ]
+    head = "| assertion | question | style | answered No |\n|---|---|---|--:|"
+    yield from _collapsible_list("Assertions that fail most", head, rows)
+    flags = [f"| {format_code(name)} | {one.count:,} |" for name, _, one in summary.flags]
+    yield from _collapsible_list("Flags", "| flag | verdicts |\n|---|--:|", flags)
+    if figures.told:
+        yield ""
+        yield f"<sub>{format_prose(figures.told)}</sub>"
+
+
+def _assertion_context(asked: AskedAssertion, several: bool) -> str:
+    """For which style, and of several rubrics by which: two of them may have an assertion of the same id."""
+    return ", ".join(format_code(name) for name in (asked.style, asked.rubric if several else "") if name)
+
+
+def _worst_cases(gathered: RunData) -> list[str]:
+    """What has no score first, then the lowest scores."""
+    index = gathered.index
+    order = sorted(range(len(index)), key=lambda at: (index.score[at] is not None, index.score[at] or 0.0, at))
+    graded = [grade or state.replace("_", " ") for grade, state in zip(index.grade, index.state, strict=True)]
+    return [
+        f"| {format_code(index.case[at])} | {format_number(index.score[at])} | {format_prose(graded[at])} |"
+        for at in order[:MAX_WORST]
+    ]
+
+
+def _collapsible_list(title: str, head: str, rows: list[str]) -> Iterator[str]:
+    if rows:
+        yield from ("", f"<details><summary>{title}</summary>", "", head, *rows, "", "</details>")
+
+
+def comparison_junit(comparison: Comparison, gate: ComparisonGate) -> str:
+    """What the gate looked at is a test each: failed where it regressed, or where the gate asks for more than it got;
+    an error where there was nothing to decide by; one that looks like a regression and is none says so in its own
+    `system-out`, everything else is told in that of the suite. Control characters in names become blanks: XML has no
+    place for them."""
+    looked = [one for one in comparison.changes if one.name in gate.on]
+    unknown = [name for name in gate.undecided if name not in gate.on]
+    suite = Xml.Element(
+        "testsuite",
+        name="beholder compare",
+        tests=str(len(looked) + len(unknown)),
+        failures=str(len(gate.failed)),
+        errors=str(len(gate.undecided)),
+        skipped="0",
+    )
+    for change in looked:
+        _comparison_test(suite, change, comparison, gate)
+    for name in unknown:
+        _test_error(_test_case(suite, "column", name), gate.undecided[name])
+    unweighed = [gate.unweighed] if gate.unweighed else []
+    Xml.SubElement(suite, "system-out").text = printable(
+        "\n".join([conclusion(comparison), *unweighed, *comparison_notes(comparison), comparison.told]), lines=True
+    )
+    whole = Xml.Element("testsuites", name="beholder")
+    whole.append(suite)
+    return Xml.tostring(whole, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _comparison_test(suite: Xml.Element, change: ColumnChange, comparison: Comparison, gate: ComparisonGate) -> None:
+    test = _test_case(suite, change.kind, change.name)
+    if change.name in gate.failed:
+        kind = "regression" if change.name in gate.regressed else "inconclusive"
+        said = printable(gate.failed[change.name])
+        failure = Xml.SubElement(test, "failure", type=kind, message=said)
+        fell = [_single_line(one) for one in comparison.moved if _drop_sentence(one, change.name)]
+        failure.text = printable("\n".join([said, *(["Cases that fell most:", *fell] if fell else [])]), lines=True)
+    elif change.name in gate.undecided:
+        _test_error(test, gate.undecided[change.name])
+    elif change.name in gate.doubted:
+        Xml.SubElement(test, "system-out").text = printable(gate.doubted[change.name])
+
+
+def _test_case(suite: Xml.Element, kind: str, name: str) -> Xml.Element:
+    return Xml.SubElement(suite, "testcase", classname=printable(f"beholder.compare.{kind}"), name=printable(name))
+
+
+def _test_error(test: Xml.Element, said: str) -> None:
+    Xml.SubElement(test, "error", type="undecided", message=printable(said))
+
+
+def _drop_sentence(one: CaseChange, name: str) -> bool:
+    old, new = one.changes.get(name, (0.0, 0.0))
+    return new < old
+
+
+def _single_line(one: CaseChange) -> str:
+    changes = ", ".join(
+        f"{name} {format_number(old)} → {format_number(new)}" for name, (old, new) in one.changes.items()
+    )
+    return printable(f"{one.case}: {changes}")
+
+
+SCORE_NAME = "score"
+
+
+def run_junit(ledger: Ledger, record: RunRecord, fail_under: Mapping[str, float] | None = None) -> str:
+    """A verdict that did not pass is a failure, and so is one below `fail_under`, whose names are those of a suite: of
+    `score` × 100, or by criterion on its own scale; there of means, here of each case. One without a score is an error
+    that names its outcome, one that was left open is skipped. What a scored one came to is in its `system-out`.
+    Control characters become blanks: XML has no place for them. Raises `UsageError` for a criterion that none has.
+    """
+    suite = Xml.Element("testsuite", name=printable(record.name), timestamp=record.created.isoformat())
+    counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+    unknown = dict.fromkeys(name for name in fail_under or () if name != SCORE_NAME)
+    there: dict[str, None] = {}
+    for verdict in ledger.verdicts(record.id):
+        counts["tests"] += 1
+        there |= dict.fromkeys(verdict.criteria)
+        kind = _verdict_test(suite, verdict, fail_under or {})
+        if kind:
+            counts[kind] += 1
+    if missing := [name for name in unknown if name not in there]:
+        known = ", ".join((SCORE_NAME, *there))
+        raise UsageError(f"--fail-under {missing[0]}: no verdict of the run has it; there are: {known}.")
+    for name, count in counts.items():
+        suite.set(name, str(count))
+    whole = Xml.Element("testsuites", name="beholder")
+    whole.append(suite)
+    return Xml.tostring(whole, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _verdict_test(suite: Xml.Element, verdict: Verdict, fail_under: Mapping[str, float]) -> str:
+    """Writes a test; under which count it goes, empty for one that is well."""
+    test = Xml.SubElement(
+        suite,
+        "testcase",
+        classname=printable(f"beholder.{verdict.rubric}"),
+        name=printable(verdict.case),
+        time=f"{verdict.latency_s or 0:.3f}",
+    )
+    if verdict.score is None:
+        if verdict.scored:
+            Xml.SubElement(test, "skipped", message=printable(verdict.lack))
+            return "skipped"
+        Xml.SubElement(test, "error", type=str(verdict.outcome), message=printable(verdict.lack))
+        return "errors"
+    below = _below_threshold(verdict, fail_under)
+    failed = verdict.passed is False or bool(below)
+    if failed:
+        kind = "failed" if verdict.passed is False else "fail-under"
+        message = "; ".join([_result_line(verdict), *below])
+        failure = Xml.SubElement(test, "failure", type=kind, message=printable(message))
+        failure.text = printable("\n".join(_failure_reasons(verdict)), lines=True)
+    scores = [f"{key} {one.score:g}" for key, one in verdict.criteria.items() if one.score is not None]
+    told = [_result_line(verdict), *([", ".join(scores)] if scores else [])]
+    Xml.SubElement(test, "system-out").text = printable("\n".join(told), lines=True)
+    return "failures" if failed else ""
+
+
+def _result_line(verdict: Verdict) -> str:
+    grade = f", grade {verdict.grade}" if verdict.grade else ""
+    return f"score {verdict.score:.3f}{grade}"
+
+
+def _below_threshold(verdict: Verdict, fail_under: Mapping[str, float]) -> list[str]:
+    """What is lower than was asked for; a criterion that was left open is not."""
+    said = []
+    for name, least in fail_under.items():
+        score = verdict.score if name == SCORE_NAME else getattr(verdict.criteria.get(name), "score", None)
+        if score is None:
+            continue
+        reached = to_fraction(str(score)) * (100 if name == SCORE_NAME else 1)
+        if reached < to_fraction(least):
+            said.append(
+                f"{name} is {float(reached):g}{' of 100' if name == SCORE_NAME else ''}, and {least:g} was asked for"
+            )
+    return said
+
+
+def _failure_reasons(verdict: Verdict) -> list[str]:
+    lines = [f"{key} {one.score}: {one.reason}" for key, one in verdict.criteria.items() if one.score is not None]
+    lines += [f"{key}: {item}" for key, items in verdict.findings.items() for item in items]
+    return lines + [f"{flag.flag} {flag.at} {flag.why}".strip() for flag in verdict.flags]

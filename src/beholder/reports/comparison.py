@@ -1,0 +1,396 @@
+"""A comparison in words: the verdict in one sentence, the rows of its table, and what must not go unsaid.
+
+A run against an older one, for its page: what `beholder compare` says, with the cases to look at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from markupsafe import Markup
+
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import RunRecord
+from beholder.reports import summary
+from beholder.reports.formatting import format_interval, format_number
+from beholder.reports.run_data import RunData
+from beholder.reports.text import column_title, criterion_titles, escape_hidden, humanize, use_minus_sign
+from beholder.statistics.bootstrap import EQUALITY_TOLERANCE, Estimate
+from beholder.statistics.comparison import GRADE, ColumnChange, Comparison, ComparisonOptions, compare, find_most_lost
+from beholder.statistics.data import ColumnKind
+from beholder.statistics.pairs import UnevenCase, describe_run_differences, join_names, load_compared_run, match_grades
+
+COMPARISON_HEADERS = ("", "cases", "before", "after", "difference", "p (Holm)", "better–same–worse", "least seen")
+_MAX_NAMED = 4  # columns in a sentence
+
+COMPARISON_LEGEND = (
+    "The difference is after less before, over cases with a number in both runs; its interval says where the true one "
+    "lies. p is the chance of one at least as large if nothing had changed (sign flips of whole groups), corrected by "
+    "Holm for the other rows of its kind. “Least seen” is the smallest true difference that such a comparison finds 8 "
+    "times in 10, corrected as p is."
+)
+
+
+def with_titles(comparison: Comparison, label: Callable[[str], str]) -> Comparison:
+    """The comparison with what people call its columns in place of their names, and with both where two are called the
+    same; assertions keep their ids."""
+    ids = {one.name for one in comparison.of(ColumnKind.ASSERTION)}
+    often = Counter(label(one.name) for one in comparison.changes if one.name not in ids)
+
+    def called(name: str) -> str:
+        title = name if name in ids else label(name)
+        return title if often[title] < 2 else f"{title} ({name})"
+
+    def fates(found: Sequence[UnevenCase]) -> tuple[UnevenCase, ...]:
+        return tuple(
+            replace(one, lost=tuple(map(called, one.lost)), gained=tuple(map(called, one.gained))) for one in found
+        )
+
+    return replace(
+        comparison,
+        changes=tuple(replace(one, name=called(one.name)) for one in comparison.changes),
+        moved=tuple(
+            replace(one, changes={called(name): both for name, both in one.changes.items()}) for one in comparison.moved
+        ),
+        unlike=fates(comparison.unlike),
+        neither=fates(comparison.neither),
+    )
+
+
+def comparison_rows(changes: Sequence[ColumnChange]) -> Iterator[tuple[str, ...]]:
+    """Cells under `HEADERS`."""
+    for one in changes:
+        yield (
+            one.name,
+            f"{one.cases:,}",
+            format_number(one.before),
+            format_number(one.after),
+            _format_signed(one),
+            format_p_value(one.p_holm),
+            f"{one.better:,}–{one.same:,}–{one.worse:,}",
+            format_number(one.power.least),
+        )
+
+
+def conclusion(comparison: Comparison) -> str:
+    """One sentence for a reader who is no statistician; before it, one on the cases that lost their number, if any."""
+    main = comparison.of(ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION)
+    lost = _lost_sentence(comparison, main)
+    if not any(one.cases for one in main):
+        said = f"Nothing has a number in both {comparison.before} and {comparison.after}: they cannot be compared."
+        return f"{lost} {said}" if lost else said
+    said = _change_sentence(comparison, main)
+    return f"{lost} Of the others only: {said}" if lost else said
+
+
+def _lost_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> str:
+    one = find_most_lost(main)
+    if one is None:
+        return ""
+    lost = f"{one.lost:,} of {comparison.cases:,} cases lost {'its' if one.lost == 1 else 'their'} {one.name}"
+    if one.worst is None or not one.may_have_fallen or _count_lost(one.difference, one.margin):
+        return f"{lost}."
+    had = "had it" if one.lost == 1 else "had each"
+    fallen = f"{one.name} would be worse by {_format_amount(one.worst, 'worse')}"
+    return f"{lost}; {had} the lowest, {fallen}: it could be a regression."
+
+
+def _change_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> str:
+    """Over the cases with a number in both runs."""
+    parts = []
+    for word, chosen in (("worse", [one for one in main if one.down]), ("better", [one for one in main if one.up])):
+        if chosen:
+            parts.append(
+                f"{word} on {_join_with_and([f'{one.name} by {_format_amount(one.difference, word)}' for one in chosen])}"
+            )
+    for word, chosen in (
+        ("more often fails", [one for one in comparison.of(ColumnKind.ASSERTION) if one.down]),
+        ("more often passes", [one for one in comparison.of(ColumnKind.ASSERTION) if one.up]),
+    ):
+        if chosen:
+            parts.append(f"{word} {join_names([one.name for one in chosen], _MAX_NAMED)}")
+    count = max(one.cases for one in main)
+    cases = f"these {count:,} cases" if count != 1 else "this one case"
+    hinted = [one for one in main if one.hinted]
+    if not parts:
+        if all(one.better == one.worse == 0 for one in main):
+            return f"{comparison.after} is the same as {comparison.before} on every one of {cases}."
+        if hinted:
+            return f"Not sure: {_hint_sentences(hinted)}{_undetectable_sentence(main)}."
+        return f"Nothing changed that {cases} could show{_undetectable_sentence(main)}."
+    found = f"{comparison.after} {_change_phrase(parts)}"
+    if hinted:
+        return f"{found}; not sure: {_hint_sentences(hinted)}{_undetectable_sentence(main)}."
+    if all(one.shown for one in main):
+        return f"{found}."
+    return f"{found}; nothing else changed that {cases} could show{_undetectable_sentence(main)}."
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """What must not go unsaid: cases that are not in the numbers, and what they could turn."""
+    said = [f"Not like with like: {warning}" for warning in comparison.warnings]
+    for name, only in ((comparison.before, comparison.only_before), (comparison.after, comparison.only_after)):
+        if only:
+            said.append(f"{_count_cases(len(only))} only in {name}: {join_names(only)}.")
+    if unlike := comparison.unlike:
+        counts = "counts" if len(unlike) == 1 else "count"
+        said.append(
+            f"{_count_cases(len(unlike), 'lacks', 'lack')} a number in one of the two runs, and {counts} only where both "
+            f"have one: {join_names([_describe_fate(one) for one in unlike])}."
+        )
+    if comparison.neither:
+        named = join_names([f"{one.case} (before: {one.before}; now: {one.after})" for one in comparison.neither])
+        said.append(f"{_count_cases(len(comparison.neither), 'has', 'have')} no score in either run: {named}.")
+    said += [sentence for one in comparison.changes if (sentence := _turned_sentence(one))]
+    if comparison.group is None:
+        said.append("The cases name no source: each is taken as independent of the others (--group says otherwise).")
+    return said
+
+
+def cases_needed(comparison: Comparison) -> list[str]:
+    """How many cases it takes to see the difference that was asked about: of each overall score, else of criteria."""
+    said = []
+    for one in comparison.of(ColumnKind.OVERALL) or comparison.of(ColumnKind.CRITERION):
+        asked = one.power
+        if asked.detect is None:
+            continue
+        if asked.more is None:
+            said.append(f"{one.name}: how many cases show {asked.detect:g} is not known; {asked.why}.")
+        elif asked.more == 0:
+            said.append(f"{one.name}: these {one.cases:,} cases are enough to see a difference of {asked.detect:g}.")
+        else:
+            said.append(
+                f"{one.name}: to see a difference of {asked.detect:g} takes {asked.cases:,} cases, {asked.more:,} more."
+            )
+    return said
+
+
+def _format_signed(one: ColumnChange) -> str:
+    text = format_interval(one.difference)
+    return f"+{text}" if one.difference.value is not None and one.difference.value > 0 else text
+
+
+def format_p_value(p: float | None) -> str:
+    """A p-value; a dash where there is none."""
+    return "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _format_amount(difference: Estimate, word: str) -> str:
+    value, low, high = difference.value, difference.low, difference.high
+    assert value is not None
+    if low is None or high is None:
+        return format_number(abs(value))
+    ends = (low, high) if word == "better" else (-high, -low)
+    return f"{format_number(abs(value))} ({format_number(ends[0])} to {format_number(ends[1])} {word})"
+
+
+def _hint_sentences(hinted: Sequence[ColumnChange]) -> str:
+    """Changes of which the interval is sure and the test is not."""
+    words = [
+        (one, "worse" if one.difference.value is not None and one.difference.value < 0 else "better") for one in hinted
+    ]
+    named = join_names(
+        [f"{one.name} is {word} by {_format_amount(one.difference, word)}" for one, word in words], _MAX_NAMED
+    )
+    p = ", ".join(format_p_value(one.p_holm) for one in hinted[:_MAX_NAMED])
+    return f"{named}, but the permutation test does not agree (p = {p})"
+
+
+def _undetectable_sentence(main: Sequence[ColumnChange]) -> str:
+    """How large a drop could have been without being noticed, of the first column in which nothing is shown: the
+    overall score, if there is one; and why nothing could be, where groups are too few. Of what is shown to have moved
+    nothing: a fall that was noticed could not have gone unnoticed."""
+    first = next((one for one in main if one.power.least is not None and not one.shown), None)
+    blind = next((one for one in main if one.cases and one.power.blind), None)
+    said = [blind.power.why] if blind is not None else []
+    if first is not None:
+        said.insert(0, f"a drop of {first.name} under {first.power.least:.2g} would probably have gone unnoticed")
+    return "; " + ("; ".join(said) or "how small a change they would show is not known")
+
+
+def _turned_sentence(one: ColumnChange) -> str:
+    """Whether the cases that lost their score could turn the result."""
+    if one.kind != ColumnKind.OVERALL or one.worst is None or one.best is None:
+        return ""
+    was, better = _count_lost(one.difference, one.margin), _count_lost(one.best, one.margin)
+    lost = (
+        "1 case had a score and has none now" if one.lost == 1 else f"{one.lost:,} cases had a score and have none now"
+    )
+    if one.may_have_fallen and not was:
+        bound = format_interval(one.worst)
+        return f"{lost}: had each the lowest {one.name}, the difference would be {bound}, wholly below the margin."
+    if was and not better:
+        bound = format_interval(one.best)
+        return f"{lost}: had each the highest {one.name}, the difference would be {bound}, not wholly below the margin."
+    return f"{lost}: not even the lowest or highest {one.name} for each would turn the result."
+
+
+def _count_lost(difference: Estimate, margin: float) -> bool:
+    return difference.high is not None and difference.high < -margin - EQUALITY_TOLERANCE
+
+
+def _describe_fate(one: UnevenCase) -> str:
+    if one.before == one.after:
+        gone = [f"no {name} any more" for name in one.lost] + [f"{name} is new" for name in one.gained]
+        return f"{one.case} ({', '.join(gone)})"
+    return f"{one.case} (before: {one.before}; now: {one.after})"
+
+
+def _count_cases(count: int, one: str = "is", many: str = "are") -> str:
+    return f"1 case {one}" if count == 1 else f"{count:,} cases {many}"
+
+
+def _join_with_and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _change_phrase(parts: Sequence[str]) -> str:
+    """`is worse on …, better on …, and more often fails …`."""
+    states = [part for part in parts if not part.startswith("more often")]
+    deeds = [part for part in parts if part.startswith("more often")]
+    return _join_with_and([*([f"is {' and '.join(states)}"] if states else []), *deeds])
+
+
+_MAX_ASSERTIONS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """One column of the comparison: cells under `changes.HEADERS`, the difference drawn, which way it went, and of an
+    assertion what it asks."""
+
+    cells: tuple[str, ...]
+    chart: Markup
+    way: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedCase:
+    """A case that changed much; `number` is its place on the page, if it has one, `what` each number that changed,
+    `shots` its pictures: what each is, and its digest."""
+
+    case: str
+    number: int | None
+    by: str
+    what: tuple[str, ...]
+    shots: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """A comparison of two runs of a ledger, its columns called as people call them. `shots` are the pictures of the
+    cases that changed most, as in `Mover`."""
+
+    comparison: Comparison
+    shots: Mapping[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonSection:
+    name: str
+    verdict: str
+    rows: tuple[ComparisonRow, ...]
+    movers: tuple[ChangedCase, ...]
+    notes: tuple[str, ...]
+    told: str
+    headers: tuple[str, ...] = COMPARISON_HEADERS
+
+
+def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str | None = None) -> RunComparison:
+    """`record` as the newer run, `other` as the older. Raises `UsageError` where they have no case in common."""
+    before, after = load_compared_run(ledger, other.id), load_compared_run(ledger, record.id)
+    found = compare(
+        before.scores,
+        after.scores,
+        ComparisonOptions(group=group),
+        graded=match_grades(before, after),
+        warnings=describe_run_differences(before, after),
+    )
+    titles = criterion_titles((*other.rubrics, *record.rubrics))
+    cases = [one.case for one in found.moved]
+    return RunComparison(
+        with_titles(found, lambda name: column_title(name, titles)), _case_pictures(ledger, record, other, cases)
+    )
+
+
+def _case_pictures(
+    ledger: Ledger, record: RunRecord, other: RunRecord, cases: Sequence[str]
+) -> dict[str, tuple[tuple[str, str], ...]]:
+    """By case what went in, and what came out before and now; as far as the ledger keeps it."""
+    old, new = (
+        {one.verdict.case: one.verdict.images for one in ledger.judged_on(run.id, cases) if one.verdict.images}
+        for run in (other, record)
+    )
+    found: dict[str, tuple[tuple[str, str], ...]] = {}
+    for case, images in new.items():
+        shots = [(humanize(images[0].role), images[0].source_digest)] if len(images) > 1 else []
+        last, now = (old[case][-1] if case in old else None), images[-1]
+        if last is None or last.source_digest == now.source_digest:
+            shots.append(("Both runs" if last else "Now", now.source_digest))
+        else:
+            shots += [("Before", last.source_digest), ("Now", now.source_digest)]
+        kept = ledger.has_thumbnail([digest for _, digest in shots])
+        found[case] = tuple((what, digest) for what, digest in shots if digest in kept)
+    return found
+
+
+def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunData) -> ComparisonSection:
+    """What the page shows of a comparison: all overall numbers and criteria, and assertions that surely changed. The
+    pictures of its cases are among those of the page."""
+    comparison = compared.comparison
+    for shots in compared.shots.values():
+        for _, digest in shots:
+            gathered.pictures.setdefault(digest, len(gathered.pictures))
+    main = comparison.of(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)
+    turned = [one for one in comparison.of(ColumnKind.ASSERTION) if one.shown][:_MAX_ASSERTIONS]
+    place = {case: number for number, case in reversed(list(enumerate(gathered.index.case)))}
+    movers = [
+        ChangedCase(
+            one.case,
+            place.get(escape_hidden(one.case)),
+            use_minus_sign(f"{one.by:+.3f}"),
+            tuple(
+                f"{escape_hidden(name)} {_case_number(old)} → {_case_number(new)}"
+                for name, (old, new) in one.changes.items()
+            ),
+            compared.shots.get(one.case, ()),
+        )
+        for one in comparison.moved
+    ]
+    return ComparisonSection(
+        escape_hidden(other.name),
+        use_minus_sign(escape_hidden(conclusion(comparison))),
+        tuple(_section_rows([*main, *turned])),
+        tuple(movers),
+        tuple(use_minus_sign(escape_hidden(note)) for note in comparison_notes(comparison)),
+        f"{comparison.told} {COMPARISON_LEGEND}",
+    )
+
+
+def _section_rows(columns: Sequence[ColumnChange]) -> list[ComparisonRow]:
+    """Differences of one kind are drawn on one scale, with 0 in the middle."""
+    widest: dict[str, float] = {}
+    for one in columns:
+        ends = (one.difference.value, one.difference.low, one.difference.high)
+        widest[one.kind] = max([widest.get(one.kind, 0.0), *(abs(end) for end in ends if end is not None)])
+    rows = []
+    for one, cells in zip(columns, comparison_rows(columns), strict=True):
+        wide = widest[one.kind] or 1.0
+        way = "worse" if one.down else "better" if one.up else ""
+        chart = summary.interval_chart(one.difference, (-wide * 1.1, wide * 1.1), middle=0.0)
+        rows.append(
+            ComparisonRow(
+                (escape_hidden(cells[0]), *(use_minus_sign(cell) for cell in cells[1:])),
+                chart,
+                way,
+                escape_hidden(one.about),
+            )
+        )
+    return rows
+
+
+def _case_number(value: float) -> str:
+    return use_minus_sign(f"{round(value, 3) + 0.0:g}")

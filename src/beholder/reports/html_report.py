@@ -1,0 +1,458 @@
+"""A run as one HTML file that opens from disk: see `page.write_report`.
+
+Style sheets and scripts, taken into a page: one `<style>` and one `<script>`, with what the page may run or load.
+
+How pages are drawn: everything that comes from elsewhere is made plain and escaped.
+
+The pictures of a report: the ledger's thumbnails, made smaller until all of them fit into the room there is.
+
+A run as one HTML file: no network, no server; everything in it that comes from elsewhere is escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import math
+import re
+import tempfile
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib.resources import files
+from typing import IO
+from urllib.parse import urlencode
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from beholder.images.prepare import THUMBNAIL_SIDE
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.types import RunRecord
+from beholder.reports import summary
+from beholder.reports.comparison import ChangedCase, ComparisonSection, compare_runs, comparison_section
+from beholder.reports.formatting import format_interval, format_number
+from beholder.reports.run_data import (
+    ExampleVerdict,
+    ProgressCallback,
+    RunData,
+    collect_run_data,
+    no_progress,
+    truncate_detail,
+)
+from beholder.reports.summary import ReportSummary, run_provenance, summarize_run
+from beholder.reports.text import (
+    MAX_REPORT_MB,
+    criterion_titles,
+    escape_hidden,
+    flag_title,
+    humanize,
+    script_json,
+    use_minus_sign,
+)
+from beholder.statistics.bootstrap import Estimate
+from beholder.verdicts.verdict import format_count
+
+ASSETS = "beholder.reports.assets"
+
+STYLE_SHEETS = ("beholder.css", "compare-view.css", "charts.css", "report.css")
+SCRIPTS = ("dom.js", "theme.js", "compare-view.js", "verdict-view.js", "report.js")
+
+_IMPORT = re.compile(r"^import [^;]*? from \"\./[\w-]+\.js\";\n", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const)\b)", re.MULTILINE)
+
+
+@cache
+def bundle_style_sheet() -> str:
+    return "".join(_read_asset(name) for name in STYLE_SHEETS)
+
+
+@cache
+def bundle_script() -> str:
+    """The modules as one, in an order in which each finds what it uses: their imports of each other go, and `export`
+    before a declaration. Our modules use no other forms, and no name at their top twice."""
+    return "".join(_EXPORT.sub("", _IMPORT.sub("", _read_asset(name))) for name in SCRIPTS)
+
+
+def content_security_policy() -> str:
+    """A content-security policy under which this very style sheet and script work, and pictures in the page; nothing
+    else, and nothing from elsewhere."""
+    return (
+        f"default-src 'none'; img-src data: blob:; style-src '{_csp_digest(bundle_style_sheet())}'; "
+        f"script-src '{_csp_digest(bundle_script())}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _read_asset(name: str) -> str:
+    return files(ASSETS).joinpath(name).read_text("utf-8")
+
+
+def _csp_digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+TEMPLATE_PACKAGE = "beholder.reports"
+
+
+def make_environment(*packages: str) -> Environment:
+    """Templates of these packages, and those that a report and the app share (`parts.html.j2`). What is text is shown
+    without anything that hides or reorders its letters; `Markup` is ours, and stays."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(name) for name in (*packages, TEMPLATE_PACKAGE)]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: escape_hidden(value) if type(value) is str else value,
+    )
+    made.filters |= {
+        "named": humanize,
+        "shown": _format_number_filter,
+        "interval": _format_interval_filter,
+        "minus": use_minus_sign,
+        "state": humanize_state,
+    }
+    made.filters["flag"] = flag_title
+    made.globals |= {"charts": summary, "counted": format_count}
+    return made
+
+
+def _format_number_filter(value: float | None, places: int = 3) -> str:
+    return use_minus_sign(format_number(value, places))
+
+
+def _format_interval_filter(estimate: Estimate, places: int = 3) -> str:
+    return use_minus_sign(format_interval(estimate, places))
+
+
+def humanize_state(state: str) -> str:
+    """`over_budget` as people read it."""
+    return state.replace("_", " ")
+
+
+THREADS = 2
+BLOCK_BYTES = 400_000  # characters of pictures that the page reads at a time, when it needs one of them
+BLOCK_OVERHEAD = 80  # bytes that the page has around a block, whatever is in it
+_SAMPLE_SIZE = 40  # pictures from which the size of all is guessed
+_SIZE_MARGIN = 1.04  # by which a guess may be wrong before a second try is likely
+_BATCH = 64
+_WEBP_METHOD = 2  # of WebP: 4 makes a picture 4 % smaller and takes 20 % longer
+
+
+@dataclass(frozen=True, slots=True)
+class PictureDetail:
+    """How much of a picture is kept: pixels on its longer side, WebP quality. `None`: as the ledger has it."""
+
+    side: int
+    quality: int | None = None
+
+    @property
+    def told(self) -> str:
+        return f"at most {self.side} pixels wide and high" + (
+            "" if self.quality is None else f", WebP quality {self.quality}"
+        )
+
+
+DETAIL_LEVELS = (PictureDetail(THUMBNAIL_SIDE), *(PictureDetail(side, 32 + side // 12) for side in range(448, 32, -32)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPictures:
+    """Pictures in a file, as blocks of base64 JSON. `starts` has the number of the first picture of each block;
+    `missing` are numbers of pictures that the ledger does not have; `size` is in bytes as the page holds them, with
+    what it says of blocks and of missing ones."""
+
+    detail: PictureDetail
+    size: int
+    starts: tuple[int, ...]
+    missing: frozenset[int] = frozenset()
+    lengths: tuple[int, ...] = field(default=(), repr=False)
+
+    def blocks(self, file: IO[bytes]) -> Iterator[str]:
+        file.seek(0)
+        for length in self.lengths:
+            yield file.read(length).decode("ascii")
+
+
+def min_picture_bytes(ledger: Ledger, digests: Sequence[str]) -> int:
+    """About how many bytes of a page the pictures need at least."""
+    return round(_estimate_bytes(ledger, digests, DETAIL_LEVELS[-1]) * _SIZE_MARGIN)
+
+
+def write_pictures(
+    ledger: Ledger, digests: Sequence[str], room: int, file: IO[bytes], watch: ProgressCallback = no_progress
+) -> ReportPictures:
+    """Writes the pictures to `file` with as much detail as `room` bytes of the page allow; with the least there is
+    where none of them fits. Pictures that are small already stay as they are."""
+    at = bisect_left(
+        DETAIL_LEVELS, True, key=lambda rung: _estimate_bytes(ledger, digests, rung) * _SIZE_MARGIN <= room
+    )
+    for rung in DETAIL_LEVELS[at:-1]:
+        made = _write_blocks(ledger, digests, rung, file, room, watch)
+        if made is not None:
+            return made
+    made = _write_blocks(ledger, digests, DETAIL_LEVELS[-1], file, None, watch)
+    assert made is not None
+    return made
+
+
+def _write_blocks(
+    ledger: Ledger,
+    digests: Sequence[str],
+    rung: PictureDetail,
+    file: IO[bytes],
+    room: int | None,
+    watch: ProgressCallback,
+) -> ReportPictures | None:
+    import pybase64
+
+    file.seek(0)
+    file.truncate()
+    size, starts, lengths, missing = BLOCK_OVERHEAD, [0], [0], set()
+    for number, data in enumerate(_make_pictures(ledger, digests, rung)):
+        if data is None:
+            missing.add(number)
+        text = b"" if data is None else pybase64.b64encode(data)
+        if lengths[-1] + len(text) > BLOCK_BYTES and lengths[-1]:
+            lengths[-1] += file.write(b"]")
+            starts.append(number)
+            lengths.append(0)
+            size += BLOCK_OVERHEAD
+        lengths[-1] += file.write((b'["' if number == starts[-1] else b',"') + text + b'"')
+        size += _encoded_size(data, number)
+        watch("making pictures", number + 1, len(digests))
+        if room is not None and size > room:
+            return None
+    lengths[-1] += file.write(b"]" if digests else b"[]")
+    return ReportPictures(rung, size, tuple(starts), frozenset(missing), tuple(lengths))
+
+
+def _make_pictures(ledger: Ledger, digests: Sequence[str], rung: PictureDetail) -> Iterator[bytes | None]:
+    """The pictures in order; `None` where there is none. Some are made at a time, so that memory stays flat."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        for start in range(0, len(digests), _BATCH):
+            some = digests[start : start + _BATCH]
+            kept = ledger.has_thumbnail(some)
+            stored = [ledger.thumbnail(digest) if digest in kept else None for digest in some]
+            yield from pool.map(partial(_reduce_picture, rung=rung), stored)
+
+
+def _estimate_bytes(ledger: Ledger, digests: Sequence[str], rung: PictureDetail) -> float:
+    """Bytes in the page, judged by some pictures from beginning to end; exact where there are few."""
+    step = max(1, len(digests) // _SAMPLE_SIZE)
+    some = digests[::step]
+    sizes = [_encoded_size(data, len(digests)) for data in _make_pictures(ledger, some, rung)]
+    return BLOCK_OVERHEAD + sum(sizes) / max(1, len(some)) * len(digests)
+
+
+def _encoded_size(data: bytes | None, number: int) -> int:
+    """Bytes that a picture takes in the page: base64 in quotes, a comma, and for a missing one its number in a list."""
+    return 4 * ((len(data) + 2) // 3) + 3 if data is not None else 3 + len(str(number)) + 1
+
+
+def _reduce_picture(stored: bytes | None, rung: PictureDetail) -> bytes | None:
+    """The picture with no more detail than the rung has; `None` where there is none, or none that can be read."""
+    if stored is None or rung.quality is None:
+        return stored
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(stored), formats=["WEBP"]) as opened:
+            picture = opened.convert("RGB")
+    except (UnidentifiedImageError, OSError, ValueError):
+        return None
+    share = rung.side / max(picture.size)
+    if share < 1:
+        size = (max(1, round(picture.width * share)), max(1, round(picture.height * share)))
+        picture = picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+    out = io.BytesIO()
+    picture.save(out, "WEBP", quality=rung.quality, method=_WEBP_METHOD)
+    return out.getvalue() if share < 1 or out.tell() < len(stored) else stored
+
+
+TEXT_LENGTHS = (
+    1200,
+    400,
+    160,
+    60,
+)  # characters that texts are cut to, when pictures alone cannot make a page small enough
+
+_DETAILS_PER_BLOCK = 64  # verdicts whose details the page reads at a time
+_SPARE_BYTES = 20_000  # bytes for what the page says of its own pictures
+
+PartsRenderer = Callable[[Iterable[str], Iterable[str], ReportPictures | None, tuple[str, ...]], Iterator[bytes]]
+"""The page: from blocks of details, blocks of pictures, what pictures there are, and notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenReport:
+    """What a report came to: `size` in bytes, how much detail its pictures have, and what a reader should know."""
+
+    size: int
+    cases: int
+    verdicts: int
+    pictures: str
+    notes: tuple[str, ...]
+
+
+def write_report(
+    ledger: Ledger,
+    record: RunRecord,
+    out: IO[bytes],
+    *,
+    max_mb: float = MAX_REPORT_MB,
+    group: str | None = None,
+    other: RunRecord | None = None,
+    watch: ProgressCallback = no_progress,
+) -> WrittenReport:
+    """Writes the report of a run, within `max_mb` million bytes: pictures lose detail first, then texts are cut; no
+    case is left out. With an `other`, older run it says what changed. The same runs give the same bytes. Raises
+    `UsageError` for a `group` that no case has, and for runs without a case in common."""
+    with tempfile.TemporaryFile() as details, tempfile.TemporaryFile() as shots, tempfile.TemporaryFile() as shorter:
+        gathered = collect_run_data(ledger, record, details, watch=watch)
+        changed = (
+            None if other is None else comparison_section(compare_runs(ledger, record, other, group), other, gathered)
+        )
+        parts = partial(_render_parts, gathered, summarize_run(gathered, group), changed)
+        digests = list(gathered.pictures)
+        left = int(max_mb * 1_000_000) - sum(map(len, parts((), (), None, ()))) - _SPARE_BYTES
+        texts, cut = _fit_details(details, shorter, left - min_picture_bytes(ledger, digests))
+        pictures = write_pictures(ledger, digests, left - _details_size(texts), shots, watch)
+        if _details_size(texts) + pictures.size > left:  # the guess was too low; now it is known what pictures take
+            texts, cut = _fit_details(details, shorter, left - pictures.size)
+        notes = _report_notes(max_mb, cut, len(pictures.missing), len(digests))
+        if _details_size(texts) + pictures.size > left:
+            notes = _add_size_note(
+                notes, max_mb, parts(_split_detail_blocks(texts), pictures.blocks(shots), pictures, notes)
+            )
+        written = sum(
+            out.write(part) for part in parts(_split_detail_blocks(texts), pictures.blocks(shots), pictures, notes)
+        )
+    detail = pictures.detail.told if len(digests) > len(pictures.missing) else ""
+    return WrittenReport(written, gathered.cases, len(gathered.index), detail, notes)
+
+
+def _report_notes(max_mb: float, cut: int | None, lost: int, of: int) -> tuple[str, ...]:
+    notes = []
+    if cut is not None:
+        notes.append(f"Texts are cut to {cut} characters, because the page is to stay under {max_mb:g} MB.")
+    if lost:
+        notes.append(_missing_pictures_note(lost, of))
+    return tuple(notes)
+
+
+def _add_size_note(notes: tuple[str, ...], max_mb: float, page: Iterator[bytes]) -> tuple[str, ...]:
+    """The notes, and that the page is too large where it truly is: what it was allowed had something to spare."""
+    if sum(map(len, page)) <= max_mb * 1_000_000:
+        return notes
+    return (
+        *notes,
+        f"The page is larger than {max_mb:g} MB although pictures and texts have the least detail there is; no case "
+        "was left out.",
+    )
+
+
+def _missing_pictures_note(lost: int, of: int) -> str:
+    if lost == of:
+        return "There are no pictures: the ledger keeps none for this run (it was made with --no-thumbnails)."
+    return f"{format_count(lost, 'picture')} of {of} are missing: the ledger has none of them."
+
+
+def _details_size(details: IO[bytes]) -> int:
+    """Bytes that the details take on the page: a `<` is longer there, and there is something around each block."""
+    details.seek(0)
+    lines = size = 0
+    for line in details:
+        lines += 1
+        size += len(line) + 5 * line.count(b"<")
+    return size + math.ceil(lines / _DETAILS_PER_BLOCK) * BLOCK_OVERHEAD
+
+
+def _fit_details(details: IO[bytes], shorter: IO[bytes], room: int) -> tuple[IO[bytes], int | None]:
+    """The details, cut as far as they must be to fit, and how far: `None` where they fit as they are."""
+    if _details_size(details) <= room:
+        return details, None
+    for longest in TEXT_LENGTHS:
+        shorter.seek(0)
+        shorter.truncate()
+        details.seek(0)
+        for line in details:
+            cut = truncate_detail(json.loads(line), longest)
+            shorter.write(json.dumps(cut, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        if _details_size(shorter) <= room:
+            break
+    return shorter, longest
+
+
+def _split_detail_blocks(details: IO[bytes]) -> Iterator[str]:
+    details.seek(0)
+    block: list[str] = []
+    for line in details:
+        block.append(line.decode().rstrip("\n").replace("<", "\\u003c"))
+        if len(block) == _DETAILS_PER_BLOCK:
+            yield f"[{','.join(block)}]"
+            block = []
+    if block:
+        yield f"[{','.join(block)}]"
+
+
+def _render_parts(
+    gathered: RunData,
+    summary: ReportSummary,
+    changed: ComparisonSection | None,
+    details: Iterable[str],
+    shots: Iterable[str],
+    pictures: ReportPictures | None,
+    notes: tuple[str, ...],
+) -> Iterator[bytes]:
+    rendered = _template().generate(
+        run=gathered.record,
+        summary=summary,
+        against=changed,
+        pedigree=run_provenance(gathered),
+        notes=notes,
+        picture_detail=pictures.detail.told if pictures and len(gathered.pictures) > len(pictures.missing) else "",
+        index={
+            **gathered.index.to_dict(),
+            "questions": [escape_hidden(text) for text in gathered.questions.texts],
+            "block": _DETAILS_PER_BLOCK,
+            "starts": list(pictures.starts) if pictures else [],
+            "missing": sorted(pictures.missing) if pictures else [],
+            "titles": {escape_hidden(key): title for key, title in criterion_titles(gathered.record.rubrics).items()}
+            | {escape_hidden(one.key): one.title for one in summary.figures.criteria},
+            "flag_titles": {name: flag_title(name) for name in gathered.index.flags.texts},
+        },
+        details=details,
+        shots=shots,
+        policy=content_security_policy(),
+        style=Markup(bundle_style_sheet()),
+        script=Markup(bundle_script()),
+        case_link=_case_link,
+        list_link=_list_link,
+        picture_source=lambda digest: Markup('data-picture="{}"').format(gathered.pictures[digest]),
+    )
+    return (part.encode() for part in rendered)
+
+
+@cache
+def _template() -> Template:
+    made = make_environment()
+    made.filters["json"] = lambda value: Markup(script_json(value))
+    return made.get_template("report.html.j2")
+
+
+def _case_link(one: ExampleVerdict | ChangedCase) -> str:
+    return "" if one.number is None else f"#case={one.number}"
+
+
+def _list_link(**asked: str) -> str:
+    """The cases that these filters leave, where the page has such filters."""
+    wanted = {name: escape_hidden(value) for name, value in asked.items() if value}
+    if "group" in wanted:
+        name, _, value = wanted.pop("group").partition("=")
+        wanted[f"group.{name}"] = value
+    return "" if wanted.keys() & {"assertion", "passed", "style"} else f"#{urlencode(wanted)}"

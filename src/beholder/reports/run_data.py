@@ -1,0 +1,320 @@
+"""A verdict as the page keeps it: everything but what can be told from the rest, and no empty values.
+
+A run, gathered for its page in one pass over the verdicts; the details go to a file as they come.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, NamedTuple, TypeVar
+
+from beholder.judges.audit import DISAGREE, NOT_AUDITED
+from beholder.ledger.encoding import FACET_STYLE
+from beholder.ledger.ledger import Ledger
+from beholder.ledger.query import Tally
+from beholder.ledger.types import LEFT_OPEN, RunRecord, StoredVerdict
+from beholder.reports.text import escape_hidden, escape_hidden_values, truncate
+from beholder.statistics.data import Scores, tabulate_verdicts
+from beholder.verdicts.verdict import Verdict, quote_value
+
+_OMITTED_KEYS = {"rubric_version", "score_derived"}
+
+
+class StringTable:
+    """Texts that come again and again, each kept once and known by its number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    @property
+    def texts(self) -> list[str]:
+        return list(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+def verdict_state(one: StoredVerdict) -> str:
+    """The outcome, or `left_open`."""
+    verdict = one.verdict
+    return LEFT_OPEN if verdict.scored and verdict.score is None else str(verdict.outcome)
+
+
+def verdict_detail(
+    one: StoredVerdict, fields: Mapping[str, object], questions: StringTable, pictures: Mapping[str, int]
+) -> dict[str, object]:
+    """JSON values with the names of `Verdict.to_dict`, without those that are empty; beside them `groups`, `fields`
+    (the texts of the case), `lack`, in each image its `picture` (a number, where the page has one), and in each
+    assertion the number of its question."""
+    verdict = one.verdict
+    values = {key: value for key, value in verdict.to_dict().items() if key not in _OMITTED_KEYS}
+    values |= {"groups": dict(one.groups), "fields": dict(fields), "lack": verdict.lack}
+    values |= {"reused": one.reused or None, "partial": verdict.partial or None}
+    values["criteria"] = {
+        key: _criterion_detail(result, questions) for key, result in _mapping(values["criteria"]).items()
+    }
+    values["images"] = [_image_detail(image, pictures) for image in _list(values["images"])]
+    found = escape_hidden_values({key: value for key, value in values.items() if not _is_empty(value)})
+    assert isinstance(found, dict)
+    return found
+
+
+def truncate_detail(values: dict[str, object], longest: int) -> dict[str, object]:
+    """The detail with its long texts cut. Names stay whole: of the case, the judge, criteria and flags."""
+    kept = {key: value for key, value in values.items() if key in ("case", "rubric", "judge", "model", "images")}
+    rest = {key: escape_hidden_values(value, longest) for key, value in values.items() if key not in kept}
+    if measurements := rest.get("measurements"):
+        rest["measurements"] = {
+            key: {part: inner for part, inner in value.items() if part != "sentence"}
+            if isinstance(value, dict)
+            else value
+            for key, value in _mapping(measurements).items()
+        }
+    return kept | rest
+
+
+def _criterion_detail(result: object, questions: StringTable) -> dict[str, object]:
+    values = {key: value for key, value in _mapping(result).items() if not _is_empty(value)}
+    if assertions := values.get("assertions"):
+        values["assertions"] = [
+            {
+                key: questions.number(str(value)) if key == "question" else value
+                for key, value in _mapping(assertion).items()
+                if not _is_empty(value)
+            }
+            for assertion in _list(assertions)
+        ]
+    return values
+
+
+def _image_detail(image: object, pictures: Mapping[str, int]) -> dict[str, object]:
+    values = dict(_mapping(image))
+    number = pictures.get(str(values["source_digest"]))
+    return values if number is None else {**values, "picture": number}
+
+
+def _is_empty(value: object) -> bool:
+    """A 0 is something, and so is a False."""
+    return value is None or value in ("", [], {})
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    assert isinstance(value, Mapping)
+    return value
+
+
+def _list(value: object) -> list[object]:
+    assert isinstance(value, list)
+    return value
+
+
+MAX_EXAMPLES = 3
+AUDIT_FLAGS = (DISAGREE, NOT_AUDITED)
+_MAX_QUOTE = 160  # characters of an example
+_MAX_DISTINCT = 5000  # texts of a finding that are told apart; what else there is is in the cases
+
+T = TypeVar("T")
+ProgressCallback = Callable[[str, int, int], object]
+"""Hears how far a long piece of work is: what is done, how much of it, of how much."""
+
+
+def no_progress(what: str, done: int, of: int) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleVerdict:
+    """A verdict to look at: its number on the page, its case and rubric, and what it says on the matter."""
+
+    number: int
+    case: str
+    rubric: str
+    text: str = ""
+
+
+class AskedAssertion(NamedTuple):
+    """An assertion as it was asked: by which rubric, for which style (empty for none)."""
+
+    rubric: str
+    style: str
+    id: str
+    question: str
+
+
+@dataclass(slots=True)
+class FindingCount:
+    """Something that came up: how often, of how many times it could have, and a few verdicts to look at."""
+
+    count: int = 0
+    of: int = 0
+    examples: list[ExampleVerdict] = field(default_factory=list)
+
+    def add(self, number: int, verdict: Verdict, text: str = "") -> None:
+        self.count += 1
+        if len(self.examples) < MAX_EXAMPLES and all(one.number != number for one in self.examples):
+            self.examples.append(ExampleVerdict(number, verdict.case, verdict.rubric, truncate(text, _MAX_QUOTE)))
+
+
+@dataclass(slots=True)
+class VerdictIndex:
+    """What the page needs of every verdict to filter, sort and draw a card; a list for each thing, a place for each
+    verdict. Names that come again are numbers into `rubrics`, `flags` and `values`."""
+
+    case: list[str] = field(default_factory=list)
+    rubric: list[int] = field(default_factory=list)
+    state: list[str] = field(default_factory=list)
+    score: list[float | None] = field(default_factory=list)
+    grade: list[str | None] = field(default_factory=list)
+    passed: list[bool | None] = field(default_factory=list)
+    flagged: list[list[int]] = field(default_factory=list)
+    corrected: list[int] = field(default_factory=list)
+    pictured: list[list[int]] = field(default_factory=list)
+    criteria: dict[str, list[float | None]] = field(default_factory=dict)
+    groups: dict[str, list[int | None]] = field(default_factory=dict)
+    scales: dict[str, tuple[float, float]] = field(default_factory=dict)
+    rubrics: StringTable = field(default_factory=StringTable)
+    flags: StringTable = field(default_factory=StringTable)
+    values: StringTable = field(default_factory=StringTable)
+
+    def __len__(self) -> int:
+        return len(self.case)
+
+    def add(self, one: StoredVerdict, pictures: list[int]) -> int:
+        """The number of the verdict on the page."""
+        verdict, number = one.verdict, len(self)
+        self.case.append(escape_hidden(verdict.case))
+        self.rubric.append(self.rubrics.number(escape_hidden(verdict.rubric)))
+        self.state.append(verdict_state(one))
+        self.score.append(verdict.score)
+        self.grade.append(None if verdict.grade is None else escape_hidden(verdict.grade))
+        self.passed.append(verdict.passed)
+        self.flagged.append(
+            [self.flags.number(escape_hidden(name)) for name in dict.fromkeys(f.flag for f in verdict.flags)]
+        )
+        self.corrected.append(len(verdict.corrections))
+        self.pictured.append(pictures)
+        for key, result in verdict.criteria.items():
+            self.scales.setdefault(escape_hidden(key), (float(result.scale[0]), float(result.scale[1])))
+            _append_example(self.criteria, escape_hidden(key), number, result.score)
+        groups = {**one.groups, FACET_STYLE: verdict.style} if verdict.style else one.groups
+        for name, value in groups.items():
+            _append_example(self.groups, escape_hidden(name), number, self.values.number(escape_hidden(value)))
+        return number
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON values; short columns are filled up."""
+        for scores in self.criteria.values():
+            scores.extend([None] * (len(self) - len(scores)))
+        for values in self.groups.values():
+            values.extend([None] * (len(self) - len(values)))
+        whole = ("case", "rubric", "state", "score", "grade", "passed", "flagged", "corrected", "pictured")
+        found: dict[str, object] = {name: getattr(self, name) for name in whole}
+        found |= {"criteria": self.criteria, "groups": self.groups, "scales": self.scales}
+        return found | {name: getattr(self, name).texts for name in ("rubrics", "flags", "values")}
+
+
+@dataclass(slots=True)
+class RunData:
+    """What a run came to, as its page tells it. `pictures` numbers the image files by their digest, in order."""
+
+    record: RunRecord
+    tally: Tally = field(default_factory=Tally)
+    index: VerdictIndex = field(default_factory=VerdictIndex)
+    questions: StringTable = field(default_factory=StringTable)
+    pictures: dict[str, int] = field(default_factory=dict)
+    assertions: dict[AskedAssertion, FindingCount] = field(default_factory=dict)
+    findings: dict[str, dict[str, FindingCount]] = field(default_factory=dict)
+    flags: dict[str, FindingCount] = field(default_factory=dict)
+    corrections: dict[tuple[str, str, str, str], FindingCount] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    lacks: dict[str, FindingCount] = field(default_factory=dict)
+    scores: Scores = field(default_factory=lambda: Scores("", (), {}))
+    cases: int = 0
+
+
+def collect_run_data(
+    ledger: Ledger, record: RunRecord, details: IO[bytes] | None = None, *, watch: ProgressCallback = no_progress
+) -> RunData:
+    """The run; the detail of each verdict is written to `details`, where there is such a file: JSON, a line each."""
+    gathered = RunData(record)
+    fields = {} if details is None else {case.id: case.fields for case in ledger.cases(record.id)}
+
+    def passing() -> Iterator[tuple[Verdict, Mapping[str, str]]]:
+        for one in ledger.judged(record.id):
+            number = _record_verdict(gathered, one)
+            if details is not None:
+                line = verdict_detail(one, fields.get(one.verdict.case, {}), gathered.questions, gathered.pictures)
+                details.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+            watch("reading verdicts", number + 1, record.total)
+            yield one.verdict, _verdict_groups(one)
+
+    gathered.scores = tabulate_verdicts(escape_hidden(record.name), passing())
+    gathered.cases = len(gathered.scores)
+    return gathered
+
+
+def _record_verdict(gathered: RunData, one: StoredVerdict) -> int:
+    """Takes note of a verdict on its way into columns; its number on the page."""
+    verdict = one.verdict
+    pictures = [gathered.pictures.setdefault(image.source_digest, len(gathered.pictures)) for image in verdict.images]
+    number = gathered.index.add(one, pictures)
+    gathered.tally.add(one)
+    gathered.versions[verdict.rubric] = verdict.rubric_version
+    if verdict.score is None:
+        gathered.lacks.setdefault(verdict_state(one), FindingCount()).add(
+            number, verdict, verdict.detail or verdict.lack.removeprefix("left open, ")
+        )
+    _record_findings(gathered, number, verdict)
+    return number
+
+
+def _verdict_groups(one: StoredVerdict) -> Mapping[str, str]:
+    """Those of the case, and the style of the verdict where no group is called so."""
+    style = one.verdict.style
+    return {**one.groups, FACET_STYLE: style} if style and FACET_STYLE not in one.groups else one.groups
+
+
+def _record_findings(gathered: RunData, number: int, verdict: Verdict) -> None:
+    for result in verdict.criteria.values():
+        for assertion in result.assertions:
+            if assertion.answer not in ("yes", "no"):
+                continue
+            name = AskedAssertion(verdict.rubric, verdict.style or "", assertion.id, assertion.question)
+            counted = gathered.assertions.setdefault(name, FindingCount())
+            counted.of += 1
+            if assertion.answer == "no":
+                counted.add(number, verdict, assertion.evidence)
+    for key, items in verdict.findings.items():
+        found = gathered.findings.setdefault(escape_hidden(key), {})
+        for item in dict.fromkeys(items):
+            text = escape_hidden(item).strip()
+            if text in found or len(found) < _MAX_DISTINCT:
+                found.setdefault(text, FindingCount()).add(number, verdict)
+    for flag in {flag.flag: flag for flag in reversed(verdict.flags)}.values():  # a verdict counts once for a flag
+        gathered.flags.setdefault(flag.flag, FindingCount()).add(number, verdict, flag.why)
+    for one in verdict.corrections:
+        what = (
+            escape_hidden(one.at),
+            format_correction_value(one.said),
+            format_correction_value(one.stands),
+            escape_hidden(one.why),
+        )
+        gathered.corrections.setdefault(what, FindingCount()).add(number, verdict)
+
+
+def format_correction_value(value: object) -> str:
+    """A value of a correction in words; a judge may have claimed anything."""
+    if value is None:
+        return "nothing"
+    return escape_hidden(truncate(value if isinstance(value, str) else quote_value(value), 60))
+
+
+def _append_example(columns: dict[str, list[T | None]], name: str, number: int, value: T | None) -> None:
+    column = columns.setdefault(name, [])
+    column.extend([None] * (number - len(column)))
+    column.append(value)

@@ -1,0 +1,512 @@
+"""The numbers behind the charts of a report: how scores are spread, means with intervals, and both by group.
+
+What a report says before it comes to the cases, as lists for its template.
+
+Small charts as SVG. Each is for the eye only (`aria-hidden`): its numbers stand beside it in a table or in words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeVar
+
+import numpy as np
+from markupsafe import Markup
+
+from beholder.ledger.encoding import FACET_STYLE
+from beholder.ledger.types import RunRecord
+from beholder.reports.formatting import run_state
+from beholder.reports.run_data import AUDIT_FLAGS, AskedAssertion, ExampleVerdict, FindingCount, RunData
+from beholder.reports.text import column_title, criterion_titles, escape_hidden
+from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, estimate_means, sum_by_group
+from beholder.statistics.data import SOURCE_GROUP, Column, ColumnKind, Floats, Scores, select_group
+from beholder.verdicts.verdict import format_count
+
+BINS = 10  # of a scale whose numbers are not whole
+MAX_INTEGER_BINS = 11  # steps of a scale of whole numbers that get a bar each
+MAX_GROUP_VALUES = 24  # of a group that is split by
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramBin:
+    label: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreHistogram:
+    """How one column is spread over its scale, and its mean."""
+
+    key: str
+    title: str
+    scale: tuple[float, float]
+    bins: tuple[HistogramBin, ...]
+    count: int
+    mean: Estimate
+
+    @property
+    def places(self) -> int:
+        """Decimals that a mean is shown with."""
+        return 3 if self.scale[1] - self.scale[0] <= 1 else 2
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSplitRow:
+    """The cases with one value of a group: how many, how many of them have a score, and means by column."""
+
+    value: str
+    cases: int
+    scored: int
+    means: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSplit:
+    """A run by the values of one group, best first by `by` (a column) where that is defined."""
+
+    group: str
+    columns: tuple[ScoreHistogram, ...]
+    rows: tuple[GroupSplitRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """`overall` are the rubrics' scores (0–1), `criteria` on their own scales. `told` says how intervals were drawn;
+    `unsplit` which groups have too many values to split by."""
+
+    overall: tuple[ScoreHistogram, ...]
+    criteria: tuple[ScoreHistogram, ...]
+    passed: Mapping[str, Estimate]
+    splits: tuple[GroupSplit, ...]
+    told: str
+    unsplit: tuple[str, ...] = ()
+
+
+def compute_figures(gathered: RunData, group: str | None = None) -> RunFigures:
+    """`group` names what belongs together when intervals are drawn; else `source`, if the cases have it. Raises
+    `UsageError` for a group that no case has."""
+    scores = gathered.scores
+    together = select_group(scores, group)
+    draws = ClusterBootstrap(together, len(scores))
+    titles = criterion_titles(gathered.record.rubrics)
+    plain_columns = [
+        one
+        for kind in (ColumnKind.OVERALL, ColumnKind.CRITERION)
+        for one in scores.columns.values()
+        if one.kind is kind
+    ]
+    names, unsplit = _split_groups(scores, group or SOURCE_GROUP)
+    wanted: dict[str, Floats] = {
+        f"{one.kind}/{one.name}": one.values
+        for one in scores.columns.values()
+        if one.kind in (ColumnKind.OVERALL, ColumnKind.CRITERION, ColumnKind.PASSED)
+    }
+    for name in names:
+        members = np.asarray(scores.groups[name])
+        for value in _group_values(scores, name):
+            for one in plain_columns:
+                wanted[_group_cell(name, value, one)] = np.where(members == value, one.values, np.nan)
+    means = mean_estimates_of(draws, wanted)
+    spreads = {one.name: _histogram(one, means[f"{one.kind}/{one.name}"], titles) for one in plain_columns}
+    overall = tuple(spreads[one.name] for one in plain_columns if one.kind is ColumnKind.OVERALL)
+    criteria = tuple(spreads[one.name] for one in plain_columns if one.kind is ColumnKind.CRITERION)
+    return RunFigures(
+        overall,
+        criteria,
+        {one.name: means[f"passed/{one.name}"] for one in scores.columns.values() if one.kind is ColumnKind.PASSED},
+        tuple(_split_group(scores, name, plain_columns, spreads, means) for name in names) if plain_columns else (),
+        draws.told() if scores.cases else "",
+        unsplit,
+    )
+
+
+def mean_estimates_of(draws: ClusterBootstrap, columns: Mapping[str, Floats]) -> dict[str, Estimate]:
+    """The mean of each column with its interval, nan left out, all over the same draws."""
+    if not columns or not draws.size:
+        return {}
+    return dict(zip(columns, estimate_means(draws, sum_by_group(draws, list(columns.values()))), strict=True))
+
+
+def _histogram(column: Column, mean: Estimate, titles: Mapping[str, str]) -> ScoreHistogram:
+    values = column.values[~np.isnan(column.values)]
+    low, high = column.scale or ((float(values.min()), float(values.max())) if len(values) else (0.0, 1.0))
+    title = column_title(column.name, titles)
+    return ScoreHistogram(column.name, title, (low, high), _histogram_bins(values, low, high), len(values), mean)
+
+
+def _histogram_bins(values: Floats, low: float, high: float) -> tuple[HistogramBin, ...]:
+    steps = high - low
+    if steps == int(steps) and 1 < steps < MAX_INTEGER_BINS and not (values % 1).any():
+        found = np.bincount((values - low).astype(np.int64), minlength=int(steps) + 1)
+        return tuple(HistogramBin(f"{low + at:g}", int(count)) for at, count in enumerate(found))
+    width = (high - low) / BINS or 1.0
+    places = np.clip(((values - low) / width + 1e-9).astype(np.int64), 0, BINS - 1)
+    found = np.bincount(places, minlength=BINS)
+    return tuple(
+        HistogramBin(f"{low + at * width:.3g} to {low + (at + 1) * width:.3g}", int(count))
+        for at, count in enumerate(found)
+    )
+
+
+def _split_groups(scores: Scores, together: str) -> tuple[list[str], tuple[str, ...]]:
+    """The groups to split by (style and model first), and those with too many values."""
+    names = [name for name in scores.groups if name != together]
+    names.sort(key=lambda name: {FACET_STYLE: 0, "model": 1}.get(name, 2))
+    sizes = {name: len(_group_values(scores, name)) for name in names}
+    few = min(MAX_GROUP_VALUES, max(2, len(scores) // 2))  # or nearly every case would be a row of its own
+    most = {name: MAX_GROUP_VALUES if name in (FACET_STYLE, "model") else few for name in names}
+    fitting = [name for name in names if 2 <= sizes[name] <= most[name]]
+    return fitting, tuple(name for name in names if sizes[name] > most[name])
+
+
+def _group_values(scores: Scores, name: str) -> list[str]:
+    return [value for value in dict.fromkeys(scores.groups[name]) if value]
+
+
+def _group_cell(name: str, value: str, column: Column) -> str:
+    return f"{name}\0{value}\0{column.name}"
+
+
+def _split_group(
+    scores: Scores,
+    name: str,
+    columns: Sequence[Column],
+    spreads: Mapping[str, ScoreHistogram],
+    means: Mapping[str, Estimate],
+) -> GroupSplit:
+    members = np.asarray(scores.groups[name])
+    overall = [one for one in columns if one.kind is ColumnKind.OVERALL] or list(columns[:1])
+    rows = []
+    for value in _group_values(scores, name):
+        here = members == value
+        scored = sum(
+            1 for one in zip(*(column.values[here] for column in overall), strict=True) if not np.isnan(one).all()
+        )
+        found = {one.name: means[_group_cell(name, value, one)] for one in columns}
+        rows.append(GroupSplitRow(value, int(here.sum()), scored, found))
+    by = overall[0].name
+
+    def best_first(row: GroupSplitRow) -> tuple[bool, float, str]:
+        mean = row.means[by].value
+        return mean is None, -(mean or 0.0), row.value
+
+    return GroupSplit(name, tuple(spreads[one.name] for one in columns), tuple(sorted(rows, key=best_first)))
+
+
+MAX_LISTED = 12  # assertions, findings, corrections
+SCORED = "scored"
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSummary:
+    """What a run came to. `failed` has, by the column that says who passed, its rubric and how many verdicts did not;
+    `corrected` is how often code corrected the judge, of which `corrections` are the most common."""
+
+    verdicts: int
+    cases: int
+    facts: list[tuple[str, list[str]]]
+    figures: RunFigures
+    outcomes: list[tuple[str, int, list[ExampleVerdict]]]
+    grades: dict[str, list[HistogramBin]]
+    failed: dict[str, tuple[str, int]]
+    failing: list[tuple[AskedAssertion, FindingCount]]
+    findings: dict[str, tuple[int, list[tuple[str, FindingCount]]]]
+    flags: list[tuple[str, bool, FindingCount]]
+    corrections: list[tuple[tuple[str, str, str, str], FindingCount]]
+    corrected: int
+
+
+def summarize_run(gathered: RunData, group: str | None = None) -> ReportSummary:
+    """`group` as in `figures.figures`, whose errors these are too."""
+    return ReportSummary(
+        gathered.tally.verdicts,
+        gathered.cases,
+        run_facts(gathered),
+        compute_figures(gathered, group),
+        count_outcomes(gathered),
+        count_grades(gathered),
+        count_failed(gathered),
+        top_failing_assertions(gathered),
+        count_findings(gathered),
+        count_flags(gathered),
+        most_common(gathered.corrections),
+        sum(one.count for one in gathered.corrections.values()),
+    )
+
+
+def run_facts(gathered: RunData) -> list[tuple[str, list[str]]]:
+    """Who judged what, when, for how much. Of a run that was not gone through yet, what its record says."""
+    record, tally = gathered.record, gathered.tally
+    made, changed = (f"{moment:%Y-%m-%d %H:%M} UTC" for moment in (record.created, record.updated))
+    rubrics = [f"{escape_hidden(name)} {escape_hidden(version)}" for name, version in gathered.versions.items()]
+    found = [
+        ("Judged by", [escape_hidden(name) for name in [*tally.judges] or run_judges(record)] or ["nobody yet"]),
+        ("Model, as returned", [escape_hidden(name) for name in sorted(tally.models)]),
+        ("When", [made if made == changed else f"{made} to {changed}"]),
+        (
+            "Rubric",
+            rubrics
+            or [escape_hidden(f"{_rubric_line(one)} {one.get('version', '')}".strip()) for one in record.rubrics],
+        ),
+        ("Prompt digest", [digest[:12] for digest in prompt_digests(record).values()]),
+        ("Cost", [_cost_lines(record.spent_usd, record.unpriced, tally.reused)]),
+        ("Tokens", _token_lines(tally.usage)),
+        ("State", [run_state(record) if record.state != "finished" else ""]),
+        ("Tags", [escape_hidden(tag) for tag in record.tags]),
+    ]
+    return [(name, kept) for name, values in found if (kept := [value for value in values if value])]
+
+
+def run_judges(record: RunRecord) -> list[str]:
+    """Who judges, as far as the suite says."""
+    judges = record.suite.get("judges")
+    names = [one.get("judge") if isinstance(one, dict) else one for one in judges] if isinstance(judges, list) else []
+    return [str(name) for name in names if name]
+
+
+def prompt_digests(record: RunRecord) -> dict[str, str]:
+    """By rubric, the SHA-256 of what the judge was asked with, whatever the case: rubric and prompt as JSON."""
+    return {
+        escape_hidden(_rubric_line(rubric)): hashlib.sha256(
+            json.dumps([rubric, record.prompt], sort_keys=True, default=str).encode("utf-8", "surrogatepass")
+        ).hexdigest()
+        for rubric in record.rubrics
+    }
+
+
+def run_provenance(gathered: RunData) -> list[tuple[str, str]]:
+    record = gathered.record
+    rows = [("Run", record.id), ("Fingerprint", record.fingerprint)]
+    rows += [(f"Prompt digest, {name}", digest) for name, digest in prompt_digests(record).items()]
+    rows += [(name.capitalize(), version) for name, version in record.versions.items()]
+    return [(escape_hidden(name), escape_hidden(value)) for name, value in rows]
+
+
+def _rubric_line(values: Mapping[str, object]) -> str:
+    return str(values.get("rubric", ""))
+
+
+def _cost_lines(spent: Decimal | None, unpriced: int, reused: int) -> str:
+    parts = ["unknown" if spent is None else "nothing" if not spent and not unpriced else f"${spent:.4f}"]
+    if spent is not None and unpriced:
+        parts.append(f"and {unpriced:,} of unknown cost")
+    if reused:
+        parts.append(f"({format_count(reused, 'verdict')} from the ledger, asked of nobody)")
+    return " ".join(parts)
+
+
+def _token_lines(usage: Mapping[str, int]) -> list[str]:
+    told = [
+        f"{usage[name]:,} {name.removesuffix('_tokens')}"
+        for name in ("input_tokens", "output_tokens")
+        if usage.get(name)
+    ]
+    return [" + ".join(told)] if told else []
+
+
+def count_outcomes(gathered: RunData) -> list[tuple[str, int, list[ExampleVerdict]]]:
+    """Scored first, then what has no score, most first; with examples."""
+    counts = {SCORED: gathered.tally.score.count} | {state: one.count for state, one in gathered.lacks.items()}
+    lacks = gathered.lacks
+    return [
+        (state, count, list(lacks[state].examples) if state in lacks else []) for state, count in count_states(counts)
+    ]
+
+
+def count_states(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Scored first, then what has no score, most first."""
+    rest = sorted((-count, state) for state, count in counts.items() if state != SCORED and count)
+    return [(SCORED, counts.get(SCORED, 0)), *((state, -count) for count, state in rest)]
+
+
+def count_grades(gathered: RunData) -> dict[str, list[HistogramBin]]:
+    """By rubric, best grade first, as the rubric lists them; those it does not list come last."""
+    found = {}
+    for rubric, tally in gathered.tally.rubrics.items():
+        if tally.grades:
+            rubrics = [one for one in gathered.record.rubrics if one.get("rubric") == rubric]
+            found[rubric] = [
+                HistogramBin(escape_hidden(name), tally.grades[name]) for name in grade_names(rubrics, tally.grades)
+            ]
+    return found
+
+
+def grade_names(rubrics: Sequence[Mapping[str, object]], given: Collection[str]) -> list[str]:
+    """Best first, as the rubrics list them; those that were given and they do not list come last."""
+    listed: list[str] = []
+    for rubric in rubrics:
+        scoring = rubric.get("scoring")
+        grades = scoring.get("grades", ()) if isinstance(scoring, Mapping) else ()
+        listed += [str(grade["grade"]) for grade in grades if isinstance(grade, Mapping) and "grade" in grade]
+    return [*dict.fromkeys(listed), *sorted(set(given) - set(listed))]
+
+
+def count_failed(gathered: RunData) -> dict[str, tuple[str, int]]:
+    rubrics = gathered.tally.rubrics
+    return {
+        "passed" if len(rubrics) == 1 else f"{name}.passed": (name, tally.passed[False])
+        for name, tally in rubrics.items()
+    }
+
+
+def top_failing_assertions(gathered: RunData) -> list[tuple[AskedAssertion, FindingCount]]:
+    """The assertions that fail most: by their number of No, then by share."""
+    failing = [item for item in gathered.assertions.items() if item[1].count]
+    failing.sort(key=lambda item: (-item[1].count, -item[1].count / item[1].of, item[0]))
+    return failing[:MAX_LISTED]
+
+
+def count_findings(gathered: RunData) -> dict[str, tuple[int, list[tuple[str, FindingCount]]]]:
+    """By kind, how many there are in all, and the most common."""
+    return {
+        key: (sum(one.count for one in items.values()), most_common(items))
+        for key, items in gathered.findings.items()
+        if items
+    }
+
+
+def most_common(items: Mapping[Key, FindingCount]) -> list[tuple[Key, FindingCount]]:
+    """What is most common."""
+    return sorted(items.items(), key=lambda item: (-item[1].count, str(item[0])))[:MAX_LISTED]
+
+
+def count_flags(gathered: RunData) -> list[tuple[str, bool, FindingCount]]:
+    """What the audit found comes first, then what is most common."""
+    return sorted(
+        ((name, name in AUDIT_FLAGS, one) for name, one in gathered.flags.items()),
+        key=lambda item: (not item[1], -item[2].count, item[0]),
+    )
+
+
+WIDTH, BARS, GAP = 240, 72, 2
+STRIP_WIDTH, STRIP_HEIGHT, EDGE = 160, 20, 6
+
+_SVG = Markup('<svg class="chart {}" viewBox="0 0 {} {}" width="{}" height="{}" aria-hidden="true" focusable="false">')
+
+
+def histogram_chart(spread: ScoreHistogram) -> Markup:
+    """Bars for the numbers of verdicts, with the mean and its interval on the same axis below them."""
+    height = BARS + 34
+    slot = WIDTH / len(spread.bins)
+    most = max((one.count for one in spread.bins), default=0) or 1
+    whole = len(spread.bins) > 1 and " to " not in spread.bins[0].label
+    parts = [_svg_open("spread", WIDTH, height)]
+    for at, one in enumerate(spread.bins):
+        tall = round((BARS - 14) * one.count / most, 1)
+        if one.count:
+            parts.append(_rect("bar", at * slot + GAP, BARS - max(tall, 1.5), slot - 2 * GAP, max(tall, 1.5)))
+            parts.append(_text("count", (at + 0.5) * slot, BARS - max(tall, 1.5) - 3, one.count))
+    parts.append(_line("axis", 0, BARS, WIDTH, BARS))
+    low, high = spread.scale
+    # Whole numbers stand in the middle of their bars, others run from edge to edge.
+    left, right = (slot / 2, WIDTH - slot / 2) if whole else (0.0, float(WIDTH))
+
+    def x(value: float) -> float:
+        return left + (right - left) * (value - low) / (high - low) if high > low else left
+
+    parts += _dot(spread.mean, x, BARS + 9)
+    if whole:
+        parts += [_text("tick", (at + 0.5) * slot, height - 4, one.label) for at, one in enumerate(spread.bins)]
+    else:
+        middle = (low + high) / 2
+        parts.append(_text("tick start", 0, height - 4, f"{low:g}"))
+        parts.append(_text("tick", WIDTH / 2, height - 4, f"{middle:g}"))
+        parts.append(_text("tick end", WIDTH, height - 4, f"{high:g}"))
+    return Markup("").join([*parts, Markup("</svg>")])
+
+
+def interval_chart(estimate: Estimate, scale: tuple[float, float], middle: float | None = None) -> Markup:
+    """A mean as a dot and its interval as a line, on the whole of its scale; `middle` is marked, where there is one."""
+    low, high = scale
+    span = STRIP_WIDTH - 2 * EDGE
+    y = STRIP_HEIGHT / 2
+
+    def x(value: float) -> float:
+        return EDGE + span * (value - low) / (high - low) if high > low else EDGE
+
+    parts = [_svg_open("strip", STRIP_WIDTH, STRIP_HEIGHT), _line("axis", EDGE, y, STRIP_WIDTH - EDGE, y)]
+    ends = (EDGE, STRIP_WIDTH - EDGE) if middle is None else (x(middle),)
+    parts += [
+        _line("axis", end, y - (3 if middle is None else 8), end, y + (3 if middle is None else 8)) for end in ends
+    ]
+    return Markup("").join([*parts, *_dot(estimate, x, y), Markup("</svg>")])
+
+
+def share_bar(count: int, of: int, tone: str = "bad") -> Markup:
+    """How much of a whole."""
+    filled = STRIP_WIDTH * count / of if of else 0
+    parts = [
+        _svg_open("share", STRIP_WIDTH, 8),
+        _rect("track", 0, 0, STRIP_WIDTH, 8),
+        _rect(f"bar {tone}", 0, 0, filled, 8),
+    ]
+    return Markup("").join([*parts, Markup("</svg>")])
+
+
+def stacked_bar(parts: Sequence[tuple[str, int]]) -> Markup:
+    """Parts of a whole beside each other; `parts` are CSS classes with counts."""
+    whole = sum(count for _, count in parts) or 1
+    width, at, drawn = (
+        1000.0,
+        0.0,
+        [
+            Markup(
+                '<svg class="chart stacked" viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true" '
+                'focusable="false">'
+            )
+        ],
+    )
+    for tone, count in parts:
+        wide = width * count / whole
+        drawn.append(_rect(f"slice {tone}", at, 0, max(wide - 2, 1.0), 12))
+        at += wide
+    return Markup("").join([*drawn, Markup("</svg>")])
+
+
+def bar_chart(bins: Sequence[HistogramBin]) -> Markup:
+    """Bars with a name under each: grades."""
+    slot = WIDTH / max(1, len(bins))
+    crowded = any(len(one.label) * 7 > slot for one in bins)  # then every second name is a line lower
+    height = BARS + (34 if crowded else 18)
+    most = max((one.count for one in bins), default=0) or 1
+    parts = [_svg_open("spread", WIDTH, height)]
+    for at, one in enumerate(bins):
+        tall = max(round((BARS - 14) * one.count / most, 1), 1.5 if one.count else 0)
+        if one.count:
+            parts.append(_rect("bar", at * slot + GAP, BARS - tall, slot - 2 * GAP, tall))
+        parts.append(_text("count", (at + 0.5) * slot, BARS - tall - 3, one.count))
+        parts.append(_text("tick", (at + 0.5) * slot, BARS + (30 if crowded and at % 2 else 14), one.label))
+    return Markup("").join([*parts, _line("axis", 0, BARS, WIDTH, BARS), Markup("</svg>")])
+
+
+def _dot(estimate: Estimate, x: Callable[[float], float], y: float) -> list[Markup]:
+    parts = []
+    if estimate.low is not None and estimate.high is not None:
+        parts.append(_line("interval", x(estimate.low), y, x(estimate.high), y))
+    if estimate.value is not None:
+        parts.append(Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="4.5"/>').format(x(estimate.value), y))
+    return parts
+
+
+def _svg_open(kind: str, width: int, height: int) -> Markup:
+    return _SVG.format(kind, width, height, width, height)
+
+
+def _rect(kind: str, x: float, y: float, width: float, height: float) -> Markup:
+    return Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
+        kind, x, y, width, height
+    )
+
+
+def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
+    return Markup('<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>').format(kind, x1, y1, x2, y2)
+
+
+def _text(kind: str, x: float, y: float, text: object) -> Markup:
+    return Markup('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>').format(kind, x, y, text)

@@ -1,0 +1,160 @@
+"""Text from models, cases and files, made safe for a terminal.
+
+Texts from models, cases and files, made harmless for a page, and values in words.
+
+What people call a flag. Its key is for programs, and for whoever looks it up; pages show it when asked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """`text` without control characters: no escape sequence, and no line break unless `lines`.
+
+    Direction overrides go too: they make a terminal show another text than the one that is there.
+    """
+    return "".join(
+        letter if (letter == "\n" and lines) or not unicodedata.category(letter).startswith("C") else " "
+        for letter in text
+    )
+
+
+def print_text(text: str, *, error: bool = False) -> None:
+    """Prints `text`, made safe, with its line breaks; to standard error if `error`."""
+    print(printable(text, lines=True), file=sys.stderr if error else sys.stdout, flush=True)
+
+
+# Control characters, halves of surrogate pairs (no file can hold one), and what makes a browser show another text than
+# the one that is there: overrides and marks of direction, annotations.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+
+_NEGATIVE = re.compile(r"(?<![\w.])-(?=\d)")
+
+
+def escape_hidden(text: str) -> str:
+    """`text` with whatever hides or reorders letters written out (`\\u202e`). Escaping for HTML is the template's."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def escape_hidden_values(value: object, longest: int | None = None) -> object:
+    """JSON values with all their texts made plain, and cut to `longest` characters where that is given."""
+    if isinstance(value, str):
+        return escape_hidden(value if longest is None else truncate(value, longest))
+    if isinstance(value, Mapping):
+        return {escape_hidden(str(key)): escape_hidden_values(inner, longest) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [escape_hidden_values(inner, longest) for inner in value]
+    return value
+
+
+def truncate(text: str, longest: int) -> str:
+    """The text, or the beginning of it and an ellipsis: never longer than `longest`."""
+    return text if len(text) <= longest else f"{text[: max(0, longest - 1)].rstrip()}…"
+
+
+def script_json(value: object) -> str:
+    """JSON that can stand in a `<script>`: nothing in it can end that, whatever the texts are."""
+    dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return dumped.replace("<", "\\u003c")
+
+
+def humanize(key: str) -> str:
+    """`unchanged_regions` as people read it."""
+    return escape_hidden(key).replace("_", " ").capitalize()
+
+
+def criterion_titles(rubrics: Iterable[Mapping[str, object]]) -> dict[str, str]:
+    """What the rubrics of a run call their criteria, by the column: `KEY`, or `RUBRIC.KEY` where several have it."""
+    found: dict[str, str] = {}
+    for rubric in rubrics:
+        criteria = rubric.get("criteria")
+        for one in criteria if isinstance(criteria, list | tuple) else ():
+            if isinstance(one, Mapping) and isinstance(one.get("key"), str):
+                title = escape_hidden(str(one.get("title") or "")) or humanize(one["key"])
+                found[one["key"]] = title
+                found[f"{rubric.get('rubric', '')}.{one['key']}"] = (
+                    f"{title}, {escape_hidden(str(rubric.get('rubric', '')))}"
+                )
+    return found
+
+
+def column_title(name: str, titles: Mapping[str, str]) -> str:
+    """What people call a column that is no assertion: a criterion by its title, `RUBRIC.score` as `Score, RUBRIC`."""
+    rubric, _, what = name.rpartition(".")
+    if name in titles:
+        return titles[name]
+    return (
+        f"{humanize(what)}, {escape_hidden(rubric)}"
+        if rubric and what in ("score", "passed", "grade")
+        else humanize(name)
+    )
+
+
+def use_minus_sign(text: str) -> str:
+    """Numbers with the sign that is a minus; a hyphen is as short as a dash between words."""
+    return _NEGATIVE.sub("−", text)
+
+
+FLAG_TITLES = {
+    "abstained": "left open",
+    "alpha_over_background": "transparency filled",
+    "answer_as_boolean": "true or false for Yes or No",
+    "assessment_missing": "no closing text",
+    "below_guidance": "score below its guidance",
+    "colour_profile_ignored": "colour profile ignored",
+    "converted_from_cmyk": "colours converted from CMYK",
+    "converted_to_srgb": "colours converted to sRGB",
+    "cut_off": "cut off, asked again",
+    "empty_answer": "empty answer, asked again",
+    "empty_evidence": "no evidence given",
+    "empty_reason": "no reason given",
+    "finding_missing": "list of findings missing",
+    "gate": "failed by a gate",
+    "generic_style": "style not known, general questions",
+    "jurors_failed": "jurors without a score",
+    "label_differs": "case called by another name",
+    "measured_not_seen": "measured, not seen",
+    "not_applicable": "answered N/A",
+    "not_audited": "not checked against the pixels",
+    "other_setting": "another setting set aside",
+    "partial": "only part of it applied",
+    "pixels_disagree": "pixels disagree",
+    "prose_around_json": "text around the answer",
+    "question_differs": "question put in other words",
+    "rating_changed": "rating changed later",
+    "reason_length": "reason too short or too long",
+    "reduced_to_8_bit": "reduced to 8 bits",
+    "repair_asked": "asked to mend its answer",
+    "rotated_upright": "image turned upright",
+    "score_in_odd_form": "score in an odd form",
+    "sister_criteria": "criteria of other rubrics set aside",
+    "structured_output_unavailable": "server cannot hold answers to a form",
+    "tie": "jurors tied",
+}
+_FIRST_FRAME = re.compile(r"first_frame_of_(\w+)")
+_ENCODER_QUALITY = re.compile(r"(jpeg|webp)_quality_(\d+)")
+
+
+def flag_title(key: str) -> str:
+    """A few words in small letters; a flag that we do not know by its own."""
+    if key in FLAG_TITLES:
+        return FLAG_TITLES[key]
+    if found := _FIRST_FRAME.fullmatch(key):
+        return f"first frame of {found[1].upper()}"
+    if found := _ENCODER_QUALITY.fullmatch(key):
+        return f"sent as {found[1].upper()} of quality {found[2]}"
+    return key.replace("_", " ")
+
+
+MAX_REPORT_MB = 25.0  # how large it may be, unless one says otherwise; a MB is a million bytes

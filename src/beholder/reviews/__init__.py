@@ -1,0 +1,1 @@
+"""Reviews: people rate the cases of a run, without seeing what the judge said."""

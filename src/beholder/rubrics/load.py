@@ -1,0 +1,272 @@
+"""Where rubrics and styles are found: our own folders, plugins' folders, and paths that a user names.
+
+A plugin adds a folder by an entry point in the group `beholder.rubrics` (each child a rubric) or `beholder.styles`
+(each `*.yaml` a style) whose value is the folder's path. Ours register the same way.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from beholder.errors import Problem, RubricError, UsageError
+from beholder.rubrics.rubric import NotApplicable, Rubric, ScoringKind, Style
+from beholder.rubrics.validate import find_rubric_problems, find_style_problems
+from beholder.rubrics.yaml_files import FORBIDDEN_KEY, missing_key_message, read_yaml
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+RUBRIC_FILE = "rubric.yaml"
+PROMPT_FILE = "prompt.md.j2"
+GENERIC_STYLE = "generic"
+MAX_STYLE_NAME = 48
+MAX_SHOWN_NAME = 120
+ALLOWED_WORDS = {
+    "scoring.kind": tuple(ScoringKind),
+    "scoring.criterion_score": ("given", "confidence"),
+    "scoring.not_applicable": tuple(NotApplicable),
+    "format": ("acrue", "acrue_confidence", "description", "factors"),
+}
+# Where a key has no value of the right type, nothing true can be said of those that lean on it.
+DEPENDENT_KEYS = {
+    "images": ("settings",),
+    "criteria": ("scoring",),
+    "findings": ("gates",),
+    "styles": ("scoring",),
+    "scale": ("anchors", "ceiling"),
+    "whole": ("scale",),
+    "kind": ("grades",),
+}
+
+
+class RubricFamily(Struct, frozen=True, forbid_unknown_fields=True):
+    """Several rubrics that one name asks, each as a brief of its own."""
+
+    family: str
+    summary: str
+    parts: tuple[str, ...]
+
+
+def load_rubric(name: str | os.PathLike[str]) -> Rubric:
+    """See `Rubric.load`."""
+    rubrics = load_rubrics(name)
+    if len(rubrics) > 1:
+        parts = ", ".join(rubric.name for rubric in rubrics)
+        raise UsageError(f"{str(name)!r} stands for several rubrics ({parts}); load one of them, or use judge_all")
+    return rubrics[0]
+
+
+def load_rubrics(name: str | os.PathLike[str]) -> tuple[Rubric, ...]:
+    """The rubrics that a name or path stands for: one, or the parts of a family such as `edit`."""
+    path = _find_rubric_file(name)
+    if path.name == "family.yaml":
+        family = read_yaml(path, RubricFamily, lambda _: [])
+        return tuple(load_rubric(part) for part in family.parts)
+    return (_read_rubric(path),)
+
+
+def check_rubrics(name: str | os.PathLike[str]) -> tuple[Rubric, ...]:
+    """`load_all`, and each prompt rendered in every setting (with the generic style where the rubric takes one).
+
+    Raises `RubricError` for a prompt that cannot be rendered; loading alone finds what is wrong with its syntax.
+    """
+    from beholder.rubrics.prompt import render_system_prompt
+
+    rubrics = load_rubrics(name)
+    for rubric in rubrics:
+        styled = rubric.with_style(find_style("any style")) if rubric.styles else rubric
+        for setting in rubric.settings or ("",):
+            render_system_prompt(styled.with_setting(setting))
+    return rubrics
+
+
+def list_rubrics() -> dict[str, str]:
+    """The names that `load_all` knows, with one line about each."""
+    names: dict[str, str] = {}
+    for path in sorted(_find_known_rubrics().values()):
+        if path.name == "family.yaml":
+            family = read_yaml(path, RubricFamily, lambda _: [])
+            names[family.family] = family.summary
+        else:
+            rubric = _read_rubric(path)
+            names[rubric.name] = rubric.summary
+    return names
+
+
+def load_styles(folders: Sequence[Path] = ()) -> dict[str, Style]:
+    """Every style by its name; a user's folders come first and may replace ours."""
+    found: dict[str, Style] = {}
+    for style in _iter_styles(folders):
+        found.setdefault(_normalize_name(style.style), style)
+    return {style.style: style for style in sorted(found.values(), key=lambda one: one.style.casefold())}
+
+
+def find_style(name: str, folders: Sequence[Path] = ()) -> Style:
+    """The style of that name or alias, whatever its case and hyphens, a user's before ours; else the generic set with
+    the name put in."""
+    wanted = _normalize_name(name)
+    for style in _iter_styles(folders):
+        if wanted in {_normalize_name(known_as) for known_as in (style.style, *style.aliases)}:
+            return style
+    return _make_generic_style(_check_style_name(name), folders)
+
+
+def _find_rubric_file(name: str | os.PathLike[str]) -> Path:
+    text = os.fspath(name)
+    known_paths = _find_known_rubrics()
+    if isinstance(name, str) and text in known_paths:
+        return known_paths[text]
+    path = Path(text)
+    for candidate in (path / RUBRIC_FILE, path):
+        if os.path.isfile(candidate):  # says no, where Path.is_file raises, to a name that no file can have
+            return candidate
+    text = text if len(text) <= MAX_SHOWN_NAME else text[:MAX_SHOWN_NAME] + "…"
+    close = difflib.get_close_matches(text, known_paths, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise UsageError(
+        f"There is no rubric {text!r}: it is neither a known name ({', '.join(sorted(known_paths))}) "
+        f"nor a folder with {RUBRIC_FILE} nor a YAML file.{hint}"
+    )
+
+
+def _read_rubric(path: Path) -> Rubric:
+    try:
+        rubric = read_yaml(
+            path,
+            Rubric,
+            find_rubric_problems,
+            forbidden=("style", "setting"),
+            choices=ALLOWED_WORDS,
+            leaning=DEPENDENT_KEYS,
+        )
+    except RubricError as error:
+        if {("style", FORBIDDEN_KEY), ("", missing_key_message("rubric"))} <= {
+            (one.key, one.message) for one in error.problems
+        }:
+            looks = (
+                "this looks like a style, not a rubric; `beholder styles --styles FOLDER` checks the styles of a folder"
+            )
+            raise RubricError(str(path), [Problem(looks)]) from None
+        raise
+    prompt = path.with_name(PROMPT_FILE)
+    if path.name == RUBRIC_FILE and prompt.is_file():
+        if rubric.prompt:
+            raise RubricError(str(path), [Problem(f"the prompt stands here and in {PROMPT_FILE}; keep one", "prompt")])
+        rubric = structs.replace(rubric, prompt=_read_prompt(prompt))
+    rubric = structs.replace(rubric, criteria=tuple(criterion.numbered() for criterion in rubric.criteria))
+    from beholder.rubrics.prompt import find_prompt_problems
+
+    problems = find_prompt_problems(rubric)
+    if problems:
+        raise RubricError(str(prompt if prompt.is_file() else path), problems)
+    return rubric
+
+
+def _read_prompt(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        raise RubricError(str(path), [Problem(f"cannot be read: {error.strerror or error}")]) from None
+    except UnicodeDecodeError:
+        raise RubricError(str(path), [Problem("is not UTF-8 text")]) from None
+
+
+@cache
+def _find_known_rubrics() -> dict[str, Path]:
+    return {
+        child.name: next(file for file in (child / RUBRIC_FILE, child / "family.yaml") if file.is_file())
+        for folder in _find_plugin_folders("beholder.rubrics")
+        for child in folder.iterdir()
+        if (child / RUBRIC_FILE).is_file() or (child / "family.yaml").is_file()
+    }
+
+
+@cache
+def _find_plugin_folders(group: str) -> tuple[Path, ...]:
+    from importlib.metadata import entry_points
+
+    return tuple(_load_plugin_folder(point) for point in entry_points(group=group))
+
+
+def _load_plugin_folder(point: EntryPoint) -> Path:
+    name = f"The plugin {point.name!r} of {point.group} ({point.value})"
+    try:
+        folder = Path(str(point.load()))
+    except Exception as error:  # whatever a stranger's module raises
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(f"{name} cannot be loaded: {why}. Mend or uninstall the package that brings it.") from None
+    if not os.path.isdir(folder):
+        raise UsageError(f"{name} names the folder {str(folder)!r}, which is not there.")
+    return folder
+
+
+def _list_style_files(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise UsageError(f"There is no folder of styles at {str(folder)!r}.")
+    for folder in (*folders, *_find_plugin_folders("beholder.styles")):
+        yield from sorted(folder.glob("*.yaml"))
+
+
+def _iter_styles(folders: Sequence[Path]) -> Iterator[Style]:
+    """The styles that have a name, a user's folders first."""
+    for path in _list_style_files(folders):
+        if path.stem != GENERIC_STYLE:
+            yield _read_style(path)
+
+
+def _read_style(path: Path) -> Style:
+    # Not kept: all of ours take 11 ms, once for each style of a Composer.
+    return read_yaml(path, Style, find_style_problems, forbidden=("generic", "near"))
+
+
+def _make_generic_style(name: str, folders: Sequence[Path]) -> Style:
+    path = next(file for file in _list_style_files(folders) if file.stem == GENERIC_STYLE)
+    known_as = {_normalize_name(style.style): style.style for style in _iter_styles(folders)}
+    close = difflib.get_close_matches(_normalize_name(name), known_as, n=1, cutoff=0.75)
+    return structs.replace(
+        _fill_style_name(_read_style(path), name), generic=True, near=known_as[close[0]] if close else ""
+    )
+
+
+def _fill_style_name(style: Style, name: str) -> Style:
+    """The generic style with its name in place of `{style}`."""
+
+    def put(text: str) -> str:
+        return text.replace("{style}", name)
+
+    return Style(
+        style=name,
+        description=put(style.description),
+        expect=tuple(map(put, style.expect)),
+        acceptable=tuple(map(put, style.acceptable)),
+        goes_wrong=tuple(map(put, style.goes_wrong)),
+        assertions={
+            key: tuple(structs.replace(assertion, text=put(assertion.text)) for assertion in assertions)
+            for key, assertions in style.assertions.items()
+        },
+    )
+
+
+def _check_style_name(name: str) -> str:
+    """A style's name becomes part of the rubric's own text, so it may not be more than a name."""
+    name = name.strip()
+    if not name or len(name) > MAX_STYLE_NAME or not re.fullmatch(r"[\w \-'’&+()]+", name):
+        raise UsageError(
+            f"{name[:60]!r} cannot be the name of a style: it is one line of 1 to {MAX_STYLE_NAME} letters, digits "
+            "and -'&+(); say more in the field `style_description`."
+        )
+    return name
+
+
+def _normalize_name(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).casefold()

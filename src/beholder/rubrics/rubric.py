@@ -1,0 +1,339 @@
+"""What a rubric is: frozen values, as `rubric.yaml` states them.
+
+A rubric whose scoring a person changed, by a flag or in a suite.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from beholder.errors import UsageError
+
+Number = int | float
+
+
+@lru_cache(1024, typed=True)  # scales, weights and scores are the same few numbers in every verdict
+def to_fraction(number: Number | Decimal | str) -> Fraction:
+    """The decimal number as it was written: `exact(0.7)` is 7/10, not the double next to it."""
+    return Fraction(str(number))
+
+
+class RubricImage(Struct, frozen=True, forbid_unknown_fields=True):
+    """An image that the rubric asks for. `label` is what the judge reads right before it."""
+
+    role: str
+    label: str
+    about: str = ""
+
+
+class RubricField(Struct, frozen=True, forbid_unknown_fields=True):
+    """A text of the case. It is data: the judge gets it delimited, never as part of the rubric."""
+
+    name: str
+    about: str = ""
+    required: bool = True
+    may_be_empty: bool = False
+    """Whether a required text may be blank, such as the response of an assistant that said nothing."""
+    absent: str = ""
+    """What the judge is told when an optional field is not given; empty: nothing."""
+
+
+class InstrumentCheck(StrEnum):
+    """What a judge that only measures can find out about a photo and its restyle; an assertion may be `measured` by it.
+
+    `composition_kept`: forms and edges of the photo are found again in their places.
+    `light_kept`: what was light and dark in the photo still is.
+    `redrawn`: the photo's own detail is gone; `style_everywhere`: and no region of the photo was left as it was.
+    `strong`: the whole is plainly another picture than the photo; `strength`: and has something of the photo left.
+    `sharp`: at full size it is neither soft nor blocky; `clean`: there are no coding blocks and no doubled edges.
+    `print_size`: it has the pixels for a page (A4) at 150 an inch.
+    `tonal_range`: from light to dark; `deep_blacks`: with true blacks; `open_shadows`: without a large black area.
+    `colourless`, `saturated`, `few_colours`, `flat_colour`: grey; bold; a handful of inks; areas without gradients.
+    `white_paper`: much of it is blank; `plain_ground`: one colour runs all along its border; `calm_area`: a part of it
+    is without detail; `upright`: it is higher than wide.
+    """
+
+    COMPOSITION_KEPT = "composition_kept"
+    LIGHT_KEPT = "light_kept"
+    REDRAWN = "redrawn"
+    STYLE_EVERYWHERE = "style_everywhere"
+    STRONG = "strong"
+    STRENGTH = "strength"
+    SHARP = "sharp"
+    CLEAN = "clean"
+    PRINT_SIZE = "print_size"
+    TONAL_RANGE = "tonal_range"
+    DEEP_BLACKS = "deep_blacks"
+    OPEN_SHADOWS = "open_shadows"
+    COLOURLESS = "colourless"
+    SATURATED = "saturated"
+    FEW_COLOURS = "few_colours"
+    FLAT_COLOUR = "flat_colour"
+    WHITE_PAPER = "white_paper"
+    PLAIN_GROUND = "plain_ground"
+    CALM_AREA = "calm_area"
+    UPRIGHT = "upright"
+
+
+class CheckRule(Struct, frozen=True):
+    """How checks answer an assertion: `strong` means Yes where it holds and No where it does not; `yes if strong`
+    leaves the question open where it does not hold, `no unless strong` where it does. `sharp and clean` holds where
+    both do."""
+
+    checks: tuple[InstrumentCheck, ...]
+    yes: bool = True
+    no: bool = True
+
+    @classmethod
+    def of(cls, text: str) -> CheckRule | None:
+        """What `measured: TEXT` says; `None` where it names no check."""
+        yes, no = not text.startswith("no unless "), not text.startswith("yes if ")
+        names = text.removeprefix("no unless ").removeprefix("yes if ").split(" and ")
+        return cls(tuple(map(InstrumentCheck, names)), yes, no) if set(names) <= set(InstrumentCheck) else None
+
+
+class Assertion(Struct, frozen=True, forbid_unknown_fields=True):
+    """A question whose good answer is Yes. `applies` names what must be in the original for it to be asked; `measured`
+    says how a judge that only measures answers it (see `Measured`), which no prompt and no digest knows of."""
+
+    text: str
+    id: str = ""
+    applies: str = ""
+    measured: str = ""
+
+
+class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing that is scored. `scale` is its lowest and highest score; `whole` admits only integers."""
+
+    key: str
+    title: str = ""
+    letter: str = ""
+    question: str = ""
+    definition: str = ""
+    weight: Number = 1
+    scale: tuple[Number, Number] = (1, 5)
+    whole: bool = True
+    examine: tuple[str, ...] = ()
+    high: tuple[str, ...] = ()
+    low: tuple[str, ...] = ()
+    leave_out: tuple[str, ...] = ()
+    anchors: dict[str, str] = {}
+    assertions: tuple[Assertion, ...] = ()
+
+    def numbered(self) -> Criterion:
+        """The criterion with an id for every assertion: its letter, or its key, and the assertion's position."""
+        stem = self.letter or f"{self.key}_"
+        return structs.replace(
+            self,
+            assertions=tuple(
+                structs.replace(assertion, id=assertion.id or f"{stem}{position}")
+                for position, assertion in enumerate(self.assertions, start=1)
+            ),
+        )
+
+    @property
+    def name(self) -> str:
+        return self.title or self.key.replace("_", " ").capitalize()
+
+
+class Finding(Struct, frozen=True, forbid_unknown_fields=True):
+    """A list of observations that the judge gives besides its scores."""
+
+    key: str
+    about: str = ""
+
+
+class ScoringKind(StrEnum):
+    """How criteria become one number.
+
+    `weighted_total`: the sum of weight × score against its maximum, a percentage.
+    `weighted_mean`: the mean of the scores, each brought to 0–1 by its scale, by weight.
+    `factors`: criteria stand alone; their mean, brought to 0–1, is offered and marked as derived.
+    """
+
+    WEIGHTED_TOTAL = "weighted_total"
+    WEIGHTED_MEAN = "weighted_mean"
+    FACTORS = "factors"
+
+
+class NotApplicable(StrEnum):
+    """What happens when a judge answers N/A: it is flagged, was offered, or is an error."""
+
+    ACCEPT = "accept"
+    OFFER = "offer"
+    REFUSE = "refuse"
+
+
+class Grade(Struct, frozen=True, forbid_unknown_fields=True):
+    """A grade and the least percentage (`weighted_total`) or score 0–1 (otherwise) that earns it."""
+
+    grade: str
+    least: Number = 0
+    about: str = ""
+
+
+class GateRule(Struct, frozen=True, forbid_unknown_fields=True):
+    """What fails a case whatever its score: a finding that is not empty, or a criterion below `least`."""
+
+    finding: str = ""
+    criterion: str = ""
+    least: Number | None = None
+
+
+class Scoring(Struct, frozen=True, forbid_unknown_fields=True):
+    """How answers are turned into numbers.
+
+    `ceiling[n]` is the highest score that n failed assertions allow (the last entry also for more); `guidance[n]`
+    the lowest that the rubric suggests, which never changes a score. `criterion_score: confidence` replaces the
+    judge's score by pass rate × mean confidence, at most the top of the scale.
+    """
+
+    kind: ScoringKind = ScoringKind.WEIGHTED_MEAN
+    criterion_score: Literal["given", "confidence"] = "given"
+    ceiling: tuple[Number, ...] = ()
+    guidance: tuple[Number, ...] = ()
+    not_applicable: NotApplicable = NotApplicable.ACCEPT
+    threshold: Number | None = None
+    gates: tuple[GateRule, ...] = ()
+    grades: tuple[Grade, ...] = ()
+
+
+class Reason(Struct, frozen=True, forbid_unknown_fields=True):
+    """The sentence beside each score: what it is called, and how many words it should have."""
+
+    key: str = "reason"
+    words: tuple[int, int] | None = None
+
+
+class Setting(Struct, frozen=True, forbid_unknown_fields=True):
+    """One way of asking the same criteria: which images it takes, and the key of its results in an answer."""
+
+    images: tuple[str, ...]
+    results: str
+    about: str = ""
+
+
+class Style(Struct, frozen=True, forbid_unknown_fields=True):
+    """A style for `restyle`: what it is, and the assertions that test it, by criterion."""
+
+    style: str
+    description: str
+    assertions: dict[str, tuple[Assertion, ...]]
+    aliases: tuple[str, ...] = ()
+    expect: tuple[str, ...] = ()
+    acceptable: tuple[str, ...] = ()
+    goes_wrong: tuple[str, ...] = ()
+    generic: bool = False
+    """Whether this is the generic set under a name that no style has; never in a file."""
+    near: str = ""
+    """The style whose name is most like that of a generic one; never in a file."""
+
+
+class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked. `Rubric.load("restyle")` for a built-in one, `Rubric.load("mine/")` for your own."""
+
+    rubric: str
+    criteria: tuple[Criterion, ...]
+    version: str = "1.0"
+    title: str = ""
+    summary: str = ""
+    images: tuple[RubricImage, ...] = ()
+    settings: dict[str, Setting] = {}
+    fields: tuple[RubricField, ...] = ()
+    styles: bool = False
+    """Whether the assertions come from the style that the case's field `style` names."""
+    findings: tuple[Finding, ...] = ()
+    assessment: str = ""
+    """What the closing text of an answer is about; empty: none is asked for."""
+    reason: Reason = Reason()
+    echo: str = ""
+    """The key under which an answer repeats the case's label; empty: none."""
+    sisters: tuple[str, ...] = ()
+    """Criteria of sister rubrics: an answer may score them too; they are set aside and flagged."""
+    scoring: Scoring = Scoring()
+    format: Literal["", "acrue", "acrue_confidence", "description", "factors"] = ""
+    """The published JSON form that `--format seed` prints; empty: none."""
+    prompt: str = ""
+    style: Style | None = None
+    """The style that was applied; never in a file."""
+    setting: str = ""
+    """The setting that was chosen; never in a file."""
+
+    @classmethod
+    def load(cls, name: str | os.PathLike[str]) -> Rubric:
+        """A built-in or plugged-in rubric by name, or a user's by the path of its folder or YAML file.
+
+        Raises `RubricError` with every problem, its line and key; `UsageError` for a name that nobody knows.
+        """
+        from beholder.rubrics.load import load_rubric
+
+        return load_rubric(name)
+
+    @property
+    def name(self) -> str:
+        return self.rubric
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of the images that a case needs, in order."""
+        if self.settings:
+            return self.settings[self.setting or next(iter(self.settings))].images
+        return tuple(image.role for image in self.images)
+
+    @property
+    def results_key(self) -> str:
+        """The key that holds the results of this rubric's setting in a published answer; empty where there are none."""
+        return self.settings[self.setting or next(iter(self.settings))].results if self.settings else ""
+
+    def image(self, role: str) -> RubricImage:
+        return next(image for image in self.images if image.role == role)
+
+    def assertions(self) -> Iterator[Assertion]:
+        for criterion in self.criteria:
+            yield from criterion.assertions
+
+    def with_setting(self, setting: str) -> Rubric:
+        """The same criteria asked in another setting."""
+        return structs.replace(self, setting=setting)
+
+    def with_style(self, style: Style) -> Rubric:
+        """The rubric with the assertions of `style` in its criteria, ids A1… given by criterion and position."""
+        criteria = tuple(
+            structs.replace(criterion, assertions=style.assertions.get(criterion.key, ())).numbered()
+            for criterion in self.criteria
+        )
+        return structs.replace(self, criteria=criteria, style=style)
+
+    def with_scoring(self, **changes: object) -> Rubric:
+        """The rubric with some of its scoring changed, such as `threshold=0.8`."""
+        return structs.replace(self, scoring=structs.replace(self.scoring, **changes))
+
+
+def override_scoring(
+    rubric: Rubric, threshold: float | None, gates: Iterable[str], not_applicable: str | None
+) -> Rubric:
+    """The rubric with the threshold, gates and treatment of N/A that flags ask for."""
+    if threshold is not None:
+        if not 0 <= threshold <= 1:
+            raise UsageError(f"--threshold is between 0 and 1, and {threshold} is not.")
+        rubric = rubric.with_scoring(threshold=threshold)
+    for gate in gates:
+        known = [finding.key for finding in rubric.findings]
+        if gate not in known:
+            raise UsageError(f"{rubric.name} has no finding {gate!r} to gate on; it has {', '.join(known) or 'none'}.")
+        rubric = rubric.with_scoring(gates=(*rubric.scoring.gates, GateRule(finding=gate)))
+    if not_applicable is not None:
+        try:
+            rubric = rubric.with_scoring(not_applicable=NotApplicable(not_applicable))
+        except ValueError:
+            allowed = ", ".join(NotApplicable)
+            raise UsageError(f"--not-applicable is one of {allowed}, not {not_applicable!r}.") from None
+    return rubric

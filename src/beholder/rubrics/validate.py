@@ -1,0 +1,254 @@
+"""What makes a rubric or a style sound, beyond its shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from beholder.errors import Problem
+from beholder.rubrics.rubric import (
+    Assertion,
+    CheckRule,
+    Criterion,
+    InstrumentCheck,
+    NotApplicable,
+    Rubric,
+    ScoringKind,
+    Style,
+)
+
+_KEY = re.compile(r"[a-z][a-z0-9_]*\Z")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
+_MAX_NUMBER = 10**9  # what a weight or a score may come to
+
+
+def find_rubric_problems(rubric: Rubric) -> list[Problem]:
+    """Everything that is wrong with a rubric, each problem at its key."""
+    return [
+        *_check_names(rubric),
+        *_check_criteria(rubric),
+        *_check_assertions(rubric),
+        *_check_settings(rubric),
+        *_check_scoring(rubric),
+    ]
+
+
+def find_style_problems(style: Style) -> list[Problem]:
+    """Everything that is wrong with a style."""
+    problems = [
+        Problem("must not be empty", key) for key in ("style", "description") if not getattr(style, key).strip()
+    ]
+    if not any(style.assertions.values()):
+        problems.append(Problem("has no assertion at all", "assertions"))
+    for key, assertions in style.assertions.items():
+        for index, assertion in enumerate(assertions):
+            place = f"assertions.{key}[{index}]"
+            if not assertion.text.strip():
+                problems.append(Problem("has no text", place))
+            if assertion.id:
+                problems.append(Problem("an id is given by position; remove it", f"{place}.id"))
+            problems += _check_measured(assertion, place)
+    return problems
+
+
+def _check_measured(assertion: Assertion, place: str) -> Iterator[Problem]:
+    if assertion.measured and CheckRule.of(assertion.measured) is None:
+        yield Problem(
+            f"{assertion.measured!r} names no check; write one of {', '.join(InstrumentCheck)}, several with `and` between them, "
+            "and `yes if` or `no unless` before them where they tell only one of the two",
+            f"{place}.measured",
+        )
+
+
+def is_rubric_name(name: str) -> bool:
+    """Whether a rubric may be called so: lower-case letters, digits and hyphens."""
+    return bool(_NAME.match(name))
+
+
+def _check_names(rubric: Rubric) -> Iterator[Problem]:
+    if not is_rubric_name(rubric.rubric):
+        yield Problem(f"{rubric.rubric!r} should be lower-case letters, digits and hyphens", "rubric")
+    named = [
+        ("criteria", "key", [criterion.key for criterion in rubric.criteria]),
+        ("images", "role", [image.role for image in rubric.images]),
+        ("fields", "name", [field.name for field in rubric.fields]),
+        ("findings", "key", [finding.key for finding in rubric.findings]),
+    ]
+    for list_, attribute, keys in named:
+        for index, key in enumerate(keys):
+            place = f"{list_}[{index}].{attribute}"
+            if not _KEY.match(key):
+                yield Problem(f"{key!r} should be lower-case letters, digits and underscores", place)
+            if key in keys[:index]:
+                yield Problem(f"{key!r} stands here twice", place)
+    yield from _check_reserved_keys(rubric)
+    if not rubric.images:
+        yield Problem("a rubric needs at least one image", "images")
+    if rubric.reason.words and not 0 < rubric.reason.words[0] <= rubric.reason.words[1]:
+        yield Problem("should be the least and the most words, such as [15, 30]", "reason.words")
+
+
+def _check_reserved_keys(rubric: Rubric) -> Iterator[Problem]:
+    """Keys of an answer that would stand in each other's way."""
+    if "criteria" in {criterion.key for criterion in rubric.criteria}:
+        yield Problem("'criteria' is the key that holds the criteria of an answer; choose another", "criteria")
+    for index, finding in enumerate(rubric.findings):
+        if finding.key in {"criteria", "assessment", "findings", rubric.echo}:
+            yield Problem(f"{finding.key!r} is another part of an answer; choose another", f"findings[{index}].key")
+    if rubric.echo and (not _KEY.match(rubric.echo) or rubric.echo in {"criteria", "assessment", "findings"}):
+        yield Problem(f"{rubric.echo!r} should be a key of its own, such as image_id", "echo")
+    if not _KEY.match(rubric.reason.key) or rubric.reason.key in {"score", "assertions"}:
+        yield Problem(f"{rubric.reason.key!r} should be a key of its own, such as reason", "reason.key")
+
+
+def _check_criteria(rubric: Rubric) -> Iterator[Problem]:
+    if not rubric.criteria:
+        yield Problem("a rubric needs at least one criterion", "criteria")
+    for index, criterion in enumerate(rubric.criteria):
+        place = f"criteria[{index}]"
+        low, high = criterion.scale
+        if not _are_finite((low, high)) or low >= high:
+            yield Problem(
+                f"[{low}, {high}] should be the lowest and the highest score, in this order", f"{place}.scale"
+            )
+        elif criterion.whole and (low != int(low) or high != int(high)):
+            yield Problem(
+                f"[{low}, {high}] has no whole ends; say `whole: false` for scores with decimals", f"{place}.scale"
+            )
+        if criterion.weight > _MAX_NUMBER:
+            yield Problem(f"is too large; a weight is at most {_MAX_NUMBER:,}", f"{place}.weight")
+        elif not criterion.weight >= 0:
+            yield Problem(f"{criterion.weight} should be 0 or more", f"{place}.weight")
+        for score in criterion.anchors:
+            if not _is_on_scale(score, criterion):
+                yield Problem(f"{score!r} is not on the scale {low}–{high}", f"{place}.anchors")
+    if rubric.criteria and not any(criterion.weight > 0 for criterion in rubric.criteria):
+        yield Problem("at least one weight must be above 0", "criteria")
+
+
+def _check_assertions(rubric: Rubric) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, criterion in enumerate(rubric.criteria):
+        for position, assertion in enumerate(criterion.numbered().assertions):
+            place = f"criteria[{index}].assertions[{position}]"
+            if not assertion.text.strip():
+                yield Problem("has no text", place)
+            if assertion.id in seen:
+                yield Problem(f"the id {assertion.id!r} stands here twice", f"{place}.id")
+            seen.add(assertion.id)
+            yield from _check_measured(assertion, place)
+    if rubric.styles:
+        letters = [criterion.letter for criterion in rubric.criteria]
+        if not all(letters) or len(set(letters)) < len(letters):
+            yield Problem("with `styles: true` each criterion needs a `letter` of its own", "criteria")
+        if "style" not in {field.name for field in rubric.fields}:
+            yield Problem("with `styles: true` the rubric needs the field `style`", "fields")
+
+
+def _check_settings(rubric: Rubric) -> Iterator[Problem]:
+    roles = {image.role for image in rubric.images}
+    for name, setting in rubric.settings.items():
+        for role in setting.images:
+            if role not in roles:
+                yield Problem(f"{role!r} is not among the images ({_join_names(roles)})", f"settings.{name}.images")
+
+
+def _check_scoring(rubric: Rubric) -> Iterator[Problem]:
+    scoring = rubric.scoring
+    asserted = rubric.styles or any(criterion.assertions for criterion in rubric.criteria)
+    for key in ("ceiling", "guidance"):
+        steps = getattr(scoring, key)
+        if steps and not asserted:
+            yield Problem("needs assertions: without them nothing can fail", f"scoring.{key}")
+        if not _are_finite(steps):
+            yield Problem("should be a list of scores", f"scoring.{key}")
+        elif list(steps) != sorted(steps, reverse=True):
+            yield Problem("should not rise with the number of failures", f"scoring.{key}")
+    yield from _check_ceilings(rubric)
+    yield from _check_confidence(rubric)
+    if scoring.kind is ScoringKind.WEIGHTED_TOTAL:
+        for index, criterion in enumerate(rubric.criteria):
+            if criterion.scale[0] < 0:
+                yield Problem(
+                    "a `weighted_total` adds scores up, so they start at 0 or above; `weighted_mean` takes any scale",
+                    f"criteria[{index}].scale",
+                )
+    if scoring.not_applicable is NotApplicable.OFFER and not asserted:
+        yield Problem("`offer` needs assertions", "scoring.not_applicable")
+    if scoring.threshold is not None and not 0 <= scoring.threshold <= 1:
+        yield Problem(f"{scoring.threshold} should be between 0 and 1", "scoring.threshold")
+    yield from _check_gates(rubric)
+    yield from _check_grades(rubric)
+
+
+def _check_ceilings(rubric: Rubric) -> Iterator[Problem]:
+    """A ceiling that is no score of a criterion would push its score off the scale."""
+    for criterion in rubric.criteria:
+        if not (rubric.styles or criterion.assertions):
+            continue
+        low, high = criterion.scale
+        for step in rubric.scoring.ceiling:
+            if not low <= step <= high:
+                yield Problem(f"{step} is not on the scale {low}–{high} of {criterion.key!r}", "scoring.ceiling")
+
+
+def _check_confidence(rubric: Rubric) -> Iterator[Problem]:
+    if rubric.scoring.criterion_score != "confidence":
+        return
+    for index, criterion in enumerate(rubric.criteria):
+        if not (rubric.styles or criterion.assertions):
+            yield Problem("`criterion_score: confidence` needs assertions in every criterion", f"criteria[{index}]")
+        if criterion.scale[0] != 0:
+            yield Problem(
+                "with `criterion_score: confidence` a scale starts at 0: where nothing passes the score is 0",
+                f"criteria[{index}].scale",
+            )
+
+
+def _check_gates(rubric: Rubric) -> Iterator[Problem]:
+    findings = {finding.key for finding in rubric.findings}
+    criteria = {criterion.key for criterion in rubric.criteria}
+    for index, gate in enumerate(rubric.scoring.gates):
+        place = f"scoring.gates[{index}]"
+        if bool(gate.finding) == bool(gate.criterion):
+            yield Problem("names either a `finding` or a `criterion`", place)
+        elif gate.finding and gate.finding not in findings:
+            yield Problem(
+                f"{gate.finding!r} is not a finding of this rubric ({_join_names(findings)})", f"{place}.finding"
+            )
+        elif gate.criterion and gate.criterion not in criteria:
+            yield Problem(f"{gate.criterion!r} is not a criterion ({_join_names(criteria)})", f"{place}.criterion")
+        elif gate.criterion and (gate.least is None or not _are_finite((gate.least,))):
+            yield Problem("needs `least`, the lowest score that passes", place)
+
+
+def _check_grades(rubric: Rubric) -> Iterator[Problem]:
+    least = [grade.least for grade in rubric.scoring.grades]
+    top = 100 if rubric.scoring.kind is ScoringKind.WEIGHTED_TOTAL else 1
+    if not least:
+        return
+    if not _are_finite(least):
+        yield Problem("each `least` should be a number", "scoring.grades")
+        return
+    if least != sorted(least, reverse=True) or len(set(least)) < len(least):
+        yield Problem("should go from the best grade down, each with a lower `least`", "scoring.grades")
+    if least[-1] != 0:
+        yield Problem("the last grade needs `least: 0`, so that every score has a grade", "scoring.grades")
+    if least[0] > top:
+        yield Problem(f"{least[0]} is above the highest value, {top}", "scoring.grades[0].least")
+
+
+def _is_on_scale(score: str, criterion: Criterion) -> bool:
+    try:
+        return criterion.scale[0] <= float(score) <= criterion.scale[1]
+    except ValueError:
+        return False
+
+
+def _are_finite(numbers: Iterable[float]) -> bool:
+    """Whether each is a number that can be worked with; NaN compares as false."""
+    return all(-_MAX_NUMBER <= number <= _MAX_NUMBER for number in numbers)
+
+
+def _join_names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "there are none"

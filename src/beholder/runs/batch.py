@@ -1,0 +1,622 @@
+"""A judge's tray in a run by batch: requests lie in a file until they are a job, replies in the ledger.
+
+The jobs of a run at their providers: looked for, looked at, and their results put into the ledger.
+
+A run that is asked by batch. Handing in, fetching, repairing and handing in again are all the same pass:
+
+    1. jobs that were handed in are looked at, and the results of those that ended go into the ledger;
+    2. the engine goes over the cases that are not done: those whose answers are all there get their verdicts, as live;
+    3. what has no answer yet is handed in, unless it is under way.
+
+Nothing but the ledger remembers anything in between, so a pass may be stopped, or killed, at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import IO
+
+from msgspec.structs import replace as changed
+from sqlalchemy import Connection
+
+from beholder.cases.validation import CaseCheck
+from beholder.errors import LedgerError, SetupError, Unreachable, UsageError
+from beholder.judges.base import INSTRUMENTS, Judge
+from beholder.judges.batch import BatchJudge
+from beholder.judges.model import ModelJudge
+from beholder.ledger import batch_jobs, types
+from beholder.ledger.ledger import Ledger, _kept, _keys, under_way
+from beholder.ledger.types import FINISHED, INTERRUPTED, RUNNING, WAITING, Entry, RunProgress, RunRecord, WriteToken
+from beholder.providers.base import (
+    MAX_BATCH_BYTES,
+    UNCONFIRMED,
+    BatchHandle,
+    BatchNotFoundError,
+    BatchResult,
+    BatchState,
+    BatchStatus,
+    HttpRequest,
+    IncompleteResultsError,
+    UnconfirmedBatch,
+)
+from beholder.providers.http import UNREADABLE_RESULT, BatchApi, BatchClient, find_batch_api
+from beholder.providers.retry import PermanentError, RetryableError
+from beholder.runs.engine import FINAL_OUTCOMES, RunObserver
+from beholder.runs.execution import execute_run
+from beholder.runs.ledger_access import CallCoalescer, LedgerThread
+from beholder.runs.limits import Budget, BudgetedJudge, RunLimits, find_judge_price, make_cost_bound, make_judges
+from beholder.runs.suite import Suite
+from beholder.runs.suite_file import JudgeEntry
+from beholder.verdicts.answer import BatchReply, BatchStage
+from beholder.verdicts.verdict import Outcome
+
+Notify = Callable[[str], None]
+
+
+class LedgerBatchQueue:
+    """Implements `judges.batched.Tray`. Requests go into one file, which is handed in as a job whenever it is full, and
+    at the end (`hand_in`): as much of the disk is used as one job needs, and no memory that grows.
+
+    `closed` says why nothing more is handed in this time; then requests are only left for the next. `only_one` closes
+    it after a job.
+    """
+
+    def __init__(
+        self,
+        judge: ModelJudge,
+        api: BatchApi,
+        clerk: LedgerThread,
+        run: str,
+        budget: Budget,
+        folder: Path,
+        tell: Notify,
+    ) -> None:
+        self.judge, self.api, self.desk = judge, api, BatchClient(judge)
+        self.most_requests, self.most_bytes = api.most_requests, MAX_BATCH_BYTES
+        self.only_one = False
+        self.closed = ""
+        self.handed_in = 0
+        self.answers: dict[str, list[bytes]] = {}  # by brief, the replies that were read for cases not yet done
+        self._clerk, self._run, self._budget, self._tell = clerk, run, budget, tell
+        self._path = folder / f"{id(self):x}.jsonl"
+        self._file: IO[bytes] | None = None
+        self._lying: dict[bytes, int] = {}  # in the file, with the number of the try
+        self._gone: Mapping[bytes, int] = {}  # in the job that was handed in last
+        self._reserved = Decimal(0)
+        self._one_at_a_time = asyncio.Lock()
+        self._found: CallCoalescer[bytes, BatchReply | None] = CallCoalescer(self._look_up)
+
+    async def find(self, key: bytes) -> BatchReply | None:
+        """What the ledger has; asked for together with all that is wanted just now."""
+        return await self._found.ask(key)
+
+    async def put(self, key: bytes, tries: int, request: HttpRequest, most_usd: Decimal) -> None:
+        if self.closed or key in self._lying or key in self._gone:
+            return
+        before, after = self.api.frame(key.hex())
+        size = len(before) + len(request.body) + len(after) + len(self.api.between)
+        async with self._one_at_a_time:
+            if self._file is not None and (
+                len(self._lying) >= self.most_requests or self._file.tell() + size > self.most_bytes
+            ):
+                await self._hand_in()
+            if self.closed or key in self._lying or key in self._gone:
+                return
+            await self._budget.reserve(most_usd)
+            if self._file is None:
+                self._file = self._path.open("wb")
+            self._file.write(self.api.between if self._lying else self.api.opening)
+            self._file.write(before)
+            self._file.writelines(request.body.pieces())
+            self._file.write(after)
+            self._lying[key] = tries
+            self._reserved += most_usd
+
+    def used(self, brief_digest: str, key: bytes) -> None:
+        self.answers.setdefault(brief_digest, []).append(key)
+
+    async def hand_in(self) -> None:
+        """What lies in the tray. Raises `SetupError` where it is refused for good."""
+        async with self._one_at_a_time:
+            await self._hand_in()
+
+    async def aclose(self) -> None:
+        """What still lies in the tray is as if it had not been asked."""
+        if self._file is not None:
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+        await self.desk.aclose()
+
+    async def _hand_in(self) -> None:
+        if self._file is None:
+            return
+        self._file.write(self.api.closing)
+        self._file.close()
+        self._file, requests, self._lying = None, self._lying, {}
+        reserved, self._reserved = self._reserved, Decimal(0)
+        self._gone = requests
+        job = await self._clerk.write(batch_jobs.create_job, self._run, self.judge.identity, requests, reserved)
+        if job is None:
+            self._tell(f"Another process has just handed in some of the same requests for {self.judge.name}.")
+            return
+        handle = await self._submitted(job)
+        if handle is not None:
+            await self._clerk.write(batch_jobs.mark_submitted, self._run, job, handle, requests)
+            self.handed_in += job.count
+            if self.only_one:
+                self.closed = "There is room for one job at a time."
+
+    async def _submitted(self, job: types.BatchJob) -> BatchHandle | None:
+        try:
+            return await self.api.submit(self.desk, self._path, job.note)
+        except RetryableError as again:
+            if not again.busy:
+                self.closed = (
+                    f"{again} Nobody can tell whether it took a job of {job.count} requests; that is found out the "
+                    "next time, before anything is asked again."
+                )
+                self._tell(self.closed)
+                return None
+            self.closed = f"{again} It takes no more jobs for now; the rest is handed in the next time."
+        except Unreachable as error:
+            self.closed = f"{error} The rest is handed in the next time."
+        except (PermanentError, SetupError) as error:
+            await self._clerk.write(batch_jobs.delete_job, self._run, job)
+            raise SetupError(str(error)) from None
+        await self._clerk.write(batch_jobs.delete_job, self._run, job)
+        self._tell(self.closed)
+        return None
+
+    async def _look_up(self, keys: Sequence[bytes]) -> list[BatchReply | None]:
+        there = await self._clerk.do(_kept, self._clerk.ledger, self._run, list(keys))
+        return [there.get(key) for key in keys]
+
+
+class BatchLedger(Ledger):
+    """A ledger as a run by batch writes its verdicts: the transaction that has a verdict also notes that the replies
+    behind it are used up. Whatever ends the process, no reply is read for a second verdict and paid for again in the
+    sums."""
+
+    def __init__(self, ledger: Ledger, trays: Iterable[LedgerBatchQueue]) -> None:
+        super().__init__(ledger.database)
+        self._trays = tuple(trays)
+
+    def write(self, run: str, entries: Sequence[Entry], worker: WriteToken | None = None) -> None:
+        super().write(run, entries, worker)
+        for tray in self._trays:
+            for digest in _brief_digests(entries):
+                tray.answers.pop(digest, None)
+
+    def _also_write(self, connection: Connection, run: int, entries: Sequence[Entry]) -> None:
+        done = _brief_digests(entries)
+        batch_jobs.use_up(
+            connection, run, [key for tray in self._trays for digest in done for key in tray.answers.get(digest, ())]
+        )
+
+
+def _brief_digests(entries: Iterable[Entry]) -> set[str]:
+    """The digests of all briefs that the verdicts answer."""
+    verdicts = [entry.verdict for entry in entries]
+    digests = {one.brief_digest for one in verdicts}
+    digests |= {juror.brief_digest for one in verdicts if one.jury for juror in one.jury.jurors}
+    return digests - {""}
+
+
+RESULTS_PER_WRITE = 256  # results that are written together
+MAX_INCOMPLETE_FETCHES = 5  # at results of which some are missing; then those are asked again
+
+# In the handle of a job: how often its results were too few; the ids of jobs that it turned out not to be; that there
+# was no room for it.
+HANDLE_FETCHES, HANDLE_OTHER_IDS, HANDLE_FULL = "looks", "not", "full"
+
+
+class BatchFetcher:
+    """Looks at every job that is open. `requests` are those that came back with it or are in no open job any more,
+    `answered` those of open jobs that the provider has come to."""
+
+    def __init__(self, clerk: LedgerThread, run: str, tell: Notify) -> None:
+        self.requests = 0
+        self.answered = 0
+        self._clerk, self._run, self._tell = clerk, run, tell
+
+    async def fetch(self, found: Sequence[types.BatchJob], trays: Mapping[str, LedgerBatchQueue]) -> None:
+        """One that cannot be looked at just now stays open."""
+        for job in found:
+            tray = trays.get(job.judge)
+            if tray is None:
+                self._tell(f"A job of {job.count} requests is for a judge at another base URL; it is left alone.")
+                continue
+            try:
+                await self._fetch(tray, job)
+            except (RetryableError, PermanentError, Unreachable) as error:
+                self._tell(f"{_describe_job(tray, job)} cannot be looked at: {error}")
+
+    async def _fetch(self, tray: LedgerBatchQueue, job: types.BatchJob) -> None:
+        ours = False
+        while not ours:
+            try:
+                found = job if "id" in job.handle else await self._found(tray, job)
+                if found is None:
+                    return
+                job = found
+                ours = await self._looked_at(tray, job)
+            except BatchNotFoundError:
+                if UNCONFIRMED not in job.handle:
+                    await self._clerk.write(
+                        batch_jobs.finish_job, self._run, job, BatchReply(BatchStage.EXPIRED), job.reserved_usd
+                    )
+                    self.requests += job.count
+                    said = "is forgotten by its provider; what it had not answered before is asked again."
+                    return self._tell(f"{_describe_job(tray, job)} {said}")
+            if not ours:
+                others = f"{job.handle.get(HANDLE_OTHER_IDS, '')} {job.handle['id']}".strip()
+                job = await self._marked(job, {HANDLE_OTHER_IDS: others})
+        return None
+
+    async def _found(self, tray: LedgerBatchQueue, job: types.BatchJob) -> types.BatchJob | None:
+        """A job of which nobody knows whether it was handed in, with its handle if it was."""
+        others = await self._clerk.do(_read_known_job_ids, self._clerk.ledger)
+        others |= set(job.handle.get(HANDLE_OTHER_IDS, "").split())
+        handle = await tray.api.find(tray.desk, UnconfirmedBatch(job.note, job.created, job.count, others))
+        if handle is None:
+            await self._clerk.write(batch_jobs.delete_job, self._run, job)
+            self.requests += job.count
+            self._tell(f"{_describe_job(tray, job)} was begun and never handed in; they are asked again.")
+            return None
+        self._tell(f"{_describe_job(tray, job)} was found again at its provider.")
+        return await self._marked(job, {**job.handle, **handle})
+
+    async def _looked_at(self, tray: LedgerBatchQueue, job: types.BatchJob) -> bool:
+        """Fetches what there is; false where it has turned out to be another job."""
+        look = await tray.api.look(tray.desk, job.handle)
+        if look.state is not BatchState.ENDED:
+            self.answered += look.answered + look.failed
+            return True
+        if look.full:
+            await self._wait_for_room(tray, job, look)
+            return True
+        return await self._store(tray, job, look)
+
+    async def _wait_for_room(self, tray: LedgerBatchQueue, job: types.BatchJob, look: BatchStatus) -> None:
+        tray.closed = f"{_describe_job(tray, job)} was too much for now ({look.why})"
+        refused = BatchReply(BatchStage.ERRORED, 1, 429, _error_body(look.why))
+
+        def last(connection: Connection, number: int) -> None:
+            batch_jobs.set_handle(connection, number, job, {**job.handle, HANDLE_FULL: "yes"})
+            batch_jobs.finish_job(connection, number, job, refused, Decimal(0))
+
+        await self._clerk.write(last, self._run)
+        await _clean_up_job(tray, job)
+        self._tell(f"{tray.closed}; they are handed in again the next time, in smaller jobs and one after the other.")
+
+    async def _store(self, tray: LedgerBatchQueue, job: types.BatchJob, look: BatchStatus) -> bool:
+        """The results of a job that ended, into the ledger; the last of them together with the state of the job. False
+        where none of them is of this job."""
+        wanted, cost = set(await self._clerk.do(_keys, self._clerk.ledger, self._run, job)), Decimal(0)
+        came: dict[bytes, BatchReply] = {}
+        lines = nameless = new = 0
+        try:
+            async for result in tray.api.results(tray.desk, job.handle):
+                lines += 1
+                key = _result_key(result)
+                nameless += not result.key
+                if key not in wanted:
+                    continue
+                if UNCONFIRMED in job.handle:
+                    job = await self._marked(
+                        job, {name: job.handle[name] for name in job.handle if name != UNCONFIRMED}
+                    )
+                wanted.discard(key)
+                body = tray.judge.hidden(result.body.decode("utf-8", "replace"))
+                came[key] = BatchReply(result.ending, 1, result.status, body)
+                cost += _result_cost(tray.judge, result)
+                if len(came) == RESULTS_PER_WRITE:
+                    new += await self._clerk.write(batch_jobs.store_replies, self._run, came)
+                    came = {}
+            if lines < look.answered + look.failed:
+                raise IncompleteResultsError(
+                    f"{tray.judge.name} has {look.answered + look.failed} results, and sent {lines}."
+                )
+        except RetryableError as again:
+            new += await self._clerk.write(batch_jobs.store_replies, self._run, came)
+            came = {}
+            looks = int(job.handle.get(HANDLE_FETCHES, "0")) + (isinstance(again, IncompleteResultsError) and not new)
+            kept = f"{job.count - len(wanted)} of {job.count} are kept"
+            if looks < MAX_INCOMPLETE_FETCHES:
+                self.requests += new
+                await self._marked(job, {**job.handle, HANDLE_FETCHES: str(looks)})
+                self._tell(f"{again} {kept}; the rest is fetched the next time.")
+                return True
+            self._tell(f"{again} {kept}; the rest has not come {looks} times and is asked again.")
+        if UNCONFIRMED in job.handle and not nameless:
+            return False
+        rest = BatchReply(look.rest, 1, 400, _error_body(look.why))
+        if nameless:  # theirs are among these
+            rest = BatchReply(BatchStage.ERRORED, 1, 400, UNREADABLE_RESULT.decode())
+        elif look.rest is BatchStage.ERRORED:
+            self._tell(f"{tray.judge.name} refused a job of {job.count} requests: {look.why or 'it does not say why'}.")
+
+        def last(connection: Connection, number: int) -> None:
+            batch_jobs.store_replies(connection, number, came)
+            batch_jobs.finish_job(connection, number, job, rest, cost)
+
+        await self._clerk.write(last, self._run)
+        await _clean_up_job(tray, job)
+        self.requests += job.count
+        return True
+
+    async def _marked(self, job: types.BatchJob, handle: Mapping[str, str]) -> types.BatchJob:
+        if handle != job.handle:
+            await self._clerk.write(batch_jobs.set_handle, self._run, job, handle)
+        return replace(job, handle=handle)
+
+
+async def _clean_up_job(tray: LedgerBatchQueue, job: types.BatchJob) -> None:
+    with suppress(RetryableError, PermanentError, BatchNotFoundError, Unreachable):
+        await tray.api.tidy(tray.desk, job.handle)
+
+
+def _describe_job(tray: LedgerBatchQueue, job: types.BatchJob) -> str:
+    return f"A job of {job.count} requests for {tray.judge.name}"
+
+
+def _error_body(why: str) -> str:
+    return json.dumps({"error": {"message": why}})
+
+
+def _result_key(result: BatchResult) -> bytes:
+    try:
+        return bytes.fromhex(result.key)
+    except ValueError:
+        return b""
+
+
+def _result_cost(judge: ModelJudge, result: BatchResult) -> Decimal:
+    if result.ending is not BatchStage.ANSWERED:
+        return Decimal(0)
+    try:
+        return judge.read(result.body, batch=True).cost_usd or Decimal(0)
+    except RetryableError:
+        return Decimal(0)
+
+
+def _read_known_job_ids(ledger: Ledger) -> set[str]:
+    """The ids of jobs that this ledger knows by more than their size and time."""
+    with ledger.reading() as connection:
+        return {
+            handle["id"]
+            for handle in batch_jobs.read_handles(connection)
+            if "id" in handle and UNCONFIRMED not in handle
+        }
+
+
+HANDLE_CANCELLED = "cancelled"  # in the handle of a job that was cancelled here
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRunStatus:
+    """How a run by batch stands after a pass: its jobs that are open with their requests, how many of those have been
+    answered already as far as the provider says, and what this pass fetched and handed in."""
+
+    state: str
+    jobs: int = 0
+    requests: int = 0
+    answered: int = 0
+    fetched: int = 0
+    handed_in: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPassOptions:
+    """How a pass is made. `anew` tries again what has no score, as `run` does, where a job had an answer to it;
+    `repair_live` asks for repairs at once and at the live price; `idle` goes over the cases even if nothing is new, and
+    all was handed in before."""
+
+    anew: bool = False
+    repair_live: bool = False
+    idle: bool = True
+    retry: frozenset[Outcome] = frozenset()
+
+
+def make_batch_judges(suite: Suite) -> list[Judge]:
+    """The judges of a suite that can be asked by batch; raises `UsageError` for one that cannot."""
+    judges = make_judges(suite, RunLimits())
+    if suite.engine != "local":
+        raise UsageError("A batch is handed in by one process, without Ray; leave the engine at local.")
+    for judge in judges:
+        if judge.name != INSTRUMENTS and not (isinstance(judge, ModelJudge) and find_batch_api(judge.wire.name)):
+            raise SetupError(f"{judge.name} has no batch API that Beholder speaks; leave --batch out.")
+        if isinstance(judge, ModelJudge) and judge.settings.base_urls:
+            raise SetupError(f"{judge.name} has several base URLs, and a batch is handed in at one; give one.")
+    if all(judge.name == INSTRUMENTS for judge in judges):
+        raise UsageError("The instruments measure here and now; leave --batch out, or name a model with --judge.")
+    return judges
+
+
+async def run_batch_pass(
+    suite: Suite,
+    ledger: Ledger,
+    run: RunRecord,
+    checked: CaseCheck,
+    watch: RunObserver,
+    stop: asyncio.Event,
+    tell: Notify,
+    how: BatchPassOptions,
+) -> BatchRunStatus:
+    """One pass over a run. The caller holds it, alone. `tell` gets sentences that a person should see.
+
+    Raises `SetupError` where a judge cannot be asked at all, and `LedgerError`.
+    """
+    judges = make_batch_judges(suite)
+    clerk = LedgerThread(ledger)
+    budget = Budget(suite.budget_usd())
+    with tempfile.TemporaryDirectory(prefix="beholder-") as folder:
+        trays = {
+            judge.identity: LedgerBatchQueue(judge, api, clerk, run.id, budget, Path(folder), tell)
+            for judge in judges
+            if isinstance(judge, ModelJudge) and (api := find_batch_api(judge.wire.name))
+        }
+        try:
+            found = await _fetch_open_jobs(clerk, run.id)
+            cancelled = not how.anew and any(HANDLE_CANCELLED in job.handle for job in found)
+            for tray in trays.values():
+                tray.closed = "cancelled" if cancelled else ""
+            fetched = BatchFetcher(clerk, run.id, tell)
+            await fetched.fetch(found, trays)
+            await _respect_provider_capacity(clerk, run.id, trays)
+            state = ledger.run(run.id).state
+            if fetched.requests or not found or how.idle or state != WAITING:
+                budget.spent = (ledger.run(run.id).spent_usd or Decimal(0)) + await _read_reserved_cost(clerk, run.id)
+                # An error that stopped the run is from before, and who starts it again may have mended the cause.
+                mended = how.anew and not fetched.requests
+                seats = [
+                    _make_batched_judge(judge, entry, trays, budget, how, mended)
+                    for judge, entry in zip(judges, suite.judges, strict=True)
+                ]
+                state = await _judge_open_cases(suite, ledger, run, checked, seats, trays, watch, stop, how, clerk)
+            left = await _fetch_open_jobs(clerk, run.id)
+            if state == FINISHED and not cancelled and (left or any(tray.closed for tray in trays.values())):
+                state = WAITING
+            elif state == FINISHED:
+                state = await clerk.do(_final_state, ledger, run, left)
+            await clerk.do(lambda: ledger.update(run.id, state=state))
+            return BatchRunStatus(
+                state,
+                jobs=len(left),
+                requests=sum(job.count for job in left),
+                answered=fetched.answered,
+                fetched=fetched.requests,
+                handed_in=sum(tray.handed_in for tray in trays.values()),
+            )
+        finally:
+            for tray in trays.values():
+                await tray.aclose()
+            clerk.close()
+
+
+async def cancel_jobs(suite: Suite, ledger: Ledger, run: RunRecord, tell: Notify) -> int:
+    """Cancels all jobs of a run at their providers; how many. What they had answered can still be fetched; what not is
+    asked again only by a new `run`."""
+    judges = {judge.identity: judge for judge in make_judges(suite, RunLimits()) if isinstance(judge, ModelJudge)}
+    clerk = LedgerThread(ledger)
+    cancelled = 0
+    try:
+        for job in await _fetch_open_jobs(clerk, run.id):
+            judge = judges.get(job.judge)
+            api = find_batch_api(judge.wire.name) if judge else None
+            if judge is None or api is None or "id" not in job.handle or UNCONFIRMED in job.handle:
+                tell(f"A job of {job.count} requests is not surely this run's; it was not cancelled.")
+                continue
+            desk = BatchClient(judge)
+            try:
+                await api.cancel(desk, job.handle)
+                await clerk.write(batch_jobs.set_handle, run.id, job, {**job.handle, HANDLE_CANCELLED: "yes"})
+                cancelled += 1
+            except (BatchNotFoundError, PermanentError, RetryableError) as error:  # it may have ended just now
+                tell(f"A job of {job.count} requests was not cancelled: {error}")
+            finally:
+                await desk.aclose()
+    finally:
+        clerk.close()
+    return cancelled
+
+
+def _make_batched_judge(
+    judge: Judge,
+    entry: JudgeEntry,
+    trays: Mapping[str, LedgerBatchQueue],
+    budget: Budget,
+    how: BatchPassOptions,
+    mended: bool,
+) -> Judge:
+    tray = trays.get(judge.identity)
+    if tray is None or not isinstance(judge, ModelJudge):
+        return judge
+    batch, live = find_judge_price(entry, batch=True), find_judge_price(entry)
+    bounded = budget.limit is not None
+    repairs: Judge | None = None
+    if how.repair_live:
+        repairs = (
+            BudgetedJudge(judge, budget, make_cost_bound(entry, live, judge.sizing.detail))
+            if bounded and live
+            else judge
+        )
+    most = make_cost_bound(entry, batch, judge.sizing.detail) if bounded and batch else None
+    return BatchJudge(judge, tray, most=most, anew=how.anew, mended=mended, live=repairs)
+
+
+async def _judge_open_cases(
+    suite: Suite,
+    ledger: Ledger,
+    run: RunRecord,
+    checked: CaseCheck,
+    seats: Sequence[Judge],
+    trays: Mapping[str, LedgerBatchQueue],
+    watch: RunObserver,
+    stop: asyncio.Event,
+    how: BatchPassOptions,
+    clerk: LedgerThread,
+) -> str:
+    # Handing in a job takes as long as it takes; a case must not be given up meanwhile.
+    patient = changed(suite, limits=changed(suite.limits, total_timeout_s=None))
+    settling = BatchLedger(ledger, trays.values())
+    limits = RunLimits(whole=True)
+    # Also those that are done, and were asked again: they stay as they are unless there is a new answer.
+    retry = how.retry if how.anew else FINAL_OUTCOMES - {Outcome.SCORED}
+    try:
+        state = await execute_run(patient, settling, run, checked, seats, limits, retry, watch, stop)
+        if not stop.is_set():
+            # There are cases without a verdict, as long as anything lies in a tray.
+            await clerk.do(lambda: ledger.update(run.id, state=RUNNING))
+            for tray in trays.values():
+                await tray.hand_in()
+    except BaseException:
+        with suppress(LedgerError):
+            ledger.update(run.id, state=INTERRUPTED)
+        raise
+    if state == FINISHED and not any(tray.answers for tray in trays.values()):
+        await clerk.write(batch_jobs.close_fetched_jobs, run.id)
+    return state
+
+
+async def _fetch_open_jobs(clerk: LedgerThread, run: str) -> list[types.BatchJob]:
+    return await clerk.do(under_way, clerk.ledger, run)
+
+
+def _final_state(ledger: Ledger, run: RunRecord, left: Sequence[types.BatchJob]) -> str:
+    """The state of a run of which nothing more is awaited. The next `run` asks cases that have no verdict: they were
+    cancelled, or have the brief of another case whose answer had no score."""
+    done = ledger.progress(run.id).get(run.id, RunProgress()).done == run.total
+    return FINISHED if done and not left else INTERRUPTED
+
+
+async def _respect_provider_capacity(clerk: LedgerThread, run: str, trays: Mapping[str, LedgerBatchQueue]) -> None:
+    """Where a provider had no room for a job, it gets smaller ones, one after the other."""
+
+    def read() -> tuple[list[types.BatchJob], list[types.BatchJob]]:
+        with clerk.ledger.reading() as connection:
+            number = clerk.ledger.number(connection, run)
+            return batch_jobs.read_finished_jobs(connection, number), batch_jobs.read_pending_jobs(connection, number)
+
+    ended, left = await clerk.do(read)
+    for job in ended:
+        if HANDLE_FULL in job.handle and (tray := trays.get(job.judge)):
+            tray.most_requests = min(tray.most_requests, max(1, job.count // 2))
+            tray.only_one = True
+            if any(other.judge == job.judge for other in left):
+                tray.closed = tray.closed or "There is room for one job at a time."
+
+
+async def _read_reserved_cost(clerk: LedgerThread, run: str) -> Decimal:
+    def read() -> Decimal:
+        with clerk.ledger.reading() as connection:
+            return batch_jobs.sum_reserved_usd(connection, clerk.ledger.number(connection, run))
+
+    return await clerk.do(read)

@@ -1,0 +1,102 @@
+"""Answers that the ledger has, whoever paid for them, found without a look for each case."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from struct import Struct
+
+from beholder.errors import AnswerError
+from beholder.judges.conversation import add_brief_details
+from beholder.ledger.encoding import key_id, split_ids
+from beholder.ledger.types import AnswerKey, StoredAnswer
+from beholder.rubrics.brief import Brief
+from beholder.runs.ledger_access import CallCoalescer, LedgerThread
+from beholder.verdicts.jury import ConversationResult
+from beholder.verdicts.score import VerdictHeader, make_scored_verdict, read_answer
+
+_BLOOM_BYTES = 2 * 1024 * 1024
+_BLOOM_MASK = _BLOOM_BYTES * 8 - 1
+_FOUR_INTEGERS = Struct("<4I")
+
+
+class AnswerCache:
+    """Looking an answer up costs a quarter of a millisecond of CPU, and most cases of most runs are new: a Bloom filter
+    of all that was answered, brought up to date with every batch of our own and every chunk of cases, tells which need
+    no look. 2 MB hold a million keys with 2 needless looks in a thousand."""
+
+    def __init__(self, clerk: LedgerThread) -> None:
+        self._clerk = clerk
+        self._newest = 0
+        self._bits = bytearray(_BLOOM_BYTES)
+        self._looks: CallCoalescer[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = CallCoalescer(self._look_up)
+
+    async def refresh(self) -> None:
+        """Learns what others have written."""
+        new, self._newest = await self._clerk.do(self._clerk.ledger.answered_since, self._newest)
+        self.add(split_ids(new))
+
+    def add(self, ids: Iterable[bytes]) -> None:
+        for id_ in ids:
+            for bit in _bloom_bits(id_):
+                self._bits[bit >> 3] |= 1 << (bit & 7)
+
+    async def recall(self, keys: Sequence[AnswerKey]) -> Mapping[AnswerKey, StoredAnswer]:
+        """Those of the answers that there are; asked for together with all that other workers want just now."""
+        likely = [key for key in keys if all(self._bits[bit >> 3] >> (bit & 7) & 1 for bit in _bloom_bits(key_id(key)))]
+        return await self._looks.ask(likely) if likely else {}
+
+    async def _look_up(self, wanted: Sequence[Sequence[AnswerKey]]) -> Sequence[Mapping[AnswerKey, StoredAnswer]]:
+        found = await self._clerk.do(self._clerk.ledger.cached, [key for keys in wanted for key in keys])
+        return [found] * len(wanted)
+
+
+def _bloom_bits(id_: bytes) -> tuple[int, ...]:
+    """The places of an id in the filter: four parts of it, since it is a hash already."""
+    return tuple(place & _BLOOM_MASK for place in _FOUR_INTEGERS.unpack(id_))
+
+
+AnswerLookup = Callable[[Sequence[AnswerKey]], Awaitable[Mapping[AnswerKey, StoredAnswer]]]
+
+
+def digest_identity(identity: str) -> str:
+    """What tells a judge with its parameters from every other, in short."""
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+def rescore_stored_answer(
+    stored: StoredAnswer, brief: Brief, head: VerdictHeader, abstains: bool
+) -> ConversationResult | None:
+    """A stored answer, checked and scored anew; `None` where it does not pass any more (stricter scoring)."""
+    try:
+        observed = read_answer(head.rubric, stored.text, label=brief.label, may_abstain=abstains)
+    except AnswerError:
+        return None
+    verdict = add_brief_details(make_scored_verdict(head, observed), brief)
+    verdict = replace(
+        verdict,
+        flags=(*stored.flags, *verdict.flags),
+        finish="complete",
+        model=stored.model,
+        usage=stored.usage,
+        cost_usd=stored.cost_usd,
+        latency_s=stored.latency_s,
+        attempts=stored.attempts,
+        answer=stored.text,
+    )
+    return ConversationResult(verdict, observed, stored.flags)
+
+
+def make_stored_answer(key: AnswerKey, asked: ConversationResult) -> StoredAnswer:
+    verdict = asked.verdict
+    return StoredAnswer(
+        key,
+        text=verdict.answer,
+        model=verdict.model,
+        usage=verdict.usage,
+        cost_usd=verdict.cost_usd,
+        latency_s=verdict.latency_s,
+        attempts=verdict.attempts,
+        flags=asked.flags,
+    )

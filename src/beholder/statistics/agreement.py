@@ -1,0 +1,621 @@
+"""A judge beside people: how it ranks, how far off it is, how far people agree with each other.
+
+Agreement in plain sentences, for readers who are no statisticians; and what was taken for granted on the way.
+
+A judge against people, criterion by criterion: coefficients with intervals, how far people agree among themselves,
+and what a constant and other metrics do on the same cases.
+
+Conventions. Rank coefficients, Pearson, mean absolute error and bias compare the judge with the mean rating of a case
+(`Against.MEAN`), or with each single rating as a point of its own (`Against.EACH`). Kappa and exact agreement are
+always with single ratings, since a mean is on no scale; where people say yes or no, Cohen's kappa, exact agreement,
+precision and recall of failures are with their majority, a tie counting as a failure, or with each rating. A kappa with
+a side that always says the same is not defined: it would be 0 whatever the other says. A judge on another scale is
+first mapped linearly onto the people's. What people do among themselves is told of the same cases.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from beholder.errors import UsageError
+from beholder.statistics.aspects import (
+    Scale,
+    can_rescale,
+    describe_matches,
+    describe_scales,
+    infer_scales_by_aspect,
+    match_aspects,
+    rescale,
+)
+from beholder.statistics.bootstrap import DEFAULT_DRAWS, DEFAULT_SEED, ClusterBootstrap, Estimate, undefined_estimate
+from beholder.statistics.coefficients import (
+    MAX_LEVELS,
+    RANK_BINS,
+    BootstrapWeights,
+    WeightedStatistics,
+    WeightsLike,
+    combine_sums,
+    decision_statistics,
+    exact_agreement_statistics,
+    pair_scores,
+)
+from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Ratings, Scores, select_group
+from beholder.statistics.raters import (
+    DECISION_COEFFICIENTS,
+    JUDGE_COEFFICIENTS,
+    MIN_SHARED_CASES,
+    PEOPLE_COEFFICIENTS,
+    STRAIGHTLINING_SHARE,
+    RaterSummary,
+    ReferenceMode,
+    constant_statistics,
+    is_binary,
+    judge_statistics,
+    metric_statistics,
+    people_statistics,
+    reference_ratings,
+    summarize_raters,
+)
+
+MAX_EXAMPLES = 3
+RATER_RANK_COEFFICIENTS = ("judge_as_rater", "rater_spearman", "rater_difference")
+LOW_ALPHA = 0.2  # Krippendorff's α: below, people barely agree
+
+
+def describe_criterion(one: CriterionAgreement, other_judge: bool = False) -> Iterator[str]:
+    """What the numbers of a criterion come to."""
+    yield _describe_decisions(one, other_judge) if one.decides else _describe_ranking(one, other_judge)
+    yield from _describe_rater_agreement(one)
+    if not one.decides:
+        yield from _describe_distance(one, _name_reference(other_judge))
+
+
+def describe_overall(found: Agreement) -> str:
+    """Over all criteria; empty where they cannot be averaged."""
+    if not found.overall:
+        return ""
+    judge, constant, difference = (found.overall[name] for name in ("mae", "constant", "difference"))
+    if judge.value is None or constant.value is None:
+        return ""
+    return (
+        f"Over the {sum(one.kind == 'criterion' for one in found.criteria)} criteria together the judge is off by "
+        f"{judge.value:.2f} and the constant by {constant.value:.2f}: "
+        f"{_describe_difference(difference, _name_reference(found.reference != 'people'))}."
+    )
+
+
+def _name_reference(other_judge: bool) -> str:
+    return "the other judge" if other_judge else "people"
+
+
+def _describe_ranking(one: CriterionAgreement, other_judge: bool) -> str:
+    judge, ceiling = one.coefficients["spearman"], one.people.get("rater_spearman")
+    whom = _name_reference(other_judge)
+    whose = "the other judge's" if other_judge else "people's"
+    if judge.value is None:
+        return f"Whether the judge ranks cases as {whom} would cannot be told: {judge.why}."
+    rho = f"ρ {judge.value:.2f}"
+    if judge.low is None or judge.high is None:
+        why = f": {judge.why.removeprefix('no interval: ')}" if judge.why else ""
+        return f"Whether the judge ranks cases better than chance cannot be told: {rho} has no interval{why}."
+    if judge.high < 0:
+        return f"The judge's ranking is the reverse of {whose}: what the one puts high the other puts low ({rho})."
+    if judge.low <= 0:
+        return f"Whether the judge ranks cases better than chance cannot be told from these ({rho})."
+    if other_judge:
+        return f"The judge's ranking goes with {whose}: {rho}."
+    if ceiling is None or ceiling.value is None:
+        why = f": {ceiling.why}" if ceiling is not None else ""
+        return f"The judge's ranking goes with {whose} ({rho}); there is no ceiling to hold it against{why}."
+    return f"The judge ranks cases {_compare_with_rater(one)}: in a rater's place it has ρ {_format_rater_correlations(one)}."
+
+
+def _compare_with_rater(one: CriterionAgreement) -> str:
+    difference = one.people["rater_difference"]
+    if difference.excludes_zero and difference.value is not None:
+        return "better than a single person would" if difference.value > 0 else "less well than a single person would"
+    return "as a single person would, as far as these cases tell"
+
+
+def _format_rater_correlations(one: CriterionAgreement) -> str:
+    judge, ceiling = (one.people[name].value for name in ("judge_as_rater", "rater_spearman"))
+    known = (f"{value:.2f}" if value is not None else "not defined" for value in (judge, ceiling))
+    return "{} where the rater has {}".format(*known)
+
+
+def _describe_rater_agreement(one: CriterionAgreement) -> Iterator[str]:
+    alpha = one.people.get("alpha_ordinal")
+    if alpha is not None and alpha.value is not None and alpha.value < LOW_ALPHA:
+        yield f"People barely agree among themselves (α {alpha.value:.2f})."
+
+
+def _describe_distance(one: CriterionAgreement, whom: str) -> Iterator[str]:
+    judge, constant, bias = one.coefficients["mae"], one.constant, one.coefficients["bias"]
+    if judge.value is None or constant.mae.value is None:
+        return
+    always = f"than always saying {constant.value:.3g} (off by {judge.value:.2f} against {constant.mae.value:.2f})"
+    how = f"not measurably nearer to {whom} or further"
+    if constant.difference.excludes_zero and constant.difference.value is not None:
+        how = f"further from {whom}" if constant.difference.value > 0 else f"nearer to {whom}"
+    lean = ""
+    if bias.excludes_zero and bias.value is not None:
+        lean = f", and {abs(bias.value):.2f} too {'high' if bias.value > 0 else 'low'} on average"
+    yield f"Its raw numbers are {how} {always}{lean}."
+
+
+def describe_straightlining(criteria: Sequence[CriterionAgreement]) -> str:
+    """Who gives nearly everything one rating, and how often; empty where nobody does."""
+    found = Counter(rater.rater for one in criteria for rater in one.each_rater if rater.straight)
+    if not found:
+        return ""
+    most = found.most_common(MAX_EXAMPLES)
+    named = ", ".join(f"{rater} in {count} of {len(criteria)} criteria" for rater, count in most)
+    rest = len(found) - len(most)
+    more = f" and {rest} more" if rest else ""
+    return (
+        f"Nearly always the same rating ({STRAIGHTLINING_SHARE:.0%} or more): {named}{more} (--full shows every rater)."
+    )
+
+
+def _describe_difference(difference: Estimate, whom: str) -> str:
+    if not difference.excludes_zero or difference.value is None:
+        return "no difference that these cases could show"
+    return f"its raw numbers are {'further from' if difference.value > 0 else 'nearer to'} {whom}"
+
+
+def _describe_decisions(one: CriterionAgreement, other_judge: bool) -> str:
+    they_fail = "the other fails" if other_judge else "people fail"
+    kappa, precision, recall = (one.coefficients[name] for name in ("kappa", "precision", "recall"))
+    right = (
+        f"of what the judge fails {they_fail} {precision.value:.0%}"
+        if precision.value is not None
+        else f"precision is not defined, since {precision.why}"
+    )
+    found = (
+        f"of what {they_fail} the judge finds {recall.value:.0%}"
+        if recall.value is not None
+        else f"recall is not defined, since {recall.why}"
+    )
+    beyond = f"kappa {kappa.value:.2f}" if kappa.value is not None else f"kappa is not defined, since {kappa.why}"
+    sentence = f"{right}, and {found}; agreement beyond chance: {beyond}."
+    return sentence[0].upper() + sentence[1:]
+
+
+def explain_undefined(
+    name: str, estimate: Estimate, column: Column, ratings: Ratings, *, other_judge: bool = False
+) -> Estimate:
+    """Why a number is not defined, for these very scores."""
+    if estimate.value is not None:
+        return estimate
+    x = column.values[~np.isnan(column.values)]
+    there = ~np.isnan(ratings.values)
+    known = ratings.values[there]
+    if not len(x):
+        return undefined_estimate(f"no case has both a score and {'another' if other_judge else 'a rating'}")
+    reasons = (
+        (name in PEOPLE_COEFFICIENTS and not bool((there.sum(axis=1) > 1).any()), "no case was rated by two people"),
+        (name in PEOPLE_COEFFICIENTS and np.ptp(known) == 0, "people gave the same rating everywhere"),
+        (name in RATER_RANK_COEFFICIENTS, f"no rater shares {MIN_SHARED_CASES} cases with others and tells them apart"),
+        (name == "precision", "the judge fails no case"),
+        (name == "recall", "the other judge fails no case" if other_judge else "people fail no case"),
+        (name in ("constant", "difference"), "all cases are of one group, so that there is no other to learn from"),
+        (len(x) < 2, "there is one case"),
+        (np.ptp(x) == 0, "the judge gives every case the same score"),
+        (other_judge, "the other judge gives every case the same score"),
+        (np.ptp(known) > 0 and name == "kappa", "the majority of people says the same of every case"),
+        (np.ptp(known) > 0, "people's mean rating is the same for every case"),
+        (True, "people rate every case the same"),
+    )
+    return undefined_estimate(next(why for applies, why in reasons if applies))
+
+
+def describe_data(
+    scores: Scores,
+    ratings: Mapping[str, Ratings],
+    columns: Mapping[str, Column],
+    mapped: Sequence[str],
+    *,
+    other_judge: bool,
+) -> Iterator[str]:
+    """What was inferred by name, and which cases were left out."""
+    yield from describe_matches(columns, () if other_judge else ratings, mapped)
+    judged, rated = set(scores.cases), {case for aspect in columns for case in ratings[aspect].cases}
+    who = "the other judge scored" if other_judge else "people rated"
+    if judged - rated:
+        yield f"Of {_count_cases(len(judged))} that were judged, {who} {len(judged & rated):,}; the others do not count."
+    if rated - judged:
+        yield f"Not judged: {_count_cases(len(rated - judged))} that {who}, such as {_quote_examples(rated - judged)}."
+    lacking = [case for case in scores.cases if case in rated and case in scores.lacks]
+    if lacking:
+        first = f"{lacking[0]} ({scores.lacks[lacking[0]]})"
+        more = ", …" if len(lacking) > 1 else ""
+        yield f"Without a score, or without all of them: {_count_cases(len(lacking))}, {first}{more}."
+
+
+def describe_rank_bins(aspects: Sequence[str]) -> Iterator[str]:
+    """How rank coefficients of finely graded numbers were drawn."""
+    if aspects:
+        yield (
+            f"Rank coefficients are exact; their intervals are drawn over {RANK_BINS} classes where there are more "
+            f"than {MAX_LEVELS} distinct numbers: {', '.join(aspects)}."
+        )
+
+
+def explain_no_shared_cases(scores: Scores, ratings: Mapping[str, Ratings], columns: Mapping[str, Column]) -> str:
+    """Why no case has both a score and a rating."""
+    rated = {case for aspect in columns for case in ratings[aspect].cases}
+    shared = [case for case in scores.cases if case in rated]
+    if shared:
+        why = f"; {shared[0]!r}: {scores.lacks[shared[0]]}" if shared[0] in scores.lacks else ""
+        which = "The one case" if len(shared) == 1 else f"None of the {len(shared):,} cases"
+        has = "has no score" if len(shared) == 1 else "has a score"
+        return f"{which} that {scores.name} and the ratings share {has}{why}."
+    return (
+        f"{scores.name} and the ratings share no case: the one has {_quote_examples(scores.cases)}, the other "
+        f"{_quote_examples(rated)}; the ids must be the same."
+    )
+
+
+def _count_cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count:,} cases"
+
+
+def _quote_examples(cases: Sequence[str] | set[str]) -> str:
+    first = sorted(cases)[:MAX_EXAMPLES] if isinstance(cases, set) else list(cases[:MAX_EXAMPLES])
+    return ", ".join(repr(case) for case in first) + (", …" if len(cases) > len(first) else "")
+
+
+AVERAGED_STATISTICS = ("mae", "constant", "difference")
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementOptions:
+    """How to compare. `mapped` are pairs `ASPECT=CRITERION`; `scales` and `rating_scales` go by aspect, `""` for all;
+    `group` is what belongs together; `beside` are other metrics, as the scores of judges: one whose single column has
+    no rated aspect's name stands beside every aspect."""
+
+    mapped: Sequence[str] = ()
+    against: ReferenceMode = ReferenceMode.MEAN
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    rating_scales: Mapping[str, Scale] = field(default_factory=dict)
+    group: str | None = None
+    beside: Sequence[Scores] = ()
+    draws: int = DEFAULT_DRAWS
+    seed: int = DEFAULT_SEED
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantBaseline:
+    """Always saying one number. `value` is the best one, the median of what people say. Its error `mae` is a fair one:
+    each case is told the median of the other groups. `difference` is the judge's error less this one."""
+
+    value: float
+    mae: Estimate
+    difference: Estimate
+
+    def to_dict(self) -> dict[str, object]:
+        return {"value": self.value, "mae": self.mae.to_dict(), "difference": self.difference.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricBaseline:
+    """Another metric on the cases that it has: its rank correlation, and the judge's less the metric's strength (its
+    sign does not count, since in many metrics less is better)."""
+
+    name: str
+    cases: int
+    spearman: Estimate
+    difference: Estimate
+
+    def to_dict(self) -> dict[str, object]:
+        found: dict[str, object] = {"name": self.name, "cases": self.cases}
+        return found | {"spearman": self.spearman.to_dict(), "difference": self.difference.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionAgreement:
+    """One aspect: how the judge's `criterion` and people agree on it. `judged_on` and `rated_on` are the scales; all
+    numbers are on the people's. `people` is empty where the reference is another judge."""
+
+    aspect: str
+    criterion: str
+    kind: ColumnKind
+    cases: int
+    ratings: int
+    raters: int
+    judged_on: Scale
+    rated_on: Scale
+    coefficients: Mapping[str, Estimate]
+    people: Mapping[str, Estimate]
+    constant: ConstantBaseline
+    beside: tuple[MetricBaseline, ...] = ()
+    each_rater: tuple[RaterSummary, ...] = ()
+
+    @property
+    def decides(self) -> bool:
+        """Whether both sides say yes or no."""
+        return "kappa" in self.coefficients
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "aspect": self.aspect,
+            "criterion": self.criterion,
+            "kind": str(self.kind),
+            "cases": self.cases,
+            "ratings": self.ratings,
+            "raters": self.raters,
+            "judged_on": list(self.judged_on),
+            "rated_on": list(self.rated_on),
+            "coefficients": {name: one.to_dict() for name, one in self.coefficients.items()},
+            "people": {name: one.to_dict() for name, one in self.people.items()},
+            "constant": self.constant.to_dict(),
+            "baselines": [one.to_dict() for one in self.beside],
+            "each_rater": [one.to_dict() for one in self.each_rater],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """A judge against people, or against another judge as the `reference`. `overall` is the mean over criteria of the
+    judge's error (`mae`), the constant's (`constant`) and their `difference`, where all are rated on one scale."""
+
+    judge: str
+    reference: str
+    against: ReferenceMode
+    cases: int
+    criteria: tuple[CriterionAgreement, ...]
+    overall: Mapping[str, Estimate]
+    notes: tuple[str, ...]
+    intervals: str
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "judge": self.judge,
+            "reference": self.reference,
+            "against": str(self.against),
+            "cases": self.cases,
+            "criteria": [one.to_dict() for one in self.criteria],
+            "overall": {name: one.to_dict() for name, one in self.overall.items()},
+            "notes": list(self.notes),
+            "intervals": self.intervals,
+        }
+
+
+def agree(
+    scores: Scores, ratings: Mapping[str, Ratings], asked: AgreementOptions | None = None, other_judge: str = ""
+) -> Agreement:
+    """Compares a judge with people; or with the judge called `other_judge`, whose scores are then given as the ratings
+    of one rater (`ratings_of`).
+
+    Raises `UsageError` where names do not match (`mapping.matched`), and where no case has both.
+    """
+    asked = asked or AgreementOptions()
+    columns = match_aspects(ratings, scores, asked.mapped)
+    aligned = {aspect: ratings[aspect].at(scores.cases) for aspect in columns}
+    rows = np.flatnonzero(np.any([_has_both(columns[aspect], aligned[aspect]) for aspect in columns], axis=0))
+    if not len(rows):
+        raise UsageError(explain_no_shared_cases(scores, ratings, columns))
+    names = select_group(scores, asked.group)
+    grouped = None if names is None else [names[row] for row in rows]
+    draws = ClusterBootstrap(grouped, len(rows), count=asked.draws, seed=asked.seed)
+    scales = infer_scales_by_aspect(columns, ratings, asked.scales, asked.rating_scales)
+    aspects = [
+        _AlignedAspect(
+            aspect,
+            _rescale_column(column, aligned[aspect], scales[aspect], rows),
+            _select_ratings(column, aligned[aspect], rows),
+            *scales[aspect],
+            _metric_values(asked.beside, aspect, ratings, [scores.cases[row] for row in rows]),
+        )
+        for aspect, column in columns.items()
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets other threads run while it computes
+        made = pool.map(
+            lambda one: _aspect_statistics(one, asked.against, draws.group, people=not other_judge), aspects
+        )
+        statistics = {one.aspect: own for one, own in zip(aspects, made, strict=True)}
+        found = _bootstrap_estimates(
+            draws, lambda weights: _evaluate_aspects(statistics, _averaged_aspects(aspects), weights, pool)
+        )
+    criteria = tuple(
+        _build_criterion(one, _select_aspect(one.aspect, found), asked.against, other_judge=bool(other_judge))
+        for one in aspects
+    )
+    return Agreement(
+        judge=scores.name,
+        reference=other_judge or "people",
+        against=asked.against,
+        cases=len(rows),
+        criteria=criteria,
+        overall=_select_aspect("", found),
+        notes=(
+            *describe_data(scores, ratings, columns, asked.mapped, other_judge=bool(other_judge)),
+            *describe_scales(columns, ratings, asked.scales, asked.rating_scales, other_judge=bool(other_judge)),
+            *describe_rank_bins([one.aspect for one in aspects if _uses_rank_bins(one, asked.against)]),
+        ),
+        intervals=draws.told(),
+    )
+
+
+def ratings_from_scores(scores: Scores) -> dict[str, Ratings]:
+    """Another judge's scores in the place of people's: one rater for each criterion, overall, pass and assertion."""
+    kinds = (ColumnKind.CRITERION, ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.ASSERTION)
+    return {
+        name: Ratings(name, scores.cases, (scores.name,), column.values[:, None])
+        for name, column in scores.columns.items()
+        if column.kind in kinds
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _AlignedAspect:
+    """One aspect made ready: the judge's numbers on the people's scale, both sides nan where the other has none."""
+
+    aspect: str
+    column: Column
+    ratings: Ratings
+    judged_on: Scale
+    rated_on: Scale
+    metrics: Mapping[str, Floats]
+
+
+def _uses_rank_bins(one: _AlignedAspect, against: ReferenceMode) -> bool:
+    sides = one.column.values, reference_ratings(one.ratings.values, against)
+    return any(len(np.unique(side[~np.isnan(side)])) > MAX_LEVELS for side in sides)
+
+
+def _has_both(column: Column, ratings: Ratings) -> Bools:
+    found: Bools = ~np.isnan(column.values) & ~np.isnan(ratings.values).all(axis=1)
+    return found
+
+
+def _rescale_column(column: Column, ratings: Ratings, scales: tuple[Scale, Scale], rows: Ints) -> Column:
+    judged_on, rated_on = scales
+    values = np.where(_has_both(column, ratings), column.values, np.nan)[rows]
+    own = replace(column, values=values, scale=judged_on)
+    return rescale(own, rated_on) if can_rescale(judged_on, rated_on) else own
+
+
+def _select_ratings(column: Column, ratings: Ratings, rows: Ints) -> Ratings:
+    values = np.where(_has_both(column, ratings)[:, None], ratings.values, np.nan)[rows]
+    return Ratings(ratings.aspect, tuple(ratings.cases[row] for row in rows), ratings.raters, values)
+
+
+def _metric_values(
+    beside: Sequence[Scores], aspect: str, ratings: Mapping[str, Ratings], cases: Sequence[str]
+) -> dict[str, Floats]:
+    found = {}
+    for one in beside:
+        column = _metric_column(one, aspect, ratings)
+        if column is not None:
+            place = {case: row for row, case in enumerate(one.cases)}
+            found[one.name] = np.append(column.values, np.nan)[[place.get(case, -1) for case in cases]]
+    return found
+
+
+def _metric_column(scores: Scores, aspect: str, every: Mapping[str, Ratings]) -> Column | None:
+    """The metric's column for an aspect: by name, or its only one where that has no aspect's name."""
+    if aspect in scores.columns:
+        return scores.columns[aspect]
+    alone = list(scores.columns.values())
+    return alone[0] if len(alone) == 1 and alone[0].name not in every else None
+
+
+def _aspect_statistics(one: _AlignedAspect, against: ReferenceMode, group: Ints, *, people: bool) -> WeightedStatistics:
+    x, values = one.column.values, one.ratings.values
+    parts: list[WeightedStatistics] = [
+        judge_statistics(x, values, against, one.rated_on[0], people=people),
+        constant_statistics(x, values, against, group),
+    ]
+    if is_binary(x) and is_binary(values):
+        majority = pair_scores(x, _majority_vote(values, against))
+        parts.append(combine_sums([decision_statistics(majority), exact_agreement_statistics(majority, 0.0, 1.0)]))
+    if people:
+        parts.append(people_statistics(values, against))
+    metrics = {name: metric_statistics(x, metric, values, against) for name, metric in one.metrics.items()}
+
+    def statistics(weights: WeightsLike) -> dict[str, Floats]:
+        found: dict[str, Floats] = {}
+        for part in parts:
+            found |= part(weights)
+        if people:
+            found["rater_difference"] = found["judge_as_rater"] - found["rater_spearman"]
+        for name, metric in metrics.items():
+            found |= {_join_key(name, key): value for key, value in metric(weights).items()}
+        return found
+
+    return statistics
+
+
+def _bootstrap_estimates(draws: ClusterBootstrap, statistics: WeightedStatistics) -> dict[str, Estimate]:
+    """Estimates from weights of groups, which are fewer than those of cases."""
+    if draws.groups < 2:
+        return draws.estimates(statistics)
+    groups = ClusterBootstrap(None, draws.groups, count=draws.count, seed=draws.seed, method=draws.method)
+    return groups.estimates(lambda weights: statistics(BootstrapWeights(weights, draws.group)))
+
+
+def _evaluate_aspects(
+    statistics: Mapping[str, WeightedStatistics], averaged: Sequence[str], weights: WeightsLike, pool: Executor
+) -> dict[str, Floats]:
+    found = dict(zip(statistics, pool.map(lambda one: one(weights), statistics.values()), strict=True))
+    flat = {_join_key(aspect, name): value for aspect, own in found.items() for name, value in own.items()}
+    if averaged:
+        flat |= {
+            _join_key("", name): np.mean([found[aspect][name] for aspect in averaged], axis=0)
+            for name in AVERAGED_STATISTICS
+        }
+    return flat
+
+
+def _averaged_aspects(aspects: Sequence[_AlignedAspect]) -> list[str]:
+    """The criteria whose errors may be averaged: two or more, on one scale."""
+    criteria = [one for one in aspects if one.column.kind is ColumnKind.CRITERION]
+    alike = len({one.rated_on for one in criteria}) == 1
+    return [one.aspect for one in criteria] if alike and len(criteria) > 1 else []
+
+
+def _build_criterion(
+    one: _AlignedAspect, found: Mapping[str, Estimate], against: ReferenceMode, *, other_judge: bool
+) -> CriterionAgreement:
+    there = ~np.isnan(one.ratings.values)
+    constant = dict.fromkeys(_undefined_kappas(one, against), undefined_estimate(""))
+    known = {
+        name: explain_undefined(name, constant.get(name, estimate), one.column, one.ratings, other_judge=other_judge)
+        for name, estimate in found.items()
+    }
+    whose = "the other judge's scores" if other_judge else "people's ratings"
+    no_steps = undefined_estimate(f"{whose} lie on no equal steps")
+    median = np.nanmedian(reference_ratings(one.ratings.values, against)) if there.any() else np.nan
+    return CriterionAgreement(
+        aspect=one.aspect,
+        criterion=one.column.name,
+        kind=one.column.kind,
+        cases=int(there.any(axis=1).sum()),
+        ratings=int(there.sum()),
+        raters=int(there.any(axis=0).sum()),
+        judged_on=one.judged_on,
+        rated_on=one.rated_on,
+        coefficients={name: known.get(name, no_steps) for name in JUDGE_COEFFICIENTS}
+        | {name: known[name] for name in DECISION_COEFFICIENTS if name in known},
+        people={name: known[name] for name in PEOPLE_COEFFICIENTS if name in known},
+        constant=ConstantBaseline(float(median), known["constant"], known["difference"]),
+        beside=tuple(
+            MetricBaseline(
+                name,
+                int((~np.isnan(metric) & there.any(axis=1)).sum()),
+                found[_join_key(name, "spearman")],
+                found[_join_key(name, "difference")],
+            )
+            for name, metric in one.metrics.items()
+        ),
+        each_rater=summarize_raters(one.ratings) if any(name in known for name in PEOPLE_COEFFICIENTS) else (),
+    )
+
+
+def _undefined_kappas(one: _AlignedAspect, against: ReferenceMode) -> list[str]:
+    """The kappas that have a side which always says the same."""
+    x, values = one.column.values, one.ratings.values
+    sides = {"quadratic_kappa": values, "kappa": _majority_vote(values, against)}
+    return [name for name, y in sides.items() if any(len(np.unique(side[~np.isnan(side)])) < 2 for side in (x, y))]
+
+
+def _majority_vote(values: Floats, against: ReferenceMode) -> Floats:
+    """1 where most say yes, 0 where half or more say no; or each rating for itself."""
+    known = reference_ratings(values, against)
+    return np.where(np.isnan(known), np.nan, (known > 0.5).astype(np.float64))
+
+
+def _join_key(first: str, second: str) -> str:
+    return f"{first}\0{second}"
+
+
+def _select_aspect(aspect: str, found: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    start = _join_key(aspect, "")
+    return {name.removeprefix(start): one for name, one in found.items() if name.startswith(start)}

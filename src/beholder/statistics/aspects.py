@@ -1,0 +1,336 @@
+"""Which of a judge's numbers answers what people were asked, and bringing the two onto one scale.
+
+A pair is given as `ASPECT=CRITERION`, where the criterion may also be the smallest, largest or mean of several,
+`SC=min(edit_success,over_editing)`; else it is inferred by name: case, signs and a filling `and` do not count, and
+`color` is `colour`; `overall` is the rubric's own score.
+
+Which scale each aspect was judged and rated on, where nobody said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from beholder.errors import UsageError
+from beholder.statistics.data import Column, ColumnKind, Floats, Ratings, Scores
+from beholder.verdicts.calibration_maps import COMBINERS, Combination, parse_combination
+
+Scale = tuple[float, float]
+
+OVERALL_ASPECT = "overall"  # what people call the number for everything; a rubric calls its own `score`
+MAX_LISTED_NAMES = 12
+
+_SCALE_PATTERN = re.compile(r"\s*(?P<low>-?\d+(\.\d+)?)\s*\.\.\s*(?P<high>-?\d+(\.\d+)?)\s*")
+
+
+def match_aspects(aspects: Iterable[str], scores: Scores, given: Sequence[str] = ()) -> dict[str, Column]:
+    """The column that answers each aspect, in the order of `aspects`; an aspect that no column answers is left out.
+
+    `given` are pairs `ASPECT=CRITERION`. Raises `UsageError` where a pair names what is not there, where a name could
+    mean two columns, and where nothing matches at all.
+    """
+    wanted = list(dict.fromkeys(aspects))
+    pairs = _parse_pairs(given)
+    unknown = [aspect for aspect in pairs if aspect not in wanted]
+    if unknown:
+        raise UsageError(f"--map names the aspect {unknown[0]!r}, which nobody rated; rated are {_join_names(wanted)}.")
+    found = {
+        aspect: column
+        for aspect in wanted
+        if (column := find_column(pairs[aspect], scores) if aspect in pairs else _match_by_name(aspect, scores))
+        is not None
+    }
+    if not found:
+        raise UsageError(
+            f"None of the aspects that people rated ({_join_names(wanted)}) has the name of a criterion of {scores.name} "
+            f"({_join_names(scores.columns)}); say which belong together with --map ASPECT=CRITERION."
+        )
+    return found
+
+
+def describe_matches(found: Mapping[str, Column], aspects: Iterable[str] = (), given: Sequence[str] = ()) -> list[str]:
+    """What was inferred and what was left out, in sentences: nothing where every name is the same on both sides."""
+    by_hand = _parse_pairs(given)
+    inferred = [
+        f"{aspect} = {one.name}" for aspect, one in found.items() if one.name != aspect and aspect not in by_hand
+    ]
+    left = [aspect for aspect in dict.fromkeys(aspects) if aspect not in found]
+    sentences = [f"Inferred by name: {_join_names(inferred)} (--map ASPECT=CRITERION changes it)."] if inferred else []
+    if left:
+        sentences.append(f"Rated, but no criterion has the name: {_join_names(left)} (--map ASPECT=CRITERION adds it).")
+    return sentences
+
+
+def find_column(text: str, scores: Scores) -> Column:
+    """The column of this name, or a combination: `min(a,b)`, `max(a,b)`, `mean(a,b)`.
+
+    A combination is missing where one of its parts is. Raises `UsageError` for a name that is not there, and for parts
+    on different scales.
+    """
+    exact = scores.columns.get(text.strip())
+    if exact is not None:
+        return exact
+    combined = parse_combination(text)
+    if combined is None and ("(" in text or ")" in text):
+        raise UsageError(
+            f"{text.strip()!r} is neither a criterion of {scores.name} nor several as one, which is written min(a,b), "
+            f"max(a,b) or mean(a,b); there are {_join_names(scores.columns)}."
+        )
+    if combined is None:
+        return _find_named_column(text.strip(), scores)
+    if combined.how not in COMBINERS:
+        raise UsageError(f"Criteria are combined by {', '.join(COMBINERS)}, not by {combined.how!r}.")
+    parts = [_find_named_column(name, scores) for name in combined.parts]
+    scales = {part.scale for part in parts}
+    if len(scales) > 1:
+        raise UsageError(f"The parts of {text!r} are on different scales, so that they cannot be combined.")
+    found = Combination(combined.how, tuple(part.name for part in parts))
+    return Column(str(found), parts[0].kind, found.of([part.values for part in parts]), parts[0].scale)
+
+
+def rescale(column: Column, to: Scale) -> Column:
+    """The column moved and stretched so that the ends of its scale fall on the ends of `to`.
+
+    Raises `UsageError` where the column's scale is not known or has no width.
+    """
+    if column.scale is None:
+        raise UsageError(f"The scale of {column.name!r} is not known; give it as --scale {column.name}=0..10.")
+    (low, high), (new_low, new_high) = column.scale, to
+    if column.scale == to:
+        return column
+    if low == high:
+        raise UsageError(
+            f"The scale of {column.name!r} is the one value {low:g}; give it as --scale {column.name}=0..10."
+        )
+    stretch = (new_high - new_low) / (high - low)
+    return replace(column, values=new_low + (column.values - low) * stretch, scale=to)
+
+
+def infer_scales(
+    column: Column,
+    rated: Scale,
+    scale: Scale | None = None,
+    rating_scale: Scale | None = None,
+    seen: Scale | None = None,
+) -> tuple[Scale, Scale]:
+    """The scale that the judge's numbers are on, and the one that people's are on, from the range that they `rated` in.
+
+    What is given counts; then the rubric's own scale; else the range of the numbers (`seen`, where more is known of it
+    than the column tells). Both are on one scale where the numbers of the one fit the scale of the other (`fits`) and
+    nothing else is given.
+    """
+    own = scale or column.scale
+    if own is not None:
+        return own, rating_scale or (own if fits_scale(rated, own) else rated)
+    seen = seen or find_range(column.values) or rated
+    if rating_scale is not None:
+        return (rating_scale if fits_scale(seen, rating_scale) else seen), rating_scale
+    both = min(seen[0], rated[0]), max(seen[1], rated[1])
+    return (both, both) if fits_scale(seen, both) and fits_scale(rated, both) else (seen, rated)
+
+
+def fits_scale(seen: Scale, scale: Scale) -> bool:
+    """Whether numbers in this range may be on the scale: inside, and spanning half of it unless they begin above its
+    low end. Ratings from 4 to 6 fit 1..7, and ratings from 0 to 1 do not fit 0..10."""
+    inside = scale[0] <= seen[0] and seen[1] <= scale[1]
+    return inside and (2 * (seen[1] - seen[0]) >= scale[1] - scale[0] or seen[0] > scale[0])
+
+
+def find_range(values: Floats) -> Scale | None:
+    """From the smallest to the largest; None where there is none."""
+    known = values[~np.isnan(values)]
+    return (float(known.min()), float(known.max())) if len(known) else None
+
+
+def parse_scale(text: str) -> Scale:
+    """A scale as it is written on the command line: `1..7`."""
+    found = _SCALE_PATTERN.fullmatch(text)
+    if found is None or not float(found["low"]) < float(found["high"]):
+        raise UsageError(f"A scale is written from its low to its high end, such as 1..7, not {text!r}.")
+    return float(found["low"]), float(found["high"])
+
+
+def normalize_name(name: str) -> str:
+    """A name as it is compared: letters and digits in lower case, without `and`, with `colour` as `color`."""
+    words = re.findall(r"[^\W_]+", name.casefold())
+    return " ".join(word for word in words if word != "and").replace("colour", "color")
+
+
+def _parse_pairs(given: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in given:
+        aspect, sign, criterion = (part.strip() for part in text.partition("="))
+        if not (aspect and sign and criterion):
+            raise UsageError(
+                f"--map is written ASPECT=CRITERION, such as SC=min(edit_success,over_editing), not {text!r}."
+            )
+        if aspect in pairs:
+            raise UsageError(f"--map names the aspect {aspect!r} twice.")
+        pairs[aspect] = criterion
+    return pairs
+
+
+def _match_by_name(aspect: str, scores: Scores) -> Column | None:
+    alike = _find_similar_columns(aspect, scores)
+    if not alike and normalize_name(aspect) == OVERALL_ASPECT:
+        alike = [
+            column for column in scores.columns.values() if column.kind is ColumnKind.OVERALL and column.name == "score"
+        ]
+    if len(alike) > 1:
+        names = _join_names(column.name for column in alike)
+        raise UsageError(f"The aspect {aspect!r} could be any of {names}; say which with --map {aspect}=CRITERION.")
+    return alike[0] if alike else None
+
+
+def _find_named_column(name: str, scores: Scores) -> Column:
+    alike = _find_similar_columns(name, scores)
+    if len(alike) != 1:
+        raise UsageError(f"{scores.name} has no criterion {name!r}; there are {_join_names(scores.columns)}.")
+    return alike[0]
+
+
+def _find_similar_columns(name: str, scores: Scores) -> list[Column]:
+    if name in scores.columns:
+        return [scores.columns[name]]
+    return [column for key, column in scores.columns.items() if normalize_name(key) == normalize_name(name)]
+
+
+def _join_names(names: Iterable[str]) -> str:
+    every = list(names)
+    rest = len(every) - MAX_LISTED_NAMES
+    return ", ".join(every[:MAX_LISTED_NAMES]) + (f" and {rest} more" if rest > 0 else "") if every else "none"
+
+
+def infer_scales_by_aspect(
+    columns: Mapping[str, Column],
+    ratings: Mapping[str, Ratings],
+    judged: Mapping[str, Scale],
+    rated: Mapping[str, Scale],
+) -> dict[str, tuple[Scale, Scale]]:
+    """The scale of the judge's numbers and of the people's, as `mapping.scales_of` finds them. `judged` and `rated` are
+    those that were given, under `""` for all aspects.
+
+    Where only the numbers tell, their range is that of all aspects together, unless an aspect spans less than half of
+    it: people who were asked twelve questions seldom had twelve scales.
+
+    Raises `UsageError` where a number is off the scale that was given for it.
+    """
+    for aspect, column in columns.items():
+        _check_on_scale(_get_scale(aspect, judged), column.values, f"the judge gives {aspect!r}", f"--scale {aspect}=")
+        _check_on_scale(
+            _get_scale(aspect, rated), ratings[aspect].values, f"{aspect!r} is rated", f"--rating-scale {aspect}="
+        )
+    said = _find_ranges({aspect: ratings[aspect].values for aspect in columns})
+    seen = _find_ranges({aspect: column.values for aspect, column in columns.items() if column.scale is None})
+    return {
+        aspect: infer_scales(
+            column,
+            said[aspect] or (0.0, 0.0),
+            _get_scale(aspect, judged),
+            _get_scale(aspect, rated),
+            seen.get(aspect),
+        )
+        for aspect, column in columns.items()
+    }
+
+
+def describe_scales(
+    columns: Mapping[str, Column],
+    ratings: Mapping[str, Ratings],
+    judged: Mapping[str, Scale],
+    rated: Mapping[str, Scale],
+    *,
+    other_judge: bool = False,
+) -> Iterator[str]:
+    """What `scales_by_aspect` found and nobody said, in sentences: scales that are mapped onto others, numbers that
+    were taken to be on one scale, and scales that cannot be known."""
+    whose = "the other judge's" if other_judge else "the ratings'"
+    said = _find_ranges({aspect: ratings[aspect].values for aspect in columns})
+    seen = _find_ranges({aspect: column.values for aspect, column in columns.items() if column.scale is None})
+    told: dict[str, list[str]] = {}
+    for aspect, (judged_on, rated_on) in infer_scales_by_aspect(columns, ratings, judged, rated).items():
+        own = _get_scale(aspect, judged) or columns[aspect].scale
+        judge, people = seen.get(aspect) or judged_on, said[aspect] or rated_on
+        sentence = ""
+        if judged_on != rated_on and can_rescale(judged_on, rated_on):
+            sentence = f"Scores on {format_scale(judged_on)} were mapped linearly onto {whose} {format_scale(rated_on)}"
+        elif judged_on != rated_on:
+            sentence = (
+                f"One number is no scale, so that scores on {format_scale(judged_on)} and {whose} {format_scale(rated_on)} were "
+                "compared as they are"
+            )
+        elif _get_scale(aspect, rated) is None and own is not None and people != own:
+            sentence = f"{whose[:1].upper()}{whose[1:]} {format_scale(people)} were taken to be on the judge's {format_scale(own)}"
+        elif _get_scale(aspect, rated) is None and own is None and judge != people:
+            sentence = (
+                f"The judge's {format_scale(judge)} and {whose} {format_scale(people)} were taken to be on one scale"
+            )
+        if sentence:
+            told.setdefault(sentence, []).append(aspect)
+    for sentence, aspects in told.items():
+        yield f"{sentence}: {', '.join(aspects)} (--scale and --rating-scale change it)."
+
+
+def find_guessed_scales(
+    columns: Mapping[str, Column],
+    found: Mapping[str, tuple[Scale, Scale]],
+    judged: Mapping[str, Scale],
+    rated: Mapping[str, Scale],
+) -> set[str]:
+    """The aspects of which only the ratings themselves tell the people's scale, in what `scales_by_aspect` found: they
+    may not have used all of it."""
+    return {
+        aspect
+        for aspect, column in columns.items()
+        if _get_scale(aspect, rated) is None and found[aspect][1] != (_get_scale(aspect, judged) or column.scale)
+    }
+
+
+def can_rescale(judged_on: Scale, rated_on: Scale) -> bool:
+    """Whether the one scale can be mapped onto the other: a side that always says the same has none."""
+    return judged_on[0] < judged_on[1] and rated_on[0] < rated_on[1]
+
+
+def format_scale(scale: Scale) -> str:
+    """`1 to 7`; a single number for itself."""
+    return f"{scale[0]:g} to {scale[1]:g}" if scale[0] < scale[1] else f"{scale[0]:g}"
+
+
+def parse_scales(texts: Sequence[str]) -> dict[str, Scale]:
+    """Scales as they are written on the command line: `0..10` for all aspects, `SC=0..10` for one."""
+    split = (text.rpartition("=") for text in texts)
+    return {aspect.strip(): parse_scale(ends) for aspect, _, ends in split}
+
+
+def _get_scale(aspect: str, given: Mapping[str, Scale]) -> Scale | None:
+    return given.get(aspect, given.get(""))
+
+
+def _check_on_scale(scale: Scale | None, values: Floats, said: str, option: str) -> None:
+    if scale is None:
+        return
+    hair = 1e-9 * (scale[1] - scale[0])  # of rounding, in a mean of thirds
+    off = values[(values < scale[0] - hair) | (values > scale[1] + hair)]  # nan is neither
+    if len(off):
+        low, high = (float(one) for one in (np.nanmin(values), np.nanmax(values)))
+        wide = f"{min(low, scale[0]):g}..{max(high, scale[1]):g}"
+        raise UsageError(
+            f"The scale {scale[0]:g}..{scale[1]:g} was given, and {said} {off[0]:g}, which is not on it; "
+            f"all numbers are on {option}{wide}."
+        )
+
+
+def _find_ranges(values: Mapping[str, Floats]) -> dict[str, Scale | None]:
+    own = {aspect: find_range(one) for aspect, one in values.items()}
+    known = [one for one in own.values() if one is not None]
+    if not known:
+        return own
+    every = min(low for low, _ in known), max(high for _, high in known)
+    return {
+        aspect: every if one is not None and 2 * (one[1] - one[0]) >= every[1] - every[0] else one
+        for aspect, one in own.items()
+    }

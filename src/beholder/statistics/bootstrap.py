@@ -1,0 +1,355 @@
+"""Student's t distribution for whole degrees of freedom: what small samples have in place of the normal one.
+
+Intervals by drawing groups with replacement.
+
+Cases that share a group (`source`: the photograph) are drawn together, since they are not independent of each other.
+A draw is a weight for each case: how often its group was drawn. A statistic takes weights, one row a draw, and returns
+its value for each row, nan where it is not defined; so that thousands of draws are a handful of matrix products.
+
+Means of many columns with clustered intervals, from the sums of each group.
+
+A mean needs of a group only its sum and its count: draws are then a matrix product over groups, not over cases, and
+what a group left out would change follows without drawing. 100,000 cases × 12 columns × 2,000 draws take seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from math import atan2, cos, pi, sin, sqrt
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from beholder.statistics.data import Bools, Floats, Ints
+
+_EXPANSION_FREEDOM = (
+    200  # degrees of freedom beyond which four terms of an expansion are exact to nine digits, and cheaper
+)
+_NORMAL_FREEDOM = 2000  # and beyond which an approximation of the probability is exact to seven
+
+_EXPANSION_TERMS: tuple[tuple[dict[int, int], int], ...] = (
+    ({3: 1, 1: 1}, 4),
+    ({5: 5, 3: 16, 1: 3}, 96),
+    ({7: 3, 5: 19, 3: 17, 1: -15}, 384),
+    ({9: 79, 7: 776, 5: 1482, 3: -1920, 1: -945}, 92160),
+)
+
+
+@cache
+def t_quantile(share: float, freedom: int) -> float:
+    """The value that a t variable stays below with probability `share`, strictly between 0 and 1."""
+    if not 0 < share < 1 or freedom < 1:
+        raise ValueError(f"no t quantile at {share} with {freedom} degrees of freedom")
+    if share < 0.5:
+        return -t_quantile(1 - share, freedom)
+    normal = NormalDist().inv_cdf(share)
+    if freedom > _EXPANSION_FREEDOM:  # Abramowitz and Stegun, 26.7.5
+        terms = (sum(by * normal**power for power, by in one.items()) / under for one, under in _EXPANSION_TERMS)
+        return normal + sum(term / float(freedom) ** at for at, term in enumerate(terms, start=1))
+    low, high = 0.0, max(1.0, normal)
+    while t_cdf(high, freedom) < share:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if t_cdf(middle, freedom) < share else (low, middle)
+    return (low + high) / 2
+
+
+def t_cdf(value: float, freedom: int) -> float:
+    """The probability that a t variable is below `value`: the finite sums of Abramowitz and Stegun, 26.7.3 and 4."""
+    if freedom > _NORMAL_FREEDOM:
+        return NormalDist().cdf(value * (1 - 1 / (4 * freedom)) / sqrt(1 + value**2 / (2 * freedom)))
+    angle = atan2(value, sqrt(freedom))
+    turn = cos(angle)
+    odd = freedom % 2
+    term, total = (turn, turn if freedom > 1 else 0.0) if odd else (1.0, 1.0)
+    for step in range(2 + odd, freedom - 1, 2):
+        term *= turn**2 * (step - 1) / step
+        total += term
+    within = (angle + sin(angle) * total) * 2 / pi if odd else sin(angle) * total
+    return (1 + within) / 2
+
+
+DEFAULT_DRAWS = 2000
+DEFAULT_SEED = 0
+CONFIDENCE_LEVEL = 0.95
+MAX_BCA_GROUPS = (
+    2000  # groups: beyond, leaving each out once costs more than it tells, and BCa and percentiles coincide
+)
+RELIABLE_GROUPS = 10  # groups: from there on 93 to 97 of 100 intervals of 95 % cover (normal, skewed and yes/no values)
+MIN_DEFINED_SHARE = 0.9  # of the draws: where a statistic is undefined more often, it has no interval
+
+_WEIGHTS_PER_BLOCK = 1 << 21  # weights at a time: 16 MB
+
+Statistic = Callable[[Floats], Floats]
+"""Weights (draws × cases) to a value for each draw."""
+Statistics = Callable[[Floats], Mapping[str, Floats]]
+"""The same for several at once, by name: what they have in common is computed once."""
+
+
+class IntervalMethod(StrEnum):
+    """How an interval follows from the draws: bias-corrected and accelerated, or plain percentiles."""
+
+    BCA = "BCa"
+    PERCENTILE = "percentile"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its interval. `value` is None where it is not defined, and `why` says why; `low` and `high` are
+    None where there is no interval."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    def to_dict(self) -> dict[str, object]:
+        found: dict[str, object] = {"value": self.value, "low": self.low, "high": self.high}
+        return found | {"why": self.why} if self.why else found
+
+
+def undefined_estimate(why: str) -> Estimate:
+    return Estimate(None, why=why)
+
+
+class ClusterBootstrap:
+    """Groups drawn with replacement, the same ones whenever they are asked for: what is computed over the same draws
+    is paired."""
+
+    def __init__(
+        self,
+        groups: Sequence[str] | None,
+        size: int,
+        *,
+        count: int = DEFAULT_DRAWS,
+        seed: int = DEFAULT_SEED,
+        method: IntervalMethod | None = None,
+    ) -> None:
+        """`groups` names the group of each of `size` cases; None or an empty name: a case stands alone. Without a
+        `method` it is BCa up to `MOST_BCA` groups, percentiles beyond."""
+        self.size, self.count, self.seed = size, count, seed
+        names = [name or f"\0{row}" for row, name in enumerate(groups)] if groups is not None else range(size)
+        self.group: Ints = np.unique(np.asarray(names), return_inverse=True)[1] if size else np.zeros(0, np.int64)
+        self.groups = int(self.group.max()) + 1 if size else 0
+        self.grouped = self.groups < size
+        self.method = method or (IntervalMethod.BCA if self.groups <= MAX_BCA_GROUPS else IntervalMethod.PERCENTILE)
+
+    def counts(self) -> Iterator[npt.NDArray[np.uint16]]:
+        """How often each group was drawn, some draws at a time."""
+        rng = np.random.default_rng(self.seed)
+        for rows in self._blocks(self.count):
+            picked = rng.integers(0, self.groups, (rows, self.groups))
+            picked += np.arange(rows)[:, None] * self.groups
+            flat = np.bincount(picked.ravel(), minlength=rows * self.groups)
+            yield flat.astype(np.uint16).reshape(rows, self.groups)
+
+    def weights(self) -> Iterator[Floats]:
+        """How often each case was drawn, some draws at a time."""
+        for counts in self.counts():
+            yield counts[:, self.group].astype(np.float64)
+
+    def left_out(self) -> Iterator[Floats]:
+        """All cases but those of one group, for each group."""
+        start = 0
+        for rows in self._blocks(self.groups):
+            yield (self.group[None, :] != np.arange(start, start + rows)[:, None]).astype(np.float64)
+            start += rows
+
+    def estimate(self, statistic: Statistic, why: str = "not defined for these cases") -> Estimate:
+        """The statistic of all cases, with its interval."""
+        return self.estimates(lambda weights: {"": statistic(weights)}, why)[""]
+
+    def estimates(self, statistics: Statistics, why: str = "not defined for these cases") -> dict[str, Estimate]:
+        """Several statistics over the same draws."""
+        if not self.size:
+            return {}
+        point = {name: float(values[0]) for name, values in statistics(np.ones((1, self.size))).items()}
+        if self.groups < 2:
+            lone = "no interval: all cases are of one group" if self.size > 1 else "no interval: there is one case"
+            return {
+                name: undefined_estimate(why) if np.isnan(value) else Estimate(value, why=lone)
+                for name, value in point.items()
+            }
+        drawn = _evaluate_blocks(statistics, self.weights())
+        left = _evaluate_blocks(statistics, self.left_out()) if self.method is IntervalMethod.BCA else {}
+        return {
+            name: estimate_from_draws(value, drawn[name], left.get(name), why, groups=self.groups)
+            for name, value in point.items()
+        }
+
+    def told(self) -> str:
+        """In a sentence, for under a table."""
+        by = f"{self.groups:,} groups" if self.grouped else "cases, each taken as independent of the others"
+        few = (
+            f" With so few of them intervals are too narrow; {RELIABLE_GROUPS} would do."
+            if self.groups < RELIABLE_GROUPS
+            else ""
+        )
+        return f"Intervals are {CONFIDENCE_LEVEL:.0%}, {self.method} bootstrap, {self.count:,} draws of {by} (seed {self.seed}).{few}"
+
+    def _blocks(self, rows: int) -> Iterator[int]:
+        size = max(1, _WEIGHTS_PER_BLOCK // max(1, self.size))
+        yield from (min(size, rows - start) for start in range(0, rows, size))
+
+
+def estimate_from_draws(
+    point: float, drawn: Floats, left_out: Floats | None = None, why: str = "", *, groups: int = 0
+) -> Estimate:
+    """A value with the interval that draws give: BCa where the values without each group are given, else percentiles;
+    of so many groups (0: of those left out, or of very many).
+
+    Draws in which the statistic is not defined are set aside; where that is more than a tenth of them there is no
+    interval. A value that is the same in every draw has an interval without width.
+    """
+    if np.isnan(point):
+        return undefined_estimate(why or "not defined for these cases")
+    known = drawn[~np.isnan(drawn)]
+    if len(known) < MIN_DEFINED_SHARE * len(drawn) or not len(known):
+        return Estimate(point, why=f"no interval: it is not defined in {len(drawn) - len(known)} of {len(drawn)} draws")
+    reach = _interval_reach(groups or (0 if left_out is None else len(left_out)))
+    low, high = (NormalDist().cdf(z) for z in (-reach, reach))
+    if left_out is not None:
+        low, high = _bca_quantiles(point, known, left_out[~np.isnan(left_out)], reach)
+    ends = np.quantile(known, (low, high))
+    return Estimate(point, float(ends[0]), float(ends[1]))
+
+
+def _interval_reach(groups: int) -> float:
+    """How many standard errors an interval reaches. Draws of few groups spread too little, by √((G − 1) / G), and what
+    they lack is Student's t; so the ends are taken further out (Hesterberg 2015, "expanded percentile")."""
+    if groups < 2:
+        return NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
+    return t_quantile((1 + CONFIDENCE_LEVEL) / 2, groups - 1) * math.sqrt(groups / (groups - 1))
+
+
+def _bca_quantiles(point: float, drawn: Floats, left_out: Floats, reach: float) -> tuple[float, float]:
+    """The shares of the draws at which the bias-corrected and accelerated interval ends (Efron 1987)."""
+    normal = NormalDist()
+    below = (np.count_nonzero(drawn < point) + np.count_nonzero(drawn == point) / 2) / len(drawn)
+    if not 0 < below < 1 or len(left_out) < 2:
+        return normal.cdf(-reach), normal.cdf(reach)
+    bias = normal.inv_cdf(below)
+    away = left_out.mean() - left_out
+    spread = float((away**2).sum())
+    acceleration = float((away**3).sum()) / (6 * spread**1.5) if spread > 0 else 0.0
+
+    def moved(z: float) -> float:
+        under = 1 - acceleration * (bias + z)
+        return normal.cdf(bias + (bias + z) / under) if under > 0 else normal.cdf(z)
+
+    return moved(-reach), moved(reach)
+
+
+def weighted_mean(values: Floats) -> Statistic:
+    """The mean of a column, nan left out."""
+    there: Bools = ~np.isnan(values)
+    known = np.where(there, values, 0.0)
+
+    def statistic(weights: Floats) -> Floats:
+        counts: Floats = weights @ there.astype(np.float64)
+        return divide_or_nan(weights @ known, counts)
+
+    return statistic
+
+
+def divide_or_nan(above: Floats, below: Floats) -> Floats:
+    """The quotient, nan where `below` is 0."""
+    quotient: Floats = np.divide(above, below, out=np.full(np.shape(below), np.nan), where=below != 0)
+    return quotient
+
+
+def _evaluate_blocks(statistics: Statistics, blocks: Iterator[Floats]) -> dict[str, Floats]:
+    found = [statistics(weights) for weights in blocks]
+    return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+
+
+NO_VALUES = "no case has a value"
+EQUALITY_TOLERANCE = 1e-9  # scores are sums of a few decimals: a difference that small is none
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupSums:
+    """Groups × columns: the sum of the values that are there, and how many they are."""
+
+    sums: Floats
+    counts: Floats
+
+    @property
+    def means(self) -> Floats:
+        """By column; nan where no case has a value."""
+        return divide_or_nan(zero_rounding_errors(self.sums.sum(axis=0)), self.counts.sum(axis=0))
+
+    @property
+    def groups(self) -> Ints:
+        """By column, how many groups have a value."""
+        found: Ints = np.count_nonzero(self.counts, axis=0)
+        return found
+
+    def standard_errors(self) -> Floats:
+        """Of the means, clustered: the linearised variance of a ratio, `G/(G−1) · Σ (s − m·n)² / (Σ n)²` over the G
+        groups with sum s and count n. nan where fewer than two groups have a value."""
+        residuals = self.sums - np.nan_to_num(self.means) * self.counts
+        groups = self.groups.astype(np.float64)
+        spread = divide_or_nan(groups * (residuals**2).sum(axis=0), groups - 1)
+        errors = np.sqrt(divide_or_nan(np.where(groups > 1, spread, np.nan), self.counts.sum(axis=0) ** 2))
+        return np.asarray(errors, np.float64)
+
+
+def sum_by_group(draws: ClusterBootstrap, columns: Sequence[Floats]) -> GroupSums:
+    """The sums of columns (a value for each case, nan where there is none) by the groups of the draws. What rounding
+    leaves of differences that cancel is 0: ten groups of it would look like ten that agree."""
+    sums = np.zeros((draws.groups, len(columns)))
+    counts = np.zeros_like(sums)
+    for at, values in enumerate(columns):
+        there = ~np.isnan(values)
+        group = draws.group[there]
+        sums[:, at] = np.bincount(group, values[there], draws.groups)
+        counts[:, at] = np.bincount(group, minlength=draws.groups)
+    return GroupSums(zero_rounding_errors(sums), counts)
+
+
+def zero_rounding_errors(sums: Floats) -> Floats:
+    """Sums, 0 where they are no more than rounding leaves."""
+    return np.where(np.abs(sums) <= EQUALITY_TOLERANCE, 0.0, sums)
+
+
+def estimate_means(draws: ClusterBootstrap, sums: GroupSums) -> list[Estimate]:
+    """The mean of each column with its interval, over the same draws."""
+    points = sums.means
+    if draws.groups < 2:
+        lone = "no interval: all cases are of one group"
+        return [
+            undefined_estimate(NO_VALUES) if np.isnan(point) else Estimate(float(point), why=lone) for point in points
+        ]
+    both = np.hstack([sums.sums, sums.counts])
+    width = len(points)
+    parts = [counts.astype(np.float64) @ both for counts in draws.counts()]
+    total = np.concatenate(parts)
+    drawn = divide_or_nan(zero_rounding_errors(total[:, :width]), total[:, width:])
+    left = _jackknife_means(sums) if draws.method is IntervalMethod.BCA else None
+    groups = sums.groups
+    found = []
+    for at, point in enumerate(points):
+        if groups[at] == 1:
+            found.append(Estimate(float(point), why="no interval: all values are of one group"))
+        else:
+            without = None if left is None else left[:, at]
+            found.append(estimate_from_draws(float(point), drawn[:, at], without, NO_VALUES, groups=int(groups[at])))
+    return found
+
+
+def _jackknife_means(sums: GroupSums) -> Floats:
+    """The means without each group."""
+    return divide_or_nan(zero_rounding_errors(sums.sums.sum(axis=0) - sums.sums), sums.counts.sum(axis=0) - sums.counts)

@@ -1,0 +1,544 @@
+"""How near predictions are to people: rank correlation and error as statistics of weighted cases, for `Draws`.
+
+How far people's mean may lie from a calibrated score: an interval that holds most of them, also where cases are few.
+
+Conformal: the errors of cases that a map had not seen stand for that of the next one, and since that might be greater
+than all of them, the error itself takes a place among them. Plain quantiles leave that place out, and so hold 71 % in
+place of 80 where there are ten cases. Cases of one group err alike, and the next one is of a new group, so that a place
+is one for each group, shared by its cases (Lee, Barber and Willett 2023).
+
+Candidates side by side: how near each is to people, on the same folds and over the same draws.
+
+Which map is worth having: chosen by grouped cross-validation, held against the raw judge, a constant and people.
+
+Every number is of cases that the map had not seen, nor any case of their group (but for `Result.unseen`, where it has
+seen their photographs). The choice itself is made anew without each fold (nested), so that the score of what was chosen
+is not the best of many lucky ones. Differences are paired, over the same draws; one that is above 0 speaks for the map.
+
+A calibration as a document: the maps that help, with the pedigree that lets a reader judge them.
+
+Calibration: from what a judge said of a case, and what was measured, to the mean rating that people would give.
+
+    task = task_of(scores, ratings, column)         what there is to learn from, for one aspect
+    result = calibrate(task)                        every recipe, chosen and tested on cases that it had not seen
+    saved = document([result], made)                the maps that help, as plain JSON
+
+Fitting is here; reading and applying a calibration is lower, in `verdicts.calibrating` and `verdicts.maps`, since a run
+applies one to every verdict.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from beholder.errors import UsageError
+from beholder.statistics.bootstrap import (
+    DEFAULT_DRAWS,
+    DEFAULT_SEED,
+    ClusterBootstrap,
+    Estimate,
+    Statistic,
+    divide_or_nan,
+    undefined_estimate,
+    weighted_mean,
+)
+from beholder.statistics.calibration_recipes import RECIPES, CalibrationRecipe, assign_folds
+from beholder.statistics.calibration_task import (
+    MAX_CROSSED_MAKER_FOLDS,
+    CalibrationTask,
+    FittedMap,
+    fit_map,
+    predict_out_of_fold,
+)
+from beholder.statistics.coefficients import pair_scores, rank_statistics
+from beholder.statistics.data import Bools, Floats, Ints
+from beholder.statistics.raters import rater_distance_statistics, rater_rank_statistics
+from beholder.verdicts.calibration import CALIBRATION_FORMAT, CALIBRATION_KIND, AspectMap, MapInput, aspect_to_dict
+
+
+class SelectionMeasure(StrEnum):
+    """What a map is chosen by: the mean absolute error, or the rank correlation (Spearman's ρ) with people."""
+
+    ERROR = "error"
+    RANK = "rank"
+
+
+def rank_correlation_statistic(one: Floats, other: Floats) -> Statistic:
+    """Spearman's ρ over the cases where both are there; ties share the mean of their ranks; nan where either is
+    constant."""
+    found = rank_statistics(pair_scores(one, other), kendall=False)
+    return lambda weights: found(weights)["spearman"]
+
+
+def absolute_error_statistic(said: Floats, ratings: Floats) -> Statistic:
+    """The mean distance, over the cases where both are there."""
+    return weighted_mean(np.abs(said - ratings))
+
+
+def one_rater_statistics(raters: Floats) -> tuple[Statistic, Statistic]:
+    """ρ and error of one rater against the others, as `agree` gives them. `raters` is cases × raters, nan where
+    somebody did not rate."""
+    order, away = rater_rank_statistics(raters), rater_distance_statistics(raters)
+    return lambda weights: order(weights)["rater_spearman"], lambda weights: away(weights)["rater_mae"]
+
+
+def average_statistics(statistics: list[Statistic]) -> Statistic:
+    """The mean of those that are defined in a draw; nan where none is."""
+
+    def statistic(weights: Floats) -> Floats:
+        if not statistics:
+            return np.full(len(weights), np.nan)
+        found = np.vstack([one(weights) for one in statistics])
+        known = ~np.isnan(found)
+        return divide_or_nan(np.where(known, found, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64))
+
+    return statistic
+
+
+INTERVAL_COVERAGE = 0.8  # of the cases: the share whose mean rating lies within the interval of a calibrated score
+_SHARE_TOLERANCE = 1e-9  # what may be lacking where shares are added up
+
+
+def conformal_bounds(away: Floats, groups: Ints) -> tuple[float, float] | None:
+    """What to add to a prediction, from `away`, how far people lie above predictions for cases that were not seen (nan:
+    none), and the number of each case's group. None where there are too few groups to say (fewer than 9)."""
+    known = ~np.isnan(away)
+    _, place, sizes = np.unique(groups[known], return_inverse=True, return_counts=True)
+    share = 1 / (len(sizes) + 1) / sizes[place]
+    high = _upper_bound(away[known], share)
+    low = _upper_bound(-away[known], share)
+    return None if low is None or high is None else (-low, high)
+
+
+def _upper_bound(away: Floats, share: Floats) -> float | None:
+    """The least error that the next one is not above, but for half of what need not be held."""
+    order = np.argsort(away, kind="stable")
+    enough = np.cumsum(share[order]) >= (1 + INTERVAL_COVERAGE) / 2 - _SHARE_TOLERANCE
+    return float(away[order][enough.argmax()]) if enough.any() else None
+
+
+SELECTION_FOLDS = 3  # folds within a fold, for the choice
+RAW_JUDGE, ONE_RATER, AS_CHOSEN, CONSTANT_NAME = (
+    "the raw judge",
+    "one rater against the others",
+    "as chosen",
+    "constant",
+)
+
+Predictions = Mapping[str, Sequence[Floats]]
+"""By candidate, its predictions for each task."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateScore:
+    """How near something is to people: `rho` (Spearman) and `error` (mean absolute). The gains are paired, positive
+    where it is nearer: in ρ over the raw judge, in error over the raw judge and over a constant."""
+
+    rho: Estimate
+    error: Estimate
+    rho_gain: Estimate | None = None
+    error_gain: Estimate | None = None
+    constant_gain: Estimate | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        given = {
+            "rho": self.rho,
+            "error": self.error,
+            "rho_gain_over_judge": self.rho_gain,
+            "error_gain_over_judge": self.error_gain,
+            "error_gain_over_constant": self.constant_gain,
+        }
+        return {name: one.to_dict() for name, one in given.items() if one is not None}
+
+
+class CandidateEvaluation:
+    """Tasks on common ground: the cases of all of them, so that folds and draws are the same for each.
+
+    What is said of several tasks is the mean over them. Raises `UsageError` where their scales differ, or where the
+    cases are all of one group.
+    """
+
+    def __init__(
+        self, tasks: Sequence[CalibrationTask], recipes: Mapping[str, CalibrationRecipe], seed: int, draws: int
+    ) -> None:
+        if len({task.scale for task in tasks}) > 1:
+            raise UsageError("Aspects that are rated on different scales cannot be taken together; do one at a time.")
+        self.tasks, self.recipes, self.seed = tuple(tasks), dict(recipes), seed
+        names: dict[str, str] = {}
+        for task in tasks:
+            names |= dict(zip(task.cases, task.groups or ("",) * len(task.cases), strict=True))
+        place = {case: row for row, case in enumerate(names)}
+        self._places: list[Ints] = [np.array([place[case] for case in task.cases], np.int64) for task in tasks]
+        groups = list(names.values()) if any(names.values()) else None
+        self.draws = ClusterBootstrap(groups, len(names), count=draws, seed=seed)
+        self.groups = self.draws.group
+        if self.draws.groups < 2:
+            raise UsageError("All cases are of one group, so that nothing can be held back to test a map on.")
+        self._means = [task.mean for task in tasks]
+        self.judges = [task.judge for task in tasks]
+
+    def folds(self, count: int) -> Ints:
+        return assign_folds(self.groups, count, self.seed)
+
+    def across(self, fold: Ints) -> dict[str, list[Floats]]:
+        """Each case by maps that saw none of its fold."""
+        return {
+            name: [predict_out_of_fold(task, one, fold[rows]) for task, rows in self._each()]
+            for name, one in self.recipes.items()
+        }
+
+    def within(self, some: Bools) -> dict[str, list[Floats]]:
+        """Each of some cases by maps of others of them alone; nan for the rest."""
+        fold = np.full(len(some), -1, np.int64)
+        fold[some] = assign_folds(self.groups[some], SELECTION_FOLDS, self.seed)
+        return {
+            name: [predict_out_of_fold(task, one, fold[rows], rows=some[rows]) for task, rows in self._each()]
+            for name, one in self.recipes.items()
+        }
+
+    def unseen(self, names: Collection[str], fold: Ints | None = None) -> dict[str, CandidateScore]:
+        """How near maps of these kinds are on cases of whose maker they saw nothing, and with a `fold` on cases of
+        which they saw neither the maker nor the photograph. Without one they have seen the photograph, by other makers:
+        what people say of it is known. Empty where a task does not know makers, or only one."""
+        if any(task.makers is None or len(set(task.makers)) < 2 for task in self.tasks):
+            return {}
+        divided: list[tuple[Ints, ...]] = [
+            (task.maker_folds(),) if fold is None else (task.maker_folds(MAX_CROSSED_MAKER_FOLDS), fold[rows])
+            for task, rows in self._each()
+        ]
+        said = {
+            name: [predict_out_of_fold(task, one, *by) for task, by in zip(self.tasks, divided, strict=True)]
+            for name, one in self.recipes.items()
+            if name in names
+        }
+        return self.rows(said)
+
+    def at(self, fold: Ints) -> list[Ints]:
+        """The fold of the cases of each task."""
+        return [fold[rows] for rows in self._places]
+
+    def best(self, said: Predictions, by: SelectionMeasure) -> str:
+        """The candidate that is nearest to people; the first, which is the simplest, of several that are as near."""
+        found = {name: self._distance(name, one, by) for name, one in said.items()}
+        return min(found, key=lambda name: found[name])
+
+    @cached_property
+    def flat(self) -> frozenset[str]:
+        """The recipes whose map says one number for all cases: it has no order. Across folds it would seem to have one,
+        and against people, since without a fold of high ratings the others are lower."""
+        return frozenset(
+            name
+            for name, one in self.recipes.items()
+            if all(np.ptp(task.clipped(fit_map(task, one).predict(task.features))) == 0 for task in self.tasks)
+        )
+
+    @property
+    def moved(self) -> frozenset[str]:
+        """The recipes that leave the judge's order as it is, and so its ρ. Across folds they would seem to lose some of
+        it, since in each the judge's number is moved by a little more or less."""
+        return frozenset(name for name, one in self.recipes.items() if one.keeps_order)
+
+    def rows(self, said: Predictions, chosen: Set[str] = frozenset()) -> dict[str, CandidateScore]:
+        """How near each is to people, beside the raw judge. `chosen` are the recipes that are behind `CHOSEN`."""
+        everyone = {RAW_JUDGE: self.judges, **said}
+        behind = {name: {name} for name in everyone} | {AS_CHOSEN: set(chosen)}
+        rho = {
+            name: self._mean(rank_correlation_statistic, self.judges if behind[name] <= self.moved else one)
+            for name, one in everyone.items()
+            if not behind[name] <= self.flat
+        }
+        error = {name: self._mean(absolute_error_statistic, one) for name, one in everyone.items()}
+
+        def statistics(weights: Floats) -> dict[str, Floats]:
+            rhos = {name: one(weights) for name, one in rho.items()}
+            errors = {name: one(weights) for name, one in error.items()}
+            found = {f"rho {name}": one for name, one in rhos.items()}
+            found |= {f"error {name}": one for name, one in errors.items()}
+            found |= {f"rho_gain {name}": one - rhos[RAW_JUDGE] for name, one in rhos.items()}
+            found |= {f"error_gain {name}": errors[RAW_JUDGE] - one for name, one in errors.items()}
+            if CONSTANT_NAME in errors:
+                found |= {f"constant_gain {name}": errors[CONSTANT_NAME] - one for name, one in errors.items()}
+            return found
+
+        found = self.draws.estimates(statistics)
+        none = undefined_estimate("a constant has no order")
+        return {
+            name: CandidateScore(
+                found.get(f"rho {name}", none),
+                found[f"error {name}"],
+                found.get(f"rho_gain {name}") if name != RAW_JUDGE else None,
+                found[f"error_gain {name}"] if name != RAW_JUDGE else None,
+                found.get(f"constant_gain {name}") if name != CONSTANT_NAME else None,
+            )
+            for name in everyone
+        }
+
+    def people(self) -> CandidateScore:
+        """One rater against the mean of the others, which is of fewer, and so less sure, than the mean of all that a
+        map is held against: a good map may well be nearer than this."""
+        each = [(one_rater_statistics(task.ratings.values), rows) for task, rows in self._each()]
+        rho, error = (average_statistics([_restrict_rows(both[side], rows) for both, rows in each]) for side in (0, 1))
+        why = "fewer than two people rated the same cases"
+        return CandidateScore(self.draws.estimate(rho, why), self.draws.estimate(error, why))
+
+    def _each(self) -> Iterator[tuple[CalibrationTask, Ints]]:
+        return zip(self.tasks, self._places, strict=True)
+
+    def _distance(self, name: str, said: Sequence[Floats], by: SelectionMeasure) -> float:
+        if by is SelectionMeasure.RANK and name == CONSTANT_NAME:
+            return 0.0
+        kind = rank_correlation_statistic if by is SelectionMeasure.RANK else absolute_error_statistic
+        ordered = self.judges if by is SelectionMeasure.RANK and name in self.moved else said
+        measured = []
+        for mean, one, known in zip(self._means, ordered, (~np.isnan(one) for one in said), strict=True):
+            value = float(kind(one[known], mean[known])(np.ones((1, int(known.sum()))))[0])
+            measured.append((0.0 if np.isnan(value) else -value) if by is SelectionMeasure.RANK else value)
+        return float(np.mean(measured))
+
+    def _mean(self, kind: Callable[[Floats, Floats], Statistic], said: Sequence[Floats]) -> Statistic:
+        """The mean over the tasks of a statistic of predictions and ratings."""
+        return average_statistics(
+            [
+                _restrict_rows(kind(one, mean), rows)
+                for one, mean, rows in zip(said, self._means, self._places, strict=True)
+            ]
+        )
+
+
+def _restrict_rows(statistic: Statistic, rows: Ints) -> Statistic:
+    """A statistic of some cases as one of all."""
+    return lambda weights: statistic(weights[:, rows])
+
+
+DEFAULT_FOLDS = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalibrationResult:
+    """What calibrating came to.
+
+    `rows` are by recipe, with `RAW`, `RATER` and `CHOSEN` (the choice nested). `unseen` are those of the chosen one,
+    the judge and a constant with each maker left out; `neither` the same with each maker and each photograph left out
+    at once, so that what people say of the photograph is not known either (both empty where makers are not known).
+    `helps` says whether the chosen map is worth having, and `why` why (not); `fitted` are the maps by aspect, there
+    only where they help; `errors` what to add to a prediction for the interval that holds `HOLDS` of the ratings, the
+    whole scale where there are too few groups to say. `makers` is a sentence on what is left where maker and photograph
+    are new, and `learned_makers` whether that is nothing. `told` says how intervals were made.
+    """
+
+    tasks: tuple[CalibrationTask, ...]
+    by: SelectionMeasure
+    chosen: str
+    rows: Mapping[str, CandidateScore]
+    unseen: Mapping[str, CandidateScore]
+    neither: Mapping[str, CandidateScore]
+    helps: bool
+    why: str
+    makers: str
+    learned_makers: bool
+    told: str
+    fitted: Mapping[str, FittedMap] = field(default_factory=dict)
+    errors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def aspect(self) -> str:
+        return ", ".join(task.aspect for task in self.tasks)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the intervals of calibrated scores are narrower than the scale."""
+        return all(self.errors[task.aspect] != _full_scale_errors(task) for task in self.tasks)
+
+
+def calibrate(
+    *tasks: CalibrationTask,
+    recipes: Mapping[str, CalibrationRecipe] = RECIPES,
+    by: SelectionMeasure = SelectionMeasure.ERROR,
+    folds: int = DEFAULT_FOLDS,
+    seed: int = DEFAULT_SEED,
+    draws: int = DEFAULT_DRAWS,
+) -> CalibrationResult:
+    """Fits every recipe, chooses, and says whether the choice helps.
+
+    Several tasks (aspects on one human scale, rated on the same cases) are taken together: one choice and one decision
+    by the mean over them, for where each alone has too few ratings; each still gets a map of its own.
+
+    A map helps where it is nearer to people than the raw judge on the human scale and than a constant, each by a
+    paired interval that excludes 0. By `Measure.RANK` the first is in ρ, and the second is that ρ is above 0.
+    Raises `UsageError` where the cases are all of one group, or the scales of several tasks differ.
+    """
+    ground = CandidateEvaluation(tasks, recipes, seed, draws)
+    fold = ground.folds(folds)
+    said = ground.across(fold)
+    chosen = ground.best(said, by)
+    nested = [np.full(len(task.cases), np.nan) for task in tasks]
+    picked: set[str] = set()
+    for one in np.unique(fold):
+        name = ground.best(ground.within(fold != one), by)
+        picked.add(name)
+        for place, its in enumerate(ground.at(fold)):
+            nested[place][its == one] = said[name][place][its == one]
+    rows = ground.rows({**said, AS_CHOSEN: nested}, picked) | {ONE_RATER: ground.people()}
+    helps, why = _decide_if_it_helps(rows[AS_CHOSEN], chosen, by)
+    neither = ground.unseen({CONSTANT_NAME, chosen}, fold)
+    makers, learned = _describe_unseen_makers(chosen, rows, neither, by) if neither else ("", False)
+    return CalibrationResult(
+        tasks=tuple(tasks),
+        by=by,
+        chosen=chosen,
+        rows=rows,
+        unseen=ground.unseen({CONSTANT_NAME, chosen}),
+        neither=neither,
+        helps=helps,
+        why=why,
+        makers=makers,
+        learned_makers=learned,
+        told=ground.draws.told(),
+        fitted={task.aspect: fit_map(task, recipes[chosen]) for task in tasks} if helps else {},
+        errors={task.aspect: _bound_errors(task, one) for task, one in zip(tasks, nested, strict=True)},
+    )
+
+
+def _decide_if_it_helps(row: CandidateScore, chosen: str, by: SelectionMeasure) -> tuple[bool, str]:
+    gain, against = (row.rho_gain, row.rho) if by is SelectionMeasure.RANK else (row.error_gain, row.constant_gain)
+    if chosen == CONSTANT_NAME:
+        return False, "A constant is as near to people as anything that was learned from the judge."
+    if gain is None or not _is_above_zero(gain):
+        return False, f"The chosen map ({chosen}) is not surely nearer to people than the raw judge."
+    if against is not None and not _is_above_zero(against):
+        return False, f"The chosen map ({chosen}) is not surely nearer to people than a constant."
+    return True, f"The chosen map ({chosen}) is nearer to people than the raw judge and than a constant."
+
+
+def _is_above_zero(one: Estimate) -> bool:
+    return one.low is not None and one.low > 0
+
+
+def _describe_unseen_makers(
+    chosen: str, rows: Mapping[str, CandidateScore], unseen: Mapping[str, CandidateScore], by: SelectionMeasure
+) -> tuple[str, bool]:
+    """What is left of the gain where maker and photograph are new, in a sentence, and whether that is nothing."""
+    if by is SelectionMeasure.RANK:
+        what, seen, kept = "ρ", rows[chosen].rho.value, unseen[chosen].rho.value
+        without = max(rows[RAW_JUDGE].rho.value or 0.0, 0.0)
+        gained, lost = seen is not None and seen > without, kept is None or kept <= without
+    else:
+        what, seen, kept = "the error", rows[chosen].error.value, unseen[chosen].error.value
+        rivals = [rows[RAW_JUDGE].error.value, unseen[CONSTANT_NAME].error.value if CONSTANT_NAME in unseen else None]
+        without = min((one for one in rivals if one is not None), default=0.0)
+        gained, lost = seen is not None and seen < without, kept is None or kept >= without
+    first, then = ("not defined" if one is None else f"{one:.3f}" for one in (seen, kept))
+    told = f"Where the map has seen other images of the same maker, {what} of {chosen} is {first}; "
+    told += f"where it has seen neither the maker nor the photograph, {then}"
+    if not lost:
+        better = "still better" if _is_surely_better(unseen[chosen], by) else "not surely better"
+        return (
+            f"{told}, {better} than without any map ({without:.3f}).{_describe_lost_order(chosen, unseen, by)}",
+            False,
+        )
+    learned = ": it learned who made the image" if gained else ""
+    return f"{told}, no better than without any map ({without:.3f}){learned}.", gained
+
+
+def _is_surely_better(row: CandidateScore, by: SelectionMeasure) -> bool:
+    """Whether a map is better than the judge, and than a constant, by intervals that exclude 0."""
+    gains = [row.rho_gain] if by is SelectionMeasure.RANK else [row.error_gain, row.constant_gain]
+    return all(one is not None and _is_above_zero(one) for one in gains)
+
+
+def _describe_lost_order(chosen: str, unseen: Mapping[str, CandidateScore], by: SelectionMeasure) -> str:
+    """A map may be nearer to people and yet put images of a new maker into no better order than the judge does."""
+    order, judge = unseen[chosen].rho.value, unseen[RAW_JUDGE].rho.value
+    if by is SelectionMeasure.RANK or order is None or judge is None or order > judge:
+        return ""
+    return f" Its order is then no better than the judge's own (ρ {order:.3f} and {judge:.3f})."
+
+
+def _bound_errors(task: CalibrationTask, said: Floats) -> tuple[float, float]:
+    """What to add to a prediction for the interval: from end to end of the scale where too little is known."""
+    return conformal_bounds(task.mean - said, task.numbers) or _full_scale_errors(task)
+
+
+def _full_scale_errors(task: CalibrationTask) -> tuple[float, float]:
+    width = task.scale[1] - task.scale[0]
+    return -width, width
+
+
+def build_document(results: Sequence[CalibrationResult], made: Mapping[str, object]) -> dict[str, Any]:
+    """The maps of all results that help, as JSON values. `made` says where they come from: `judges` and `rubrics` (by
+    name their version) are what a verdict must have for them to be applied."""
+    aspects = {
+        task.aspect: aspect_to_dict(build_aspect_map(result, task))
+        for result in results
+        if result.helps
+        for task in result.tasks
+    }
+    return {"kind": CALIBRATION_KIND, "format": CALIBRATION_FORMAT, "made": dict(made), "aspects": aspects}
+
+
+def build_aspect_map(result: CalibrationResult, task: CalibrationTask) -> AspectMap:
+    """The map that was chosen for an aspect, as it is applied."""
+    fitted: FittedMap = result.fitted[task.aspect]
+    inputs = tuple(
+        MapInput(fitted.names[place], median, missing)
+        for place, median, missing in zip(
+            fitted.usable.places, fitted.usable.medians, fitted.usable.missing, strict=True
+        )
+    )
+    low, high = result.errors[task.aspect]
+    return AspectMap(
+        task.aspect,
+        task.scale,
+        task.raw.name,
+        inputs,
+        fitted.map,
+        low,
+        high,
+        INTERVAL_COVERAGE,
+        summarize_task(result, task),
+    )
+
+
+def summarize_task(result: CalibrationResult, task: CalibrationTask) -> dict[str, Any]:
+    """How all candidates did, and on what, as JSON values."""
+    return {
+        "cases": len(task.cases),
+        "raters": len(task.ratings.raters),
+        "groups": len(set(task.numbers.tolist())),
+        "together_with": [one.aspect for one in result.tasks if one is not task],
+        "chosen": result.chosen,
+        "by": str(result.by),
+        "helps": result.helps,
+        "why": result.why,
+        "learned_makers": result.learned_makers,
+        "makers": result.makers,
+        "left_out": dict(result.fitted[task.aspect].usable.left_out) if result.fitted else {},
+        "rows": {name: row.to_dict() for name, row in result.rows.items()},
+        "maker_unseen": {name: row.to_dict() for name, row in result.unseen.items()},
+        "neither_maker_nor_photograph_seen": {name: row.to_dict() for name, row in result.neither.items()},
+        "intervals": result.told,
+    }
+
+
+def format_json(values: object, depth: int = 0) -> str:
+    """JSON laid out for people: what is short, and every list of numbers, on one line."""
+    flat = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    nested = isinstance(values, dict) or (isinstance(values, list) and any(isinstance(one, dict) for one in values))
+    if len(flat) <= 100 or not nested:
+        return flat
+    inner = "  " * (depth + 1)
+    if isinstance(values, dict):
+        lines = [
+            f"{inner}{json.dumps(key, ensure_ascii=False)}: {format_json(one, depth + 1)}"
+            for key, one in values.items()
+        ]
+        return "{\n" + ",\n".join(lines) + "\n" + "  " * depth + "}"
+    assert isinstance(values, list)
+    return "[\n" + ",\n".join(f"{inner}{format_json(one, depth + 1)}" for one in values) + "\n" + "  " * depth + "]"

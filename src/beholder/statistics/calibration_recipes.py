@@ -1,0 +1,329 @@
+"""Dividing cases so that what belongs together is never on both sides.
+
+What a map is learned from, and what learns it.
+
+Forests and boosted trees: grown by scikit-learn, kept as plain lists, applied without it.
+
+How maps are fitted: from what a judge said and what was measured to the mean human rating, simplest first.
+
+constant   the median rating, of all constants the one with the least error: what a judge must beat
+offset     the judge's number on the human scale, moved by its mean difference from people
+isotonic   the judge's number by steps that never fall (pool adjacent violators); cases that it ties stay tied
+linear     ridge on standardised features
+steady     the same with one strong penalty, for few cases
+curved     ridge on normal scores of the features and a bend for each: numbers far out of the ordinary do no harm
+forest     extremely random trees on all features
+boosted    boosted trees on all features
+blend      the mean of curved and forest, which says the lowest (or highest) rating that there is where most such cases
+           got just that from everybody: so it keeps the ties that people have at the ends of their scale
+
+Other ridge penalties are chosen within the cases that a map is fitted on, by grouped cross-validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from beholder.errors import SetupError
+from beholder.statistics.data import Bools, Floats, Ints
+from beholder.verdicts.calibration_maps import (
+    LEAF_COLUMN,
+    BlendMap,
+    CalibrationMap,
+    ConstantMap,
+    CurvedMap,
+    DecisionTree,
+    IsotonicMap,
+    LinearMap,
+    OffsetMap,
+    SnapToEndsMap,
+    TreeEnsembleMap,
+)
+
+
+def assign_folds(groups: Ints, count: int, seed: int = 0) -> Ints:
+    """The fold of each case, 0 to `count` − 1 (fewer where there are fewer groups): no group is divided, and folds have
+    about as many cases each. The same seed gives the same folds."""
+    names, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    count = max(1, min(count, len(names)))
+    order = np.random.default_rng(seed).permutation(len(names))
+    order = order[np.argsort(-sizes[order], kind="stable")]  # the large ones first, those of one size in random order
+    filled = np.zeros(count, np.int64)
+    fold = np.zeros(len(names), np.int64)
+    for group in order:
+        least = int(filled.argmin())
+        fold[group] = least
+        filled[least] += sizes[group]
+    return np.asarray(fold[place], np.int64)
+
+
+def cross_folds(*folds: Ints) -> Ints:
+    """The number of each case's cell where cases are divided in several ways at once."""
+    return np.asarray(np.unique(np.column_stack(folds), axis=0, return_inverse=True)[1], np.int64).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingData:
+    """What a map is learned from: cases × features without gaps, and the mean human rating of each case.
+
+    `groups` number what belongs together. `raw` is the place of the judge's own number for the aspect, which lies on
+    `raw_scale`; ratings lie on `scale`. `seed` is for what is drawn.
+    """
+
+    names: tuple[str, ...]
+    values: Floats
+    ratings: Floats
+    groups: Ints
+    raw: int
+    raw_scale: tuple[float, float]
+    scale: tuple[float, float]
+    seed: int = 0
+
+    def part(self, rows: Bools) -> TrainingData:
+        """Some of the cases."""
+        return replace(self, values=self.values[rows], ratings=self.ratings[rows], groups=self.groups[rows])
+
+    def judge(self) -> OffsetMap:
+        """The judge's own number on the human scale: ends on ends."""
+        (low, high), (first, last) = self.raw_scale, self.scale
+        slope = (last - first) / (high - low)
+        return OffsetMap(self.raw, slope, first - slope * low)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRecipe:
+    """How a map is fitted. `raw_only`: it learns from the judge's own number alone, and needs nothing else later.
+    `keeps_order`: it only moves that number, so that the judge's order, and with it ρ, stays what it is."""
+
+    fit: Callable[[TrainingData], CalibrationMap]
+    raw_only: bool = False
+    keeps_order: bool = False
+
+
+# Small on purpose: human ratings are noisy, and a deep tree learns the noise.
+FOREST_SETTINGS = {"n_estimators": 100, "min_samples_leaf": 5, "max_features": 0.4, "n_jobs": 1}
+BOOSTED_SETTINGS = {"n_estimators": 150, "learning_rate": 0.04, "max_depth": 3, "min_samples_leaf": 8}
+BOOSTED_SAMPLING = {"subsample": 0.6, "max_features": 0.3}
+
+
+def fit_forest(lesson: TrainingData) -> TreeEnsembleMap:
+    """Extremely random trees: the mean of what they say. Raises `SetupError` without scikit-learn."""
+    grown = _import_ensemble().ExtraTreesRegressor(random_state=lesson.seed, **FOREST_SETTINGS)
+    grown.fit(lesson.values, lesson.ratings)
+    return TreeEnsembleMap(0.0, 1 / len(grown.estimators_), tuple(export_tree(one.tree_) for one in grown.estimators_))
+
+
+def fit_boosted(lesson: TrainingData) -> TreeEnsembleMap:
+    """Trees of which each corrects the ones before it. Raises `SetupError` without scikit-learn."""
+    grown = _import_ensemble().GradientBoostingRegressor(
+        random_state=lesson.seed, **BOOSTED_SETTINGS, **BOOSTED_SAMPLING
+    )
+    grown.fit(lesson.values, lesson.ratings)
+    base = float(np.ravel(grown.init_.constant_)[0])
+    return TreeEnsembleMap(
+        base, BOOSTED_SETTINGS["learning_rate"], tuple(export_tree(one.tree_) for one in grown.estimators_.ravel())
+    )
+
+
+def export_tree(tree: Any) -> DecisionTree:
+    """A grown tree as lists, in the order of `Tree`."""
+    columns: list[int] = []
+    at: list[float] = []
+    right: list[int] = []
+    left, other = tree.children_left.tolist(), tree.children_right.tolist()
+    features, thresholds, values = tree.feature.tolist(), tree.threshold.tolist(), tree.value.reshape(-1).tolist()
+    waiting: list[tuple[int, int]] = [(0, -1)]  # node, and whose right branch it is
+    while waiting:
+        node, parent = waiting.pop()
+        here = len(columns)
+        if parent >= 0:
+            right[parent] = here
+        leaf = left[node] < 0
+        columns.append(LEAF_COLUMN if leaf else features[node])
+        at.append(values[node] if leaf else thresholds[node])
+        right.append(0)
+        if not leaf:
+            waiting += [(other[node], here), (left[node], -1)]
+    return DecisionTree(tuple(columns), tuple(at), tuple(right))
+
+
+def _import_ensemble() -> Any:
+    try:
+        from sklearn import ensemble  # type: ignore[import-untyped]  # it ships no types
+    except ImportError:
+        raise SetupError("Forests and boosted trees need scikit-learn: pip install 'beholder[calibrate]'") from None
+    return ensemble
+
+
+PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+STRONG_PENALTY = 100.0  # with few cases a penalty is chosen by luck: a strong one, always the same
+INNER_FOLDS = 5  # folds, for a penalty, and for where ends begin
+END_SHARE = 0.75  # of the cases with such a prediction, how many must have got the end of the scale for it to be said
+
+# Where the knots of a feature lie among the cases: closer at the ends, where the scores move fastest.
+KNOT_SHARES = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99)
+_KNOT_SCORES = np.array([NormalDist().inv_cdf(share) for share in KNOT_SHARES])
+
+
+def fit_constant(lesson: TrainingData) -> ConstantMap:
+    return ConstantMap(float(np.median(lesson.ratings)))
+
+
+def fit_offset(lesson: TrainingData) -> OffsetMap:
+    judge = lesson.judge()
+    difference = float((lesson.ratings - judge.predict(lesson.values)).mean())
+    return OffsetMap(judge.column, judge.slope, judge.shift + difference)
+
+
+def fit_isotonic(lesson: TrainingData) -> IsotonicMap:
+    at, where = np.unique(lesson.values[:, lesson.raw], return_inverse=True)
+    counts = np.bincount(where).astype(np.float64)
+    ratings = pool_adjacent_violators(np.bincount(where, lesson.ratings) / counts, counts)
+    # Within a level only its ends say something.
+    inner = np.zeros(len(at), np.bool_)
+    inner[1:-1] = (ratings[1:-1] == ratings[:-2]) & (ratings[1:-1] == ratings[2:])
+    return IsotonicMap(lesson.raw, tuple(at[~inner].tolist()), tuple(ratings[~inner].tolist()))
+
+
+def pool_adjacent_violators(values: Floats, weights: Floats) -> Floats:
+    """The nearest sequence that never falls, by weighted squares: neighbours that fall are pooled at their mean."""
+    levels: list[tuple[float, float, int]] = []  # mean, weight, how many
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        mean, total, count = value, weight, 1
+        while levels and levels[-1][0] >= mean:
+            before, more, many = levels.pop()
+            mean = (before * more + mean * total) / (more + total)
+            total, count = more + total, count + many
+        levels.append((mean, total, count))
+    return np.repeat([mean for mean, _, _ in levels], [count for _, _, count in levels])
+
+
+def fit_linear(lesson: TrainingData, penalties: Sequence[float] = PENALTIES) -> LinearMap:
+    means, scales = lesson.values.mean(axis=0), lesson.values.std(axis=0)
+    scales = np.where(scales > 0, scales, 1.0)
+    weights = _fit_ridge((lesson.values - means) / scales, lesson, penalties)
+    return LinearMap(float(lesson.ratings.mean()), *(tuple(one.tolist()) for one in (means, scales, weights)))
+
+
+def fit_curved(lesson: TrainingData, penalties: Sequence[float] = PENALTIES) -> CurvedMap:
+    knots = [_normal_score_knots(column) for column in lesson.values.T]
+    scores = np.column_stack(
+        [np.interp(column, at[:, 0], at[:, 1]) for column, at in zip(lesson.values.T, knots, strict=True)]
+    )
+    design = np.hstack([scores, (scores * scores - 1) / 2])
+    middle = design.mean(axis=0)
+    weights = _fit_ridge(design - middle, lesson, penalties)
+    count = len(knots)
+    return CurvedMap(
+        float(lesson.ratings.mean() - middle @ weights),
+        tuple(tuple((value, score) for value, score in at.tolist()) for at in knots),
+        tuple(weights[:count].tolist()),
+        tuple(weights[count:].tolist()),
+    )
+
+
+def blend_fits(*fits: Callable[[TrainingData], CalibrationMap]) -> Callable[[TrainingData], BlendMap]:
+    """The plain mean of what several maps say, each fitted by itself."""
+
+    def fit(lesson: TrainingData) -> BlendMap:
+        maps = tuple(one for each in fits if not isinstance(one := each(lesson), BlendMap | SnapToEndsMap))
+        return BlendMap(maps, (1.0,) * len(maps))
+
+    return fit
+
+
+def snap_to_ends(
+    fit: Callable[[TrainingData], CalibrationMap], sure: float = END_SHARE
+) -> Callable[[TrainingData], SnapToEndsMap]:
+    """A map that says the end of the human scale where at least the share `sure` of such cases got that very rating
+    from everybody: it keeps the ties that people have there. Where that is, is found on cases that were held back."""
+
+    def fitted(lesson: TrainingData) -> SnapToEndsMap:
+        fold = assign_folds(lesson.groups, INNER_FOLDS, lesson.seed)
+        said = np.full(len(fold), np.nan)
+        for one in np.unique(fold):
+            out = fold == one
+            if not out.all():
+                said[out] = fit(lesson.part(~out)).predict(lesson.values[out])
+        known = ~np.isnan(said)
+        low, high = lesson.scale
+        under = _find_end_threshold(said[known], lesson.ratings[known] == low, sure)
+        over = _find_end_threshold(-said[known], lesson.ratings[known] == high, sure)
+        whole = fit(lesson)
+        assert not isinstance(whole, SnapToEndsMap)
+        return SnapToEndsMap(whole, under, None if over is None else -over, low, high)
+
+    return fitted
+
+
+def _find_end_threshold(said: Floats, at_end: Bools, sure: float) -> float | None:
+    """The greatest prediction at which the share of cases at the low end, which falls as predictions rise, is still
+    `sure`."""
+    if not len(said):
+        return None
+    order = np.argsort(-said, kind="stable")
+    share = pool_adjacent_violators(at_end[order].astype(np.float64), np.ones(len(said)))
+    there = said[order][share >= sure]
+    return float(there.max()) if len(there) else None
+
+
+RECIPES: dict[str, CalibrationRecipe] = {
+    "constant": CalibrationRecipe(fit_constant, raw_only=True),
+    "offset": CalibrationRecipe(fit_offset, raw_only=True, keeps_order=True),
+    "isotonic": CalibrationRecipe(fit_isotonic, raw_only=True),
+    "linear": CalibrationRecipe(fit_linear),
+    "steady": CalibrationRecipe(lambda lesson: fit_linear(lesson, (STRONG_PENALTY,))),
+    "curved": CalibrationRecipe(fit_curved),
+    "forest": CalibrationRecipe(fit_forest),
+    "boosted": CalibrationRecipe(fit_boosted),
+    "blend": CalibrationRecipe(snap_to_ends(blend_fits(fit_curved, fit_forest))),
+}
+
+SKLEARN_RECIPES = frozenset({"forest", "boosted", "blend"})  # what needs scikit-learn to be fitted
+
+
+def solve_ridge(design: Floats, ratings: Floats, penalties: Sequence[float]) -> Floats:
+    """Weights (a row for each penalty) that make Σ (rating − mean − design · weights)² + penalty · Σ weights² least;
+    `design` is centred here."""
+    centred, away = design - design.mean(axis=0), ratings - ratings.mean()
+    tall = len(design) >= design.shape[1]
+    # The smaller of the two squares: four times as quick as the singular values of `centred`, and as good, since the
+    # penalty is far above what rounding leaves.
+    squares, turned = np.linalg.eigh(centred.T @ centred if tall else centred @ centred.T)
+    along = turned.T @ (centred.T @ away if tall else away)
+    shrunk = along / (np.maximum(squares, 0.0) + np.array(penalties)[:, None])
+    weights: Floats = shrunk @ turned.T if tall else shrunk @ turned.T @ centred
+    return weights
+
+
+def _fit_ridge(design: Floats, lesson: TrainingData, penalties: Sequence[float]) -> Floats:
+    """Weights by the penalty that foretells best within these cases, groups kept whole."""
+    best = penalties[0] if len(penalties) == 1 else _choose_penalty(design, lesson, penalties)
+    weights: Floats = solve_ridge(design, lesson.ratings, (best,))[0]
+    return weights
+
+
+def _choose_penalty(design: Floats, lesson: TrainingData, penalties: Sequence[float]) -> float:
+    """The one with the least squared error on cases that were held back."""
+    fold = assign_folds(lesson.groups, INNER_FOLDS, lesson.seed)
+    squares = np.zeros(len(penalties))
+    for one in np.unique(fold):
+        out = fold == one
+        if out.all():
+            return penalties[-1]
+        weights = solve_ridge(design[~out], lesson.ratings[~out], penalties)
+        said = lesson.ratings[~out].mean() + (design[out] - design[~out].mean(axis=0)) @ weights.T
+        squares += ((lesson.ratings[out][:, None] - said) ** 2).sum(axis=0)
+    return penalties[int(squares.argmin())]
+
+
+def _normal_score_knots(column: Floats) -> Floats:
+    """Rows of (value, normal score). Shares that fall on one value (many cases have none of something) are one knot,
+    with their mean score."""
+    values, place = np.unique(np.quantile(column, KNOT_SHARES), return_inverse=True)
+    return np.column_stack([values, np.bincount(place, _KNOT_SCORES) / np.bincount(place)])

@@ -1,0 +1,526 @@
+"""What a calibration learns from: all that a judge said of a case, and what was measured of it, as a matrix.
+
+A feature's name says what it is, so that it can be computed again from a verdict: a criterion's key, `score` (where
+several rubrics have one `RUBRIC.KEY`, `RUBRIC.score`), an assertion's id (with its style, `Anime/A1`, if it has one),
+`spread.KEY` of a jury, `measured.NAME` of a verdict, `min(a, b)` and so on of criteria, `pixels.NAME` for an instrument
+on the images at 512 px, `given.NAME` for a column of a file.
+
+One aspect to be calibrated: cases that people rated and a judge gave a number to, and honest predictions.
+
+Where a calibration comes from: the run or files, the judge and the rubrics that it is for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from beholder.cases.case import Case, CaseSchema
+from beholder.cases.files import read_rows
+from beholder.errors import SetupError, UsageError
+from beholder.images.image import ImageSource
+from beholder.instruments.human_ratings import PAIR_ROLES
+from beholder.statistics.aspects import find_column, rescale
+from beholder.statistics.bootstrap import ClusterBootstrap
+from beholder.statistics.calibration_recipes import CalibrationRecipe, TrainingData, assign_folds, cross_folds
+from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Ratings, Scores, select_group
+from beholder.verdicts.calibration import collect_numbers, look_up_number
+from beholder.verdicts.calibration_maps import CalibrationMap, Combination, parse_combination
+
+if TYPE_CHECKING:
+    from beholder.ledger.ledger import Ledger
+
+
+GIVEN_PREFIX = "given."
+MAX_MISSING_SHARE = 0.5  # of the cases that a map is fitted on: a feature that more of them lack is left out
+
+_COMBINED_WAYS = (
+    "min",
+    "mean",
+)  # of the criteria that answer an aspect together: the one that was not chosen stands beside
+_IGNORED_KINDS = frozenset({ColumnKind.PASSED})  # says nothing that the score does not
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """Cases × features; a missing value is nan."""
+
+    names: tuple[str, ...]
+    values: Floats
+
+    def at(self, rows: Sequence[int] | Ints | Bools) -> Features:
+        return Features(self.names, self.values[np.asarray(rows)])
+
+    def named(self, names: tuple[str, ...]) -> Features:
+        """The features of these names, in this order; one that is not there is missing for every case."""
+        if names == self.names:
+            return self
+        place = {name: at for at, name in enumerate(self.names)}
+        values = np.full((len(self.values), len(names)), np.nan)
+        for at, name in enumerate(names):
+            if name in place:
+                values[:, at] = self.values[:, place[name]]
+        return Features(names, values)
+
+    def only(self, names: Collection[str]) -> Features:
+        """These of them, in the order they stand in."""
+        places = [place for place, name in enumerate(self.names) if name in names]
+        return Features(tuple(self.names[place] for place in places), self.values[:, places])
+
+
+@dataclass(frozen=True, slots=True)
+class UsableFeatures:
+    """Which features can be learned from (their places), the median of each, the share of cases that lack it, and why
+    the others were left out, by name."""
+
+    places: tuple[int, ...]
+    medians: tuple[float, ...]
+    missing: tuple[float, ...]
+    left_out: Mapping[str, str]
+
+    def filled(self, values: Floats) -> Floats:
+        """These features of cases, a missing value as the median."""
+        chosen = values[:, list(self.places)]
+        return np.where(np.isnan(chosen), np.array(self.medians), chosen)
+
+
+def select_usable(features: Features) -> UsableFeatures:
+    """What these cases allow to be learned from: a feature that more than half of them lack, and one that is the same
+    for all of them, is left out."""
+    gaps = np.isnan(features.values)
+    missing = gaps.mean(axis=0) if len(features.values) else np.ones(len(features.names))
+    places, medians, left_out = [], [], {}
+    for place, (name, share) in enumerate(zip(features.names, missing, strict=True)):
+        known = features.values[~gaps[:, place], place]
+        if share > MAX_MISSING_SHARE or not len(known):
+            left_out[name] = f"missing in {share:.0%} of the cases"
+        elif np.ptp(known) == 0:
+            left_out[name] = "the same for all cases"
+        else:
+            places.append(place)
+            medians.append(float(np.median(known)))
+    return UsableFeatures(tuple(places), tuple(medians), tuple(float(missing[place]) for place in places), left_out)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExtraFeatures:
+    """What is learned from besides the columns of the scores: `extra` are features by case and name, `beside` the
+    columns that answer other aspects. With `names` only features of these names are taken."""
+
+    extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    names: Collection[str] | None = None
+    beside: Sequence[Column] = ()
+
+
+NO_EXTRA_FEATURES = ExtraFeatures()
+
+
+def build_features(scores: Scores, raw: Column, besides: ExtraFeatures = NO_EXTRA_FEATURES) -> Features:
+    """Everything that is known of the cases; `raw` (the column that answers the aspect) is always among it, under its
+    name. Of `min(a, b)` there is the mean as well, and the other way round."""
+    columns = {one.name: one.values for one in scores.columns.values() if one.kind not in _IGNORED_KINDS}
+    for column in (raw, *besides.beside):
+        columns[column.name] = column.values
+        combined = parse_combination(column.name)
+        if combined is not None and column.name not in scores.columns and combined.how in _COMBINED_WAYS:
+            for other in (other for other in _COMBINED_WAYS if other != combined.how):
+                sister = find_column(str(Combination(other, combined.parts)), scores)
+                columns[sister.name] = sister.values
+    rows = [besides.extra.get(case, {}) for case in scores.cases]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        columns[name] = np.array([row.get(name, np.nan) for row in rows])
+    chosen = [name for name in columns if besides.names is None or name in besides.names or name == raw.name]
+    return Features(tuple(chosen), np.column_stack([columns[name] for name in chosen]))
+
+
+def read_features(path: Path) -> dict[str, dict[str, float]]:
+    """Features of a file with a row for each case, CSV or JSONL: by case, its numbers as `given.NAME`.
+
+    An empty cell is a missing value. A column with anything but numbers is no feature; raises `UsageError` where none
+    is one.
+    """
+    rows: dict[str, Mapping[str, str]] = {}
+    for row in read_rows(path, CaseSchema(roles=((),))):
+        if row.case is None:
+            raise UsageError(f"{row.place}: {'; '.join(row.problems)}.")
+        rows[row.case.id] = row.case.groups
+    names = dict.fromkeys(name for groups in rows.values() for name in groups)
+    numbers = {
+        name: {
+            case: number for case, groups in rows.items() if (number := _parse_number(groups.get(name, ""))) is not None
+        }
+        for name in names
+    }
+    whole = [name for name, found in numbers.items() if found and not any(np.isinf(one) for one in found.values())]
+    if not whole:
+        raise UsageError(f"{str(path)!r} has no column of numbers; it should have a row for each case: case,NAME,…")
+    return {
+        case: {f"{GIVEN_PREFIX}{name}": numbers[name][case] for name in whole if case in numbers[name]} for case in rows
+    }
+
+
+def _parse_number(text: str) -> float | None:
+    """The number that stands there; None where nothing does; infinity for what is no number."""
+    if not text.strip():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return np.inf
+    return value if np.isfinite(value) else np.inf
+
+
+def measure_pixels(
+    pairs: Mapping[str, tuple[ImageSource, ImageSource]],
+    names: Collection[str] | None = None,
+    *,
+    workers: int | None = None,
+    done: Callable[[int], None] | None = None,
+) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """What the instruments say of pairs of images, by case, as `pixels.NAME`; and why a case could not be measured.
+
+    `names` are instruments or families, all for pairs unless given. It is done in `workers` processes, as many as
+    there are cores unless said (0: here); `done` is told how many are ready. Raises `SetupError` where a process did
+    not live to the end.
+    """
+    import os
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from functools import partial
+    from multiprocessing import get_context
+
+    from beholder.instruments.human_ratings import measure_pixel_features
+
+    wanted = None if names is None else tuple(names)
+    work = partial(measure_pixel_features, names=wanted)
+    found: dict[str, dict[str, float]] = {}
+    failed: dict[str, str] = {}
+
+    def take(case: str, result: tuple[dict[str, float], str]) -> None:
+        values, why = result
+        if why:
+            failed[case] = why
+        else:
+            found[case] = values
+        if done is not None:
+            done(len(found) + len(failed))
+
+    count = (os.cpu_count() or 1) if workers is None else workers
+    if not count:
+        for case, pair in pairs.items():
+            take(case, work(pair))
+        return found, failed
+    try:
+        with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_use_one_thread) as pool:
+            for case, result in zip(pairs, pool.map(work, pairs.values(), chunksize=4), strict=True):
+                take(case, result)
+    except BrokenProcessPool:
+        raise SetupError(
+            f"A process that measured was ended from outside after {len(found) + len(failed)} of {len(pairs)} cases, "
+            "most often for want of memory; run it again with more of it."
+        ) from None
+    return found, failed
+
+
+def _use_one_thread() -> None:
+    """At the start of a process that measures: there are as many of them as cores, so that each takes one."""
+    import cv2
+
+    cv2.setNumThreads(1)
+
+
+MIN_CASES = 10
+MAX_MAKER_FOLDS = 30  # makers: more are left out some at a time
+MAX_CROSSED_MAKER_FOLDS = 10  # where photographs are held back as well, which takes as many times more maps
+MAKER_GROUP = "model"  # the group that says what made an image, unless another is named
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalibrationTask:
+    """What is calibrated. Every case has a human mean and the judge's own number (`raw`).
+
+    `scale` is the human one; `groups` number what belongs together, `makers` name what made the image (None where that
+    is not known).
+    """
+
+    aspect: str
+    cases: tuple[str, ...]
+    features: Features
+    ratings: Ratings
+    raw: Column
+    scale: tuple[float, float]
+    groups: tuple[str, ...] | None
+    makers: tuple[str, ...] | None
+    seed: int = 0
+
+    @property
+    def mean(self) -> Floats:
+        """The mean human rating of each case."""
+        return self.ratings.mean()
+
+    @property
+    def judge(self) -> Floats:
+        """The judge's own number on the human scale, ends on ends."""
+        return rescale(self.raw, self.scale).values
+
+    @property
+    def numbers(self) -> Ints:
+        """The group of each case."""
+        return ClusterBootstrap(self.groups, len(self.cases)).group
+
+    def maker_folds(self, most: int = MAX_MAKER_FOLDS) -> Ints:
+        """The cases divided by what made them: a fold each, for at most so many; a case whose maker is not known stands
+        alone."""
+        return assign_folds(ClusterBootstrap(self.makers, len(self.cases)).group, most, self.seed)
+
+    def clipped(self, said: Floats) -> Floats:
+        return np.clip(said, *self.scale)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedMap:
+    """A map with the features that it takes, in order."""
+
+    names: tuple[str, ...]
+    usable: UsableFeatures
+    map: CalibrationMap
+
+    def predict(self, features: Features) -> Floats:
+        """Ratings for these cases, not clipped. Features are found by name; those that are not there, and gaps, are
+        filled with medians."""
+        return self.map.predict(self.usable.filled(features.named(self.names).values))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """On what terms an aspect is learned. `scale` is the human scale, unless given from the least to the greatest
+    rating that anybody gave. `group` names what belongs together (else `source`), `under_test` the group that says what
+    made the image (else `model`, where there is one)."""
+
+    scale: tuple[float, float] | None = None
+    group: str | None = None
+    under_test: str | None = None
+    seed: int = 0
+
+
+DEFAULT_TASK_OPTIONS = TaskOptions()
+
+
+def build_task(
+    scores: Scores,
+    ratings: Ratings,
+    raw: Column,
+    terms: TaskOptions = DEFAULT_TASK_OPTIONS,
+    besides: ExtraFeatures = NO_EXTRA_FEATURES,
+) -> CalibrationTask:
+    """What there is to learn an aspect from: the cases with both a rating and a number by the judge.
+
+    Raises `UsageError` for an unknown group, and where there is too little to learn from.
+    """
+    rated = ratings.at(scores.cases)
+    there = ~(np.isnan(rated.mean()) | np.isnan(raw.values))
+    rows = np.flatnonzero(there)
+    if len(rows) < MIN_CASES:
+        raise UsageError(
+            f"Only {len(rows)} cases of {scores.name} have both a rating of {ratings.aspect!r} and the judge's number "
+            f"for it ({raw.name}); a calibration needs {MIN_CASES} at least."
+        )
+    groups = select_group(scores, terms.group)
+    makers = select_group(scores, terms.under_test) if terms.under_test is not None else scores.groups.get(MAKER_GROUP)
+    values = rated.values[rows]
+    low, high = terms.scale or (float(np.nanmin(values)), float(np.nanmax(values)))
+    if not low < high or np.nanmin(values) < low or np.nanmax(values) > high:
+        seen = f"{np.nanmin(values):g} to {np.nanmax(values):g}"
+        raise UsageError(f"The ratings of {ratings.aspect!r} ({seen}) do not fit a scale from {low:g} to {high:g}.")
+    if raw.scale is None:
+        raise UsageError(f"The scale of {raw.name!r} is not known; say it with --scale {raw.name}=0..10.")
+    return CalibrationTask(
+        ratings.aspect,
+        tuple(scores.cases[row] for row in rows),
+        build_features(scores, raw, besides).at(rows),
+        Ratings(ratings.aspect, tuple(rated.cases[row] for row in rows), rated.raters, values),
+        replace(raw, values=raw.values[rows]),
+        (low, high),
+        None if groups is None else tuple(groups[row] for row in rows),
+        None if makers is None else tuple(makers[row] for row in rows),
+        terms.seed,
+    )
+
+
+def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None = None) -> FittedMap:
+    """The map that a recipe makes of a task's cases, or of some of them."""
+    features = task.features.only((task.raw.name,)) if recipe.raw_only else task.features
+    which = np.ones(len(task.cases), np.bool_) if rows is None else rows
+    part = features.at(which)
+    found = _keep_raw(select_usable(part), part, task.raw.name)
+    assert task.raw.scale is not None
+    lesson = TrainingData(
+        tuple(features.names[place] for place in found.places),
+        found.filled(part.values),
+        task.mean[which],
+        task.numbers[which],
+        found.places.index(features.names.index(task.raw.name)),
+        task.raw.scale,
+        task.scale,
+        task.seed,
+    )
+    return FittedMap(features.names, found, recipe.fit(lesson))
+
+
+def _keep_raw(found: UsableFeatures, features: Features, raw: str) -> UsableFeatures:
+    """The judge's own number is always learned from, even where it is the same for all these cases."""
+    place = features.names.index(raw)
+    if place in found.places:
+        return found
+    at = sum(one < place for one in found.places)
+    middle = float(np.median(features.values[:, place]))
+    return UsableFeatures(
+        (*found.places[:at], place, *found.places[at:]),
+        (*found.medians[:at], middle, *found.medians[at:]),
+        (*found.missing[:at], 0.0, *found.missing[at:]),
+        {name: why for name, why in found.left_out.items() if name != raw},
+    )
+
+
+def predict_out_of_fold(
+    task: CalibrationTask, recipe: CalibrationRecipe, *folds: Ints, rows: Bools | None = None
+) -> Floats:
+    """Each case by a map that saw none of its fold; where cases are divided in several ways (by photograph and by
+    maker), none of any of its folds. nan where that leaves nothing to learn from, and for cases that are not among
+    `rows`. Clipped to the human scale, as it is applied."""
+    said = np.full(len(task.cases), np.nan)
+    within = np.ones(len(task.cases), np.bool_) if rows is None else rows
+    cell = cross_folds(*folds)
+    for one in np.unique(cell[within]):
+        out = within & (cell == one)
+        first = int(out.argmax())
+        seen = within & np.logical_and.reduce([fold != fold[first] for fold in folds])
+        if seen.any():
+            said[out] = task.clipped(fit_map(task, recipe, seen).predict(task.features.at(out)))
+    return said
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Provenance:
+    """`judges`, `rubrics` (by name their version) and `styles` are those that a calibration may be applied to; empty
+    where a file does not name them (the style of a verdict without one is empty too). `names` are by rubric what its
+    verdicts say in numbers; `cases` those whose images are known."""
+
+    source: str
+    judges: tuple[str, ...]
+    rubrics: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    prompt: str = ""
+    cases: tuple[Case, ...] = ()
+    styles: tuple[str, ...] = ()
+
+    def names_beside(self, raw: str) -> frozenset[str] | None:
+        """Of several rubrics, what the one that gives this number says besides: a verdict is calibrated by itself, and
+        has no numbers of another rubric. None where there is only one."""
+        if len(self.names) < 2:
+            return None
+        own = [names for names in self.names.values() if look_up_number(raw, dict.fromkeys(names, 0.0)) is not None]
+        return own[0] if own else None
+
+    def spelled_out(self, scores: Scores) -> ColumnAliases:
+        """How the columns of the scores are called in a calibration. Scores of one style name its assertions by their
+        ids alone, and `A1` of another style is another question: here it is `Anime/A1`, as where there are several."""
+        style = self.styles[0] if len(self.styles) == 1 else ""
+        plain = [one.name for one in scores.columns.values() if one.kind is ColumnKind.ASSERTION]
+        return ColumnAliases({name: f"{style}/{name}" for name in plain} if style else {})
+
+    def to_dict(self) -> dict[str, object]:
+        """As it stands under `made` in the file."""
+        from beholder import __version__
+
+        return {
+            "by": f"beholder {__version__}",
+            "on": datetime.now(UTC).date().isoformat(),
+            "from": self.source,
+            "judges": list(self.judges),
+            "rubrics": dict(self.rubrics),
+            "styles": [style for style in self.styles if style],
+            "prompt": self.prompt or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAliases:
+    """Other names for columns, by their own."""
+
+    names: Mapping[str, str]
+
+    def of(self, column: Column) -> Column:
+        """The column, which may be a combination of others, under its other name."""
+        combined = parse_combination(column.name)
+        if column.name in self.names or combined is None:
+            return replace(column, name=self.names.get(column.name, column.name))
+        parts = tuple(self.names.get(part, part) for part in combined.parts)
+        return replace(column, name=str(Combination(combined.how, parts)))
+
+    def of_all(self, scores: Scores) -> Scores:
+        return replace(scores, columns={one.name: one for one in map(self.of, scores.columns.values())})
+
+
+def load_run_provenance(ledger: Ledger, run: str) -> Provenance:
+    """Of a run in the ledger; its verdicts are gone through once."""
+    record = ledger.run(run)
+    judges: dict[str, None] = {}
+    rubrics: dict[str, str] = {}
+    names: dict[str, set[str]] = {}
+    styles: dict[str, None] = {}
+    for one in ledger.judged(record.id):
+        verdict = one.verdict
+        judges[verdict.judge] = None
+        rubrics[verdict.rubric] = verdict.rubric_version
+        styles[verdict.style or ""] = None
+        names.setdefault(verdict.rubric, set()).update(collect_numbers([verdict]))
+    prompt = hashlib.sha256(record.prompt.encode("utf-8", "surrogatepass")).hexdigest() if record.prompt else ""
+    return Provenance(
+        f"run {record.id} ({record.name})",
+        tuple(judges),
+        rubrics,
+        {rubric: frozenset(found) for rubric, found in names.items()},
+        prompt,
+        tuple(ledger.cases(record.id)),
+        tuple(styles),
+    )
+
+
+def read_file_provenance(scores: Scores, files: Sequence[Path], cases: Path | None) -> Provenance:
+    """Of plain files: verdicts name their judge and rubric themselves, a table names the judge. The images are those
+    of the case file, relative to it."""
+    judges: dict[str, None] = {}
+    rubrics: dict[str, str] = {}
+    styles: dict[str, None] = {}
+    for file in files:
+        if file.suffix.lower() in (".jsonl", ".ndjson"):
+            for judge, rubric, version, style in _read_verdict_labels(file):
+                if scores.name in (judge, f"{judge} ({file.name})"):  # a file may hold other judges' verdicts too
+                    judges[judge], rubrics[rubric], styles[style] = None, version, None
+    rows = read_rows(cases, CaseSchema(roles=(*PAIR_ROLES, ()))) if cases is not None else ()
+    known = tuple(row.case for row in rows if row.case is not None and len(row.case.images) == 2)
+    source = ", ".join(file.name for file in files)
+    return Provenance(source, tuple(judges) or (scores.name,), rubrics, cases=known, styles=tuple(styles))
+
+
+def _read_verdict_labels(file: Path) -> list[tuple[str, str, str, str]]:
+    """Judge, rubric, version and style of each verdict in a file; nothing of lines that are none."""
+    found = []
+    with file.open(encoding="utf-8-sig") as lines:
+        for line in lines:
+            try:
+                values = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(values, dict) and "criteria" in values:
+                texts = [str(values.get(name) or "") for name in ("judge", "rubric", "rubric_version", "style")]
+                found.append((texts[0], texts[1], texts[2], texts[3]))
+    return found

@@ -1,0 +1,535 @@
+"""What people would say of a whole run, from a judge on all cases and people on a few.
+
+The mean human score of all cases, from a judge on all of them and people on a few: the arithmetic.
+
+This is prediction-powered inference with the tuned weight (PPI++, Angelopoulos, Duchi and Zrnic 2023) in the form where
+the rated cases are part of all cases: mean(people) + weight · (mean(judge, all) − mean(judge, rated)). Its best weight
+is then the slope of people on judge among the rated cases, and the whole is what survey statisticians call the
+regression estimator under double sampling. PPI++ keeps its weight within 0 and 1 since its predictions are in the unit
+of the labels; a judge here may use any scale, so that the weight, in human points for one point of the judge, has a
+lower bound only: a judge that runs against people among the few rated cases is taken as one that tells nothing.
+
+Pass rates: an interval that stays within 0 and 1, and the correction by sensitivity and specificity.
+
+How many human ratings buy which width.
+
+What people would have said of a whole run: from a judge on all its cases and people on a few of them.
+
+The judge enters only as something that goes along with people's scores: whatever its scale, and however wrong it is on
+the average, the estimate is right on the average; a judge that goes along well makes the interval narrower. That holds
+where the rated cases were drawn at random from the run, and only there. The interval is for the mean over cases like
+those of the run: it does not shrink to nothing when every case is rated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from beholder.statistics.bootstrap import (
+    CONFIDENCE_LEVEL,
+    ClusterBootstrap,
+    Estimate,
+    t_cdf,
+    t_quantile,
+    undefined_estimate,
+)
+from beholder.statistics.data import Bools, Floats, Ints
+from beholder.verdicts.verdict import format_count
+
+MIN_RATED_GROUPS = 10  # rated groups from which a weight is tuned: with fewer it is a guess, and people stand alone
+ROUNDING_SQUARE = 1e-20  # of the squared size of numbers: what rounding leaves where all are the same
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionFit:
+    """A mean and where its uncertainty comes from.
+
+    The variance has two parts: `by_ratings`, which more ratings make smaller, and `by_cases`, which only more cases
+    would, since the cases of a run are themselves a draw from all that there could be. `freedom` are the degrees of
+    freedom of the first, counted in groups. `likeness` is how alike the errors of two cases of one group are, 0 to 1.
+    """
+
+    value: float
+    weight: float
+    by_ratings: float
+    by_cases: float
+    freedom: int
+    likeness: float
+
+    @property
+    def variance(self) -> float:
+        return self.by_ratings + self.by_cases
+
+    @property
+    def reach(self) -> float:
+        """Half the width of the interval."""
+        return interval_half_width(self.variance, self.freedom)
+
+
+def interval_half_width(variance: float, freedom: int) -> float:
+    """Half the width of a t interval."""
+    return float(t_quantile((1 + CONFIDENCE_LEVEL) / 2, freedom) * np.sqrt(variance))
+
+
+def fit_regression(
+    human: Floats, group: Ints, judge: Floats | None = None, *, either_way: bool = False
+) -> RegressionFit | None:
+    """The mean of `human` over all cases, nan where nobody rated; by people alone without a `judge`, which has a number
+    for each case. `group` numbers the groups from 0 without gaps.
+
+    The variance is robust to whatever cases of one group have in common: errors are added up by group before they are
+    squared, with the usual small-sample factors for each part. None where fewer than two groups (three with a judge)
+    are rated, and with a judge also where it tells nothing: it or people say the same of all rated cases,
+    or (unless `either_way`) it says more where people say less.
+    """
+    rated: Bools = ~np.isnan(human)
+    people, own = human[rated], group[rated]
+    count = len(people)
+    groups = len(np.unique(own))
+    tuned = int(judge is not None)
+    if groups < 2 + tuned or count < 2 + tuned:
+        return None
+    mean = float(people.mean())
+    errors: Floats = people - mean
+    shares: Floats = np.full(count, 1 / count)
+    spread: Floats = np.zeros(len(human))
+    slope = 0.0
+    if judge is not None:
+        away = judge[rated] - judge[rated].mean()
+        square = float(away @ away)
+        if square <= ROUNDING_SQUARE * float(np.abs(judge).max()) ** 2 or np.ptp(people) == 0:
+            return None
+        slope = float(away @ errors) / square
+        if slope <= 0 and not either_way:
+            return None
+        gap = float(judge.mean() - judge[rated].mean())
+        mean += slope * gap
+        errors = errors - slope * away
+        shares = shares + gap / square * away
+        spread = slope * (judge - judge.mean()) / len(judge)
+    parts = shares * errors
+    every = int(group.max()) + 1
+    alone = float(parts @ parts) * count / (count - 1 - tuned)
+    ours = np.bincount(own, parts, every) * np.sqrt(groups / (groups - 1) * (count - 1) / (count - 1 - tuned))
+    others = np.bincount(group, spread, every) * np.sqrt(every / (every - 1))
+    by_ratings = float(ours @ ours)
+    return RegressionFit(
+        value=mean,
+        weight=slope,
+        by_ratings=by_ratings,
+        by_cases=float(others @ others + 2 * ours @ others),
+        freedom=groups - 1 - tuned,
+        likeness=_intraclass_correlation(own, by_ratings / alone if alone > 0 else 1.0),
+    )
+
+
+def _intraclass_correlation(group: Ints, inflation: float) -> float:
+    """From how much larger the variance is than that of independent cases: 1 + likeness · (companions of a case)."""
+    sizes = np.bincount(group).astype(np.float64)
+    companions = float(sizes @ (sizes - 1)) / len(group)
+    return float(np.clip((inflation - 1) / companions, 0, 1)) if companions else 0.0
+
+
+def wilson_estimate(fit: RegressionFit, rated: int) -> Estimate:
+    """A rate with Wilson's interval for as many independent cases as its variance is worth.
+
+    Where people and judge never differed (or, without a judge, all rated cases are alike) the spread says nothing:
+    then one difference in `rated` + 2 cases is taken as still possible.
+    """
+    value = float(np.clip(fit.value, 0, 1))
+    variance = max(fit.variance, fit.by_cases + _unobserved_variance(rated))
+    shrunk = (rated * value + 1) / (rated + 2)
+    worth = shrunk * (1 - shrunk) / variance
+    square = t_quantile((1 + CONFIDENCE_LEVEL) / 2, fit.freedom) ** 2
+    centre = (value + square / (2 * worth)) / (1 + square / worth)
+    half = np.sqrt(square * (value * (1 - value) / worth + square / (4 * worth**2))) / (1 + square / worth)
+    return Estimate(value, max(0.0, float(centre - half)), min(1.0, float(centre + half)))
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedRate:
+    """The pass rate after Rogan and Gladen (1978), and what it is made of: how many of the cases that people pass the
+    judge passes (sensitivity), and how many of those they fail it fails (specificity)."""
+
+    rate: Estimate
+    sensitivity: float | None
+    specificity: float | None
+    clipped: bool = False
+
+
+def correct_pass_rate(human: Floats, judge: Floats, group: Ints) -> CorrectedRate:
+    """The judge's pass rate of all cases, corrected by how it errs on the rated ones; both are 1, 0 or nan.
+
+    Not defined where people pass all rated cases or none, or the judge is no better than chance (sensitivity and
+    specificity together not above 1). The interval is by the delta method, robust to groups.
+    """
+    seen = ~np.isnan(judge)
+    rated = seen & ~np.isnan(human)
+    good, bad = rated & (human == 1), rated & (human == 0)
+    if not good.any() or not bad.any():
+        alike = "fail" if bad.any() else "pass"
+        why = f"people {alike} every rated case" if rated.any() else "no case is both judged and rated"
+        return CorrectedRate(undefined_estimate(f"not defined: {why}"), None, None)
+    sensitivity, specificity = float(judge[good].mean()), float(1 - judge[bad].mean())
+    better = sensitivity + specificity - 1
+    if better <= 0:
+        why = "not defined: the judge passes what people fail as often as what they pass"
+        return CorrectedRate(undefined_estimate(why), sensitivity, specificity)
+    passed = float(judge[seen].mean())
+    raw = (passed + specificity - 1) / better
+    value = float(np.clip(raw, 0, 1))
+    moves: Floats = np.zeros(len(judge))
+    moves[seen] += (judge[seen] - passed) / seen.sum() / better
+    moves[good] -= (judge[good] - sensitivity) / good.sum() * value / better
+    moves[bad] += (1 - judge[bad] - specificity) / bad.sum() * (1 - value) / better
+    groups = len(np.unique(group[rated]))
+    if groups < 3:
+        return CorrectedRate(Estimate(value, why="no interval: too few groups are rated"), sensitivity, specificity)
+    sums = np.bincount(group, moves)
+    variance = float(sums @ sums) * groups / (groups - 1)
+    variance += _unobserved_variance(int(good.sum())) * (value / better) ** 2 * (sensitivity == 1)
+    variance += _unobserved_variance(int(bad.sum())) * ((1 - value) / better) ** 2 * (specificity == 1)
+    half = interval_half_width(variance, groups - 2)
+    low, high = raw - half, raw + half
+    ends = Estimate(value, float(np.clip(low, 0, 1)), float(np.clip(high, 0, 1)))
+    return CorrectedRate(ends, sensitivity, specificity, clipped=low < 0 or high > 1)
+
+
+def _unobserved_variance(count: int) -> float:
+    """The variance of a rate of which none was seen in `count`."""
+    rate = 1 / (count + 2)
+    return rate * (1 - rate) / count
+
+
+_ROUND_NUMBERS = (1, 2, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedWidth:
+    """How wide the interval is expected to be with so many rated cases, drawn at random; `with_judge` is None where too
+    few are rated to tune a weight, or the judge tells nothing."""
+
+    ratings: int
+    with_judge: float | None
+    people: float
+
+
+@dataclass(frozen=True, slots=True)
+class RatingsNeeded:
+    """How many rated cases give an interval of the wanted width; None where not even rating every case does."""
+
+    width: float
+    with_judge: int | None
+    people: int | None
+
+
+class RatingPlan:
+    """What other numbers of rated cases would give, by what the `now` rated ones show.
+
+    `alone` is the fit and interval by people alone, `both` with the judge. Widths fall as ratings are added; the one
+    for `now` is the one that came out.
+    """
+
+    def __init__(
+        self, group: Ints, now: int, alone: tuple[RegressionFit, Estimate], both: tuple[RegressionFit, Estimate] | None
+    ) -> None:
+        self._cases, self._now = len(group), now
+        self._sizes, self._times = np.unique(np.bincount(group), return_counts=True)
+        pairs = float((self._times * self._sizes * (self._sizes - 1)).sum())
+        self._companions = pairs / self._cases / max(1, self._cases - 1)  # by how many cases are drawn beside one
+        self._alone, self._both = alone, both
+
+    def width(self, ratings: int) -> ExpectedWidth:
+        """With `ratings` rated cases, from two to all."""
+        people = self._expected(self._alone, ratings)
+        if self._both is None or ratings < MIN_RATED_GROUPS:
+            return ExpectedWidth(ratings, None, people)
+        # Rating every case leaves the judge nothing to add: with it no width is below that one. The two need not agree
+        # on it by themselves, since each has its own estimate of how alike cases of a group are. A judge costs at most
+        # what it costs now, and what came out now is kept: so that widths fall from row to row.
+        now, alone = (_interval_width(made[1]) for made in (self._both, self._alone))
+        least = min(now, self._expected(self._alone, self._cases))
+        most = people * max(1.0, now / alone)
+        return ExpectedWidth(ratings, min(most, max(least, self._expected(self._both, ratings))), people)
+
+    def widths(self) -> tuple[ExpectedWidth, ...]:
+        """At round numbers, at what is rated now, and at all cases."""
+        round_ones = (step * 10**power for power in range(1, 8) for step in _ROUND_NUMBERS)
+        steps = {*(step for step in round_ones if step < self._cases), self._now, self._cases}
+        return tuple(self.width(ratings) for ratings in sorted(steps))
+
+    def needed(self, width: float) -> RatingsNeeded:
+        """The fewest rated cases for this width."""
+        judged = None
+        if self._both is not None:
+            judged = self._least(width, MIN_RATED_GROUPS, judge=True)
+        return RatingsNeeded(width, judged, self._least(width, 2, judge=False))
+
+    def _least(self, width: float, start: int, *, judge: bool) -> int | None:
+        def enough(ratings: int) -> bool:
+            found = self.width(ratings)
+            return ((found.with_judge if judge else None) or found.people) <= width
+
+        low, high = start, self._cases
+        if low > high or not enough(high):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle + 1, high)
+        return low
+
+    def _expected(self, made: tuple[RegressionFit, Estimate], ratings: int) -> float:
+        fit, estimate = made
+        # Of a rate the interval is not quite a t interval, and groups are hit by chance: what came out sets the unit.
+        return _interval_width(estimate) * self._reach(fit, ratings) / self._reach(fit, self._now)
+
+    def _reach(self, fit: RegressionFit, ratings: int) -> float:
+        """As `Fit.reach`, where so many cases were drawn at random."""
+
+        def inflation(count: int) -> float:
+            return 1 + fit.likeness * (count - 1) * self._companions
+
+        by_ratings = fit.by_ratings * self._now / ratings * inflation(ratings) / inflation(self._now)
+        hit = float((self._times * (1 - (1 - ratings / self._cases) ** self._sizes)).sum())
+        freedom = max(1, round(hit) - (2 if fit.weight else 1))
+        # `by_cases` has what the two parts have in common, which may be negative.
+        return interval_half_width(max(by_ratings / 100, by_ratings + fit.by_cases), freedom)
+
+
+def _interval_width(estimate: Estimate) -> float:
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.high - estimate.low
+
+
+FEW_RATINGS = (
+    30  # rated cases under which a skewed distribution makes intervals too narrow (simulated: 90 instead of 95 %)
+)
+SAMPLING_ALARM = 0.01  # how improbable a difference between rated and other cases must be by chance to be told
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingWarning:
+    """The judge's mean of the rated cases and of the others, which differ by more than chance explains."""
+
+    rated: float
+    others: float
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class HumanScoreEstimate:
+    """The mean human score (or pass rate) of all `cases`.
+
+    `people` is by the `rated` cases alone, `judge` by the judge alone on the human scale, `bias` the judge less people,
+    `together` the answer. `weight` is how many human points the estimate moves for a point of the judge; None where
+    the judge tells nothing and `together` is `people`. `cut` is the scale at whose ends intervals were cut, where one
+    reached beyond it. `widths` and `needed` are for cases drawn at random, and not told where these do not look so
+    (`unlike`). `judged` cases have a number from the judge; the others enter as
+    cases of which it knows nothing. `groups` is how many groups the rated cases are from.
+    """
+
+    cases: int
+    judged: int
+    rated: int
+    groups: int
+    people: Estimate
+    judge: Estimate
+    bias: Estimate
+    together: Estimate
+    weight: float | None
+    correlation: float | None
+    widths: tuple[ExpectedWidth, ...] = ()
+    needed: RatingsNeeded | None = None
+    unlike: SamplingWarning | None = None
+    correction: CorrectedRate | None = None
+    cut: tuple[float, float] | None = None
+
+
+def estimate_human_mean(
+    human: Floats,
+    judge: Floats,
+    groups: Sequence[str] | None,
+    *,
+    moved: Floats | None = None,
+    within: tuple[float, float] | None = None,
+    either_way: bool = False,
+    width: float | None = None,
+) -> HumanScoreEstimate:
+    """The mean human score of all cases; `human` is nan where nobody rated, `judge` where it has no score.
+
+    `moved` is the judge on the human scale, for `Estimated.judge` and `bias` only, which without it are not defined.
+    `within` is the human scale where it is known: no mean lies beyond its ends.
+    `either_way` is for a column that may as well run against people, such as a distance.
+    """
+    found = _estimate_score(human, judge, moved, groups, either_way=either_way, width=width, rate=False)
+    if within is None:
+        return found
+    people, alone, together = (_clip_estimate(one, within) for one in (found.people, found.judge, found.together))
+    same = (people, alone, together) == (found.people, found.judge, found.together)
+    return replace(found, people=people, judge=alone, together=together, cut=None if same else within)
+
+
+def estimate_pass_rate(
+    human: Floats, judge: Floats, groups: Sequence[str] | None, *, width: float | None = None
+) -> HumanScoreEstimate:
+    """The share of all cases that people would pass; 1 is pass, 0 fail, nan not rated or not judged."""
+    return _estimate_score(human, judge, judge, groups, either_way=False, width=width, rate=True)
+
+
+def _estimate_score(
+    human: Floats,
+    judge: Floats,
+    moved: Floats | None,
+    groups: Sequence[str] | None,
+    *,
+    either_way: bool,
+    width: float | None,
+    rate: bool,
+) -> HumanScoreEstimate:
+    group = ClusterBootstrap(groups, len(human)).group
+    rated = ~np.isnan(human)
+    judged = ~np.isnan(judge)
+    # A case without a score counts as an average one for the weight: it must not leave the run, or the estimate would
+    # be of the cases that judges like to judge.
+    known = np.where(judged, judge, judge[judged].mean() if judged.any() else 0.0)
+    alone = fit_regression(human, group)
+    count, many = int(rated.sum()), len(np.unique(group[rated]))
+    both = fit_regression(human, group, known, either_way=either_way) if many >= MIN_RATED_GROUPS else None
+    if both is not None and alone is not None and not rate and both.by_ratings <= ROUNDING_SQUARE * alone.by_ratings:
+        both = None  # errors of nil among a few cases say that they are few, not how large errors are
+    # Taking whichever interval comes out narrower would cost a point of coverage or more at 20 ratings; a judge that
+    # tells nothing makes it wider by about one part in twice the number of ratings.
+    people = _add_interval(alone, human, rate)
+    together = people if both is None else _add_interval(both, human, rate)
+    plan = None
+    unlike = _check_sampling(rated, judge, group)
+    if alone is not None and np.ptp(human[rated]) > 0 and unlike is None:
+        plan = RatingPlan(group, count, (alone, people), None if both is None else (both, together))
+    return HumanScoreEstimate(
+        cases=len(human),
+        judged=int(judged.sum()),
+        rated=count,
+        groups=many,
+        people=people,
+        judge=undefined_estimate("its scale or that of people is not known")
+        if moved is None
+        else _estimate_judge(moved, group, rate),
+        bias=undefined_estimate("its scale or that of people is not known")
+        if moved is None
+        else _estimate_bias(human, moved, group),
+        together=together,
+        weight=None if both is None else both.weight,
+        correlation=_correlate(human, judge),
+        widths=() if plan is None else plan.widths(),
+        needed=None if width is None or unlike else plan.needed(width) if plan else RatingsNeeded(width, None, None),
+        unlike=unlike,
+        correction=correct_pass_rate(human, judge, group) if rate else None,
+    )
+
+
+def _add_interval(fit: RegressionFit | None, human: Floats, rate: bool) -> Estimate:
+    known = human[~np.isnan(human)]
+    if not len(known):
+        return undefined_estimate("no case of these is rated")
+    if fit is None:
+        why = "no interval: one case is rated" if len(known) == 1 else "no interval: all rated cases are of one group"
+        return Estimate(float(known.mean()), why=why)
+    if rate:
+        return wilson_estimate(fit, len(known))
+    if np.ptp(known) == 0:
+        return Estimate(fit.value, why="no interval: all rated cases have the same score")
+    return Estimate(fit.value, fit.value - fit.reach, fit.value + fit.reach)
+
+
+def _clip_estimate(estimate: Estimate, within: tuple[float, float]) -> Estimate:
+    value, low, high = (
+        None if one is None else float(np.clip(one, *within)) for one in (estimate.value, estimate.low, estimate.high)
+    )
+    return replace(estimate, value=value, low=low, high=high)
+
+
+def _estimate_judge(moved: Floats, group: Ints, rate: bool) -> Estimate:
+    if np.isnan(moved).all():
+        return undefined_estimate("the judge has no score for any case")
+    return _add_interval(fit_regression(moved, group), moved, rate)
+
+
+def _estimate_bias(human: Floats, moved: Floats, group: Ints) -> Estimate:
+    """The judge less people, with all that the judge's own numbers tell of it."""
+    there = ~np.isnan(moved)
+    if not there.any():
+        return undefined_estimate("the judge has no score for any case")
+    own = np.unique(group[there], return_inverse=True)[1]
+    apart, judge = (moved - human)[there], moved[there]
+    many = len(np.unique(own[~np.isnan(apart)]))
+    fit = fit_regression(apart, own, judge, either_way=True) if many >= MIN_RATED_GROUPS else None
+    return _add_interval(fit or fit_regression(apart, own), apart, rate=False)
+
+
+def _correlate(human: Floats, judge: Floats) -> float | None:
+    both = ~np.isnan(human) & ~np.isnan(judge)
+    if both.sum() < 3 or np.ptp(human[both]) == 0 or np.ptp(judge[both]) == 0:
+        return None
+    return float(np.corrcoef(human[both], judge[both])[0, 1])
+
+
+def _check_sampling(rated: Bools, judge: Floats, group: Ints) -> SamplingWarning | None:
+    """Whether the judge's scores of rated and other cases differ by more than `ALARM` allows, robust to groups."""
+    judged = ~np.isnan(judge)
+    here, there = rated & judged, ~rated & judged
+    if here.sum() < 2 or there.sum() < 2:
+        return None
+    one, other = float(judge[here].mean()), float(judge[there].mean())
+    parts = np.zeros(len(judge))
+    parts[here] = (judge[here] - one) / here.sum()
+    parts[there] = -(judge[there] - other) / there.sum()
+    sums = np.bincount(group, parts)
+    freedom = min(len(np.unique(group[here])), len(np.unique(group[there]))) - 1
+    if freedom < 1:
+        return None
+    error = float(np.sqrt(sums @ sums * (freedom + 1) / freedom))
+    if error <= 0:
+        return None
+    probability = 2 * (1 - t_cdf(abs(one - other) / error, freedom))
+    return SamplingWarning(one, other, probability) if probability < SAMPLING_ALARM else None
+
+
+def describe_estimate(found: HumanScoreEstimate) -> list[str]:
+    """What a reader must know of an estimate, in sentences."""
+    percent = f"{CONFIDENCE_LEVEL:.0%}"
+    by = f" of {found.groups:,} groups" if found.groups < found.rated else ""
+    sentences = [
+        f"People rated {found.rated:,} {'case' if found.rated == 1 else 'cases'}{by} of {found.cases:,}. Right only "
+        "where these were drawn at random from all: if people chose what to rate, the estimate is of what they chose. "
+        f"Intervals are {percent}."
+    ]
+    if (unlike := found.unlike) is not None:
+        seldom = f"{unlike.probability:.2%}" if unlike.probability >= 0.0001 else "less than 0.01%"
+        sentences.append(
+            f"Warning: these do not look drawn at random. The judge gives {unlike.rated:.3g} to the rated cases and "
+            f"{unlike.others:.3g} to the others; chance makes such a difference in {seldom} of draws. "
+            "What more ratings would give is therefore not told: that can be known of random draws only."
+        )
+    if found.cut is not None:
+        sentences.append(
+            f"An interval reached beyond the scale, {found.cut[0]:g} to {found.cut[1]:g}, and was cut there; widths "
+            "for other numbers of ratings are before the cut."
+        )
+    if found.judged < found.cases:
+        missing = format_count(found.cases - found.judged, "case has no score", "cases have no score")
+        sentences.append(f"{missing} from the judge, and so it tells nothing of what people would say there.")
+    if found.rated < 2:
+        sentences.append("An interval needs at least two rated cases.")
+    elif found.weight is None and found.groups < MIN_RATED_GROUPS:
+        sentences.append(f"The judge is not used: that takes rated cases of at least {MIN_RATED_GROUPS} groups.")
+    elif found.weight is None:
+        sentences.append("The judge is not used: among the rated cases it does not go along with people.")
+    if 2 <= found.rated < FEW_RATINGS:
+        sentences.append(
+            f"With fewer than {FEW_RATINGS} rated cases the interval is too narrow where scores pile up at an end of the scale."
+        )
+    return sentences

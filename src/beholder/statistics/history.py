@@ -1,0 +1,165 @@
+"""Many runs of one suite, in order: where each stands, what changed from one to the next, and where it is going."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from beholder.errors import UsageError
+from beholder.statistics.bootstrap import (
+    DEFAULT_DRAWS,
+    DEFAULT_SEED,
+    ClusterBootstrap,
+    Estimate,
+    estimate_means,
+    sum_by_group,
+    undefined_estimate,
+)
+from beholder.statistics.data import SOURCE_GROUP, ColumnKind, Floats, Scores
+from beholder.statistics.pairs import pair_cases
+from beholder.statistics.significance import estimate_differences
+
+MIN_TREND_RUNS = 3  # two runs have a difference; a trend begins with three
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPoint:
+    """One run: the mean over its own cases, how many those are, and how many have no number. `change` is the paired
+    difference to the run before over the `common` cases, `p` its sign-flip test; None for the first."""
+
+    run: str
+    mean: Estimate
+    cases: int
+    without: int
+    change: Estimate | None = None
+    p: float | None = None
+    common: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "run": self.run,
+            "mean": self.mean.to_dict(),
+            "cases": self.cases,
+            "without": self.without,
+            "change": None if self.change is None else self.change.to_dict(),
+            "p": self.p,
+            "common": self.common,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLine:
+    """One column over all runs. `slope` is the mean change a run, by a straight line through each of the `common` cases
+    that have a number in every run; its interval tells of the cases, not of what a single run may have met."""
+
+    name: str
+    points: tuple[HistoryPoint, ...]
+    slope: Estimate
+    common: int
+
+    def to_dict(self) -> dict[str, object]:
+        points = [one.to_dict() for one in self.points]
+        return {"name": self.name, "points": points, "slope": self.slope.to_dict(), "common": self.common}
+
+
+def analyze_history(
+    runs: Sequence[Scores],
+    on: Sequence[str] = (),
+    *,
+    group: str | None = None,
+    draws: int = DEFAULT_DRAWS,
+    seed: int = DEFAULT_SEED,
+) -> list[HistoryLine]:
+    """A line for each column that `on` names, else for every overall score; the runs in order. Raises `UsageError`
+    where no run has such a column, or no case is in the named group."""
+    there = {name: one.kind for scores in runs for name, one in scores.columns.items()}
+    names = list(on) or [name for name, kind in there.items() if kind is ColumnKind.OVERALL]
+    unknown = [name for name in names if name not in there]
+    if unknown or not names:
+        listed = ", ".join(there) or "none"
+        raise UsageError(f"No run has {unknown[0] if unknown else 'an overall score'!r}; there are: {listed}.")
+    if group is not None and not any(group in scores.groups for scores in runs):
+        listed = ", ".join(dict.fromkeys(name for scores in runs for name in scores.groups)) or "none"
+        raise UsageError(f"No case is in a group {group!r}; there are: {listed}.")
+    means = [
+        _estimate_run_means(_column_values(scores, names), scores.groups.get(group or SOURCE_GROUP), draws, seed)
+        for scores in runs
+    ]
+    changes = [_estimate_changes(before, after, names, group, draws, seed) for before, after in pairwise(runs)]
+    slopes = _estimate_slopes(names, runs, group, draws, seed)
+    lines = []
+    for at, name in enumerate(names):
+        points = [
+            _build_point(scores, name, means[run][at], changes[run - 1][at] if run else (None, None, 0))
+            for run, scores in enumerate(runs)
+        ]
+        lines.append(HistoryLine(name, tuple(points), *slopes[at]))
+    return lines
+
+
+def _build_point(
+    scores: Scores, name: str, mean: Estimate, change: tuple[Estimate | None, float | None, int]
+) -> HistoryPoint:
+    known = int((~np.isnan(_column_values(scores, [name])[0])).sum())
+    return HistoryPoint(scores.name, mean, known, len(scores) - known, *change)
+
+
+def _column_values(scores: Scores, names: Sequence[str]) -> list[Floats]:
+    """The values of each, nan where a run has no such column."""
+    nothing = np.full(len(scores), np.nan)
+    return [scores.columns[name].values if name in scores.columns else nothing for name in names]
+
+
+def _estimate_run_means(
+    columns: Sequence[Floats], groups: Sequence[str] | None, count: int, seed: int
+) -> list[Estimate]:
+    """Of all columns over the same draws: making those is what takes time."""
+    if not len(columns[0]):
+        return [undefined_estimate("there is no case")] * len(columns)
+    draws = ClusterBootstrap(groups, len(columns[0]), count=count, seed=seed)
+    return estimate_means(draws, sum_by_group(draws, columns))
+
+
+def _estimate_changes(
+    before: Scores, after: Scores, names: Sequence[str], group: str | None, count: int, seed: int
+) -> list[tuple[Estimate, float | None, int]]:
+    if not set(before.cases) & set(after.cases):
+        return [(undefined_estimate("no case is in both runs"), None, 0)] * len(names)
+    pairs = pair_cases(before, after, group if _has_group(before, after, group) else None)
+    columns = {one.name: one.difference for one in pairs.columns if one.name in names}
+    draws = ClusterBootstrap(pairs.groups, len(pairs.cases), count=count, seed=seed)
+    found = estimate_differences(draws, list(columns.values()))
+    told: dict[str, tuple[Estimate, float | None, int]] = {}
+    for at, name in enumerate(columns):
+        common = int(found.cases[at])
+        told[name] = found.means[at], float(found.p[at]) if common else None, common
+    missing = undefined_estimate("the runs do not both have it on one scale"), None, 0
+    return [told.get(name, missing) for name in names]
+
+
+def _has_group(before: Scores, after: Scores, group: str | None) -> bool:
+    return group in before.groups or group in after.groups
+
+
+def _estimate_slopes(
+    names: Sequence[str], runs: Sequence[Scores], group: str | None, count: int, seed: int
+) -> list[tuple[Estimate, int]]:
+    if len(runs) < MIN_TREND_RUNS:
+        return [(undefined_estimate(f"a trend takes {MIN_TREND_RUNS} runs at least"), 0)] * len(names)
+    rows = [{case: row for row, case in enumerate(scores.cases)} for scores in runs]
+    common = [case for case in runs[0].cases if all(case in known for known in rows)]
+    if not common:
+        return [(undefined_estimate("no case is in every run"), 0)] * len(names)
+    places = [[known[case] for case in common] for known in rows]
+    table = np.array(
+        [[one[own] for one in _column_values(scores, names)] for scores, own in zip(runs, places, strict=True)]
+    )  # runs × columns × cases
+    when = np.arange(len(runs)) - (len(runs) - 1) / 2
+    slopes: Floats = np.tensordot(when, table, 1) / float(when @ when)  # nan where a run has no number
+    given = runs[0].groups.get(group or SOURCE_GROUP)
+    groups = None if given is None else [given[row] for row in places[0]]
+    means = _estimate_run_means(list(slopes), groups, count, seed)
+    return [(mean, int((~np.isnan(one)).sum())) for mean, one in zip(means, slopes, strict=True)]

@@ -1,0 +1,353 @@
+"""Two sets of scores, case by case: which cases and columns both have, and what only one has, by name.
+
+A run as something to compare: its scores, its grades, and what made it; and what two runs were made with unlike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from beholder.errors import UsageError
+from beholder.statistics.data import SOURCE_GROUP, Column, ColumnKind, Floats, Ints, Scores, tabulate_verdicts
+from beholder.verdicts.verdict import Verdict
+
+if TYPE_CHECKING:
+    from beholder.ledger.ledger import Ledger
+    from beholder.ledger.types import RunRecord, StoredVerdict
+
+
+COMPARED_KINDS = (ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION, ColumnKind.ASSERTION)
+"""What has a better and a worse end; in the order in which it is told."""
+SCORED = "scored"
+MAX_LISTED_CASES = 10  # names in a sentence
+_MAX_NAME_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenCase:
+    """A case that is in both runs and has no numbers in one of them, or lacks some: what became of it in each, and what
+    only one of them has a number for."""
+
+    case: str
+    before: str
+    after: str
+    lost: tuple[str, ...] = ()
+    gained: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "case": self.case,
+            "before": self.before,
+            "after": self.after,
+            "lost": list(self.lost),
+            "gained": list(self.gained),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedColumn:
+    """One column in both runs, a value for each case that both have."""
+
+    name: str
+    kind: str
+    before: Floats
+    after: Floats
+    scale: tuple[float, float] | None
+    about: str = ""
+
+    @property
+    def difference(self) -> Floats:
+        """After less before; nan where one of them is missing."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedCases:
+    """The cases of both runs, in the order of the first. `groups` is what belongs together, None where nothing does."""
+
+    cases: tuple[str, ...]
+    columns: tuple[PairedColumn, ...]
+    groups: tuple[str, ...] | None
+    group: str
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+    unlike: tuple[UnevenCase, ...]
+    neither: tuple[UnevenCase, ...]
+    warnings: tuple[str, ...]
+
+
+def join_names(names: Sequence[str], most: int = MAX_LISTED_CASES) -> str:
+    """`a, b and 3 more`; a long name is cut."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(name[:_MAX_NAME_LENGTH] for name in names[:most]) + more
+
+
+def pair_cases(before: Scores, after: Scores, group: str | None = None) -> SharedCases:
+    """Pairs two sets of scores by case id. Raises `UsageError` where they have no case in common, or none is in the
+    named group."""
+    there = {case: row for row, case in enumerate(after.cases)}
+    rows = [row for row, case in enumerate(before.cases) if case in there]
+    if not rows:
+        raise UsageError(
+            f"{before.name} and {after.name} have no case in common; cases are paired by their ids, such as "
+            f"{_example_case(before)} here and {_example_case(after)} there."
+        )
+    old = np.array(rows, np.int64)
+    new = np.array([there[before.cases[row]] for row in rows], np.int64)
+    cases = tuple(before.cases[row] for row in rows)
+    known = set(cases)
+    columns, warnings = _pair_columns(before, after, old, new)
+    groups, said = _pair_groups(before, after, old, new, group)
+    unlike = tuple(_find_uneven_cases(before, after, cases, columns))
+    told = {one.case for one in unlike}
+    return SharedCases(
+        cases=cases,
+        columns=columns,
+        groups=groups,
+        group=group or SOURCE_GROUP,
+        only_before=tuple(case for case in before.cases if case not in known),
+        only_after=tuple(case for case in after.cases if case not in known),
+        unlike=unlike,
+        neither=tuple(
+            UnevenCase(case, before.lacks[case], after.lacks[case])
+            for case in cases
+            if case in before.lacks and case in after.lacks and case not in told
+        ),
+        warnings=(*warnings, *said),
+    )
+
+
+def _example_case(scores: Scores) -> str:
+    return repr(scores.cases[0]) if scores.cases else "none at all"
+
+
+def _pair_columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[tuple[PairedColumn, ...], list[str]]:
+    """The columns that both have on one scale, and what is said of the others. A column is in both runs, too, where
+    one of them has no number for it because none of its cases was scored."""
+    found, apart = [], []
+    first, second = _comparable_columns(before), _comparable_columns(after)
+    first, second = first | _empty_columns(second, after, before), second | _empty_columns(first, before, after)
+    for name, column in first.items():
+        other = second.get(name)
+        if other is None:
+            continue
+        if column.scale is not None and other.scale is not None and column.scale != other.scale:
+            (low, high), (bottom, top) = column.scale, other.scale
+            scales = f"{low:g} to {high:g} in {before.name}, {bottom:g} to {top:g} in {after.name}"
+            apart.append(f"{name} has two scales ({scales}) and is not compared.")
+            continue
+        scale = column.scale or other.scale
+        pair = PairedColumn(
+            name, column.kind, column.values[old], other.values[new], scale, column.about or other.about
+        )
+        found.append(pair)
+        if column.kind is ColumnKind.ASSERTION and column.about != other.about:
+            apart.append(f"{name} asks another question in each run: {column.about!r}, then {other.about!r}.")
+    for scores, mine, others in ((before, first, second), (after, second, first)):
+        only = [name for name in mine if name not in others]
+        if only:
+            apart.append(f"Only {scores.name} has {join_names(only)}, which cannot be compared.")
+    found.sort(key=lambda one: [str(kind) for kind in COMPARED_KINDS].index(one.kind))
+    return tuple(found), apart
+
+
+def _comparable_columns(scores: Scores) -> dict[str, Column]:
+    return {name: one for name, one in scores.columns.items() if one.kind in COMPARED_KINDS}
+
+
+def _empty_columns(columns: Mapping[str, Column], scores: Scores, other: Scores) -> dict[str, Column]:
+    """The columns of `scores` that `other` has not, since whatever of its cases has a number here was not scored there:
+    as columns of `other`, without a number."""
+    nothing = not _comparable_columns(other)
+    shared = set(other.cases)
+    found = {}
+    for name, column in columns.items():
+        cases = {scores.cases[row] for row in np.flatnonzero(~np.isnan(column.values))} & shared
+        if name not in other.columns and (nothing or (cases and cases <= other.lacks.keys())):
+            found[name] = replace(column, values=np.full(len(other), np.nan))
+    return found
+
+
+def _pair_groups(
+    before: Scores, after: Scores, old: Ints, new: Ints, name: str | None
+) -> tuple[tuple[str, ...] | None, list[str]]:
+    """The group of each case; where the runs tell two stories the first one's is taken, and that is said."""
+    wanted = name or SOURCE_GROUP
+    first, second = before.groups.get(wanted), after.groups.get(wanted)
+    if first is None and second is None:
+        if name is None:
+            return None, []
+        there = ", ".join(dict.fromkeys((*before.groups, *after.groups))) or "none"
+        raise UsageError(f"No case is in a group {name!r}; there are: {there}.")
+    mine = [first[row] if first else "" for row in old]
+    others = [second[row] if second else "" for row in new]
+    differ = sum(bool(one and other and one != other) for one, other in zip(mine, others, strict=True))
+    said = [f"{differ:,} cases are of another {wanted} in each run; {before.name} is followed."] if differ else []
+    return tuple(one or other for one, other in zip(mine, others, strict=True)), said
+
+
+def _find_uneven_cases(
+    before: Scores, after: Scores, cases: tuple[str, ...], columns: tuple[PairedColumn, ...]
+) -> Iterator[UnevenCase]:
+    """The cases whose overall or criteria have a number in one run only, or that were scored in one only."""
+    numbers = [one for one in columns if one.kind in (ColumnKind.OVERALL, ColumnKind.CRITERION)]
+    shape = (len(cases), len(numbers))
+    old = np.array([~np.isnan(one.before) for one in numbers], np.bool_).T.reshape(shape)
+    new = np.array([~np.isnan(one.after) for one in numbers], np.bool_).T.reshape(shape)
+    odd = (old != new).any(axis=1)
+    for row, case in enumerate(cases):
+        if odd[row] or (case in before.lacks) != (case in after.lacks):
+            lost = tuple(one.name for one, gone in zip(numbers, old[row] & ~new[row], strict=True) if gone)
+            gained = tuple(one.name for one, came in zip(numbers, new[row] & ~old[row], strict=True) if came)
+            yield UnevenCase(case, before.lacks.get(case, SCORED), after.lacks.get(case, SCORED), lost, gained)
+
+
+_SUITE_SETTINGS = {
+    "judges": "The judges differ",
+    "setting": "The setting differs",
+    "samples": "The number of samples differs",
+    "threshold": "The threshold differs",
+    "gates": "The gates differ",
+    "not_applicable": "What is not applicable differs",
+    "max_side": "The largest side of images differs",
+    "detail": "The detail of images differs",
+    "styles": "The styles differ",
+    "fields": "The texts for all cases differ",
+}
+"""What a suite says of how cases are judged, beside rubric and prompt."""
+
+
+_MAX_VALUE_LENGTH = 120  # characters of a value in a sentence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedRun:
+    """A run, read once. `grades` are by rubric and case; `models` counts verdicts by the model's name as the provider
+    gave it."""
+
+    record: RunRecord
+    scores: Scores
+    verdicts: int
+    grades: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    models: Mapping[str, int] = field(default_factory=dict)
+
+
+def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
+    """`run` as in `Ledger.run`. Its verdicts are gone through once."""
+    record = ledger.run(run)
+    grades: dict[str, dict[str, str]] = {}
+    models: Counter[str] = Counter()
+    count = 0
+
+    def seen(judged: Iterable[StoredVerdict]) -> Iterator[tuple[Verdict, Mapping[str, str]]]:
+        nonlocal count
+        for one in judged:
+            verdict = one.verdict
+            count += 1
+            if verdict.grade is not None:
+                grades.setdefault(verdict.rubric, {})[verdict.case] = verdict.grade
+            models.update([verdict.model] if verdict.model else ())
+            yield verdict, one.groups
+
+    scores = tabulate_verdicts(f"{record.name} ({record.id})", seen(ledger.judged(record.id)))
+    return ComparedRun(record, scores, count, grades, models)
+
+
+def match_grades(before: ComparedRun, after: ComparedRun) -> list[RubricGrades]:
+    """The grades of each rubric that gave some in both runs, in the order of the rubric; of a rubric that is not kept,
+    or whose grades differ, none."""
+    rubrics = [name for name in before.grades if name in after.grades]
+    found = []
+    for name in rubrics:
+        order = _grade_order(before.record, name)
+        if order and order == _grade_order(after.record, name):
+            title = "grade" if len(rubrics) == 1 else f"{name}.grade"
+            found.append(RubricGrades(title, order, before.grades[name], after.grades[name]))
+    return found
+
+
+def describe_run_differences(before: ComparedRun, after: ComparedRun) -> list[str]:
+    """What makes two runs unlike beside the build under test, each as a sentence for people: rubrics, judges, prompts,
+    settings, versions, models, and runs that are not whole."""
+    said = []
+    old, new = before.record, after.record
+    for name, first, second in _pair_rubrics(old, new):
+        if first is None or second is None:
+            said.append(f"Only {(old if second is None else new).name} was judged by the rubric {name}.")
+        elif first.get("version") != second.get("version"):
+            said.append(f"The rubric {name} is version {first.get('version')}, then {second.get('version')}.")
+        elif first != second:
+            said.append(f"The rubric {name} is not the same in both runs, though its version is.")
+    for key, differs in _SUITE_SETTINGS.items():
+        if _format_value(old.suite.get(key)) != _format_value(new.suite.get(key)):
+            said.append(
+                f"{differs}: {_shorten_value(old.suite.get(key))} before, {_shorten_value(new.suite.get(key))} now."
+            )
+    if old.prompt != new.prompt:
+        said.append("The prompts differ.")
+    if set(before.models) != set(after.models):
+        said.append(
+            f"Other models answered: {_shorten_value(sorted(before.models))} before, {_shorten_value(sorted(after.models))} now."
+        )
+    first_version, second_version = old.versions.get("beholder"), new.versions.get("beholder")
+    if first_version != second_version:
+        said.append(f"Beholder was version {first_version}, then {second_version}.")
+    said += [
+        f"{one.scores.name} is {one.record.state}: it has {one.verdicts:,} of {one.record.total:,} verdicts."
+        for one in (before, after)
+        if one.verdicts < one.record.total
+    ]
+    return said
+
+
+def _pair_rubrics(
+    old: RunRecord, new: RunRecord
+) -> Iterator[tuple[str, Mapping[str, object] | None, Mapping[str, object] | None]]:
+    first, second = ({str(one.get("rubric")): one for one in record.rubrics} for record in (old, new))
+    for name in dict.fromkeys((*first, *second)):
+        yield name, first.get(name), second.get(name)
+
+
+def _grade_order(record: RunRecord, rubric: str) -> tuple[str, ...]:
+    """A rubric's grades, the best first: the order in which it is written."""
+    for one in record.rubrics:
+        scoring = one.get("scoring")
+        if one.get("rubric") == rubric and isinstance(scoring, Mapping):
+            return tuple(str(grade["grade"]) for grade in scoring.get("grades", ()))
+    return ()
+
+
+def _shorten_value(value: object) -> str:
+    text = _format_value(value)
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}…"
+
+
+def _format_value(value: object) -> str:
+    """A value of a suite for people: a judge by its name, with what else is said of it in brackets."""
+    if value is None or value in ([], {}, ()):
+        return "none"
+    if isinstance(value, Mapping):
+        rest = [
+            f"{str(key).replace('_', ' ')} {_format_value(inner)}" for key, inner in value.items() if key != "judge"
+        ]
+        if "judge" not in value:
+            return ", ".join(rest)
+        return f"{value['judge']} ({', '.join(rest)})" if rest else str(value["judge"])
+    if isinstance(value, list | tuple):
+        return ", ".join(_format_value(one) for one in value)
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class RubricGrades:
+    """The grades that one rubric gave in both runs, by case; `order` has them from the best to the worst."""
+
+    name: str
+    order: tuple[str, ...]
+    before: Mapping[str, str]
+    after: Mapping[str, str]

@@ -1,0 +1,395 @@
+"""From an answer's JSON to what the judge observed, in any of the forms that answers come in.
+
+Our compact form keeps criteria under `criteria` and assertions as an object by id. The published forms keep them under
+`assertions`, `scores`, `dimensions`, `details` or `…_factor_results`, and assertions as a list. One table of names
+serves them all; what a criterion holds is read the same way wherever it stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from beholder.errors import AnswerError
+from beholder.rubrics.prompt import offers_not_applicable
+from beholder.rubrics.rubric import Assertion, Criterion, NotApplicable, Rubric
+from beholder.verdicts.parse import parse_number, parse_score, parse_text
+from beholder.verdicts.verdict import Flag, format_count, quote_value
+
+MAX_COMPLAINTS = 50
+CONTAINERS = ("criteria", "assertions", "scores", "dimensions", "details", "factor_results", "results")
+SCORES = ("score", "dimension_score")
+REASONS = ("reason", "justification", "reasoning")
+ASSERTION_LISTS = ("assertions", "results")
+ASSESSMENTS = ("assessment", "overall_assessment", "reasoning")
+ANSWERS = {
+    "yes": "yes",
+    "y": "yes",
+    "no": "no",
+    "n": "no",
+    "n/a": "not_applicable",
+    "na": "not_applicable",
+    "not applicable": "not_applicable",
+    "not_applicable": "not_applicable",
+}
+ABSTAIN = "abstain"  # in place of a score or an answer, from a judge that may
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedAssertion:
+    answer: str
+    evidence: str = ""
+    confidence: int | Decimal | None = None
+    question: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedCriterion:
+    """What a judge said of one criterion. `claims` are sums of its own, such as `pass_rate`; `abstained` says that it
+    left the score open: to its assertions, where there are any."""
+
+    score: int | Decimal | None
+    reason: str = ""
+    assertions: Mapping[str, ObservedAssertion] = field(default_factory=dict)
+    claims: Mapping[str, object] = field(default_factory=dict)
+    abstained: bool = False
+
+    @property
+    def applies(self) -> bool:
+        """Whether there is anything to score: no assertions at all, or one that is not N/A."""
+        return _any_applies(self.assertions)
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """A whole answer, checked against the form of its rubric but not scored. `measurements` are those that a judge gave
+    who measures."""
+
+    criteria: Mapping[str, ObservedCriterion]
+    findings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    assessment: str = ""
+    claims: Mapping[str, object] = field(default_factory=dict)
+    flags: tuple[Flag, ...] = ()
+    measurements: Mapping[str, object] = field(default_factory=dict)
+
+
+def observe_answer(
+    document: Mapping[str, object],
+    rubric: Rubric,
+    *,
+    label: str = "",
+    family: bool = False,
+    may_abstain: bool = False,
+) -> Observations:
+    """Reads an answer to `rubric` (its style applied). Raises `AnswerError` that names everything wrong in it.
+
+    `family` says that the answer is read for the sister rubrics too: their criteria in it are no surprise. Only of a
+    judge that `may_abstain` is "abstain" a score or an answer, and are `measurements` taken over.
+    """
+    reader = _AnswerReader(rubric, label, family, may_abstain)
+    observed = reader.read(document)
+    if reader.complaints:
+        more = len(reader.complaints) - MAX_COMPLAINTS
+        raise AnswerError(reader.complaints[:MAX_COMPLAINTS] + ([f"and {more:,} more"] if more > 0 else []))
+    if nothing := explain_nothing_applies(rubric, observed):
+        raise AnswerError([nothing])
+    return observed
+
+
+def explain_nothing_applies(rubric: Rubric, observed: Observations) -> str:
+    """What is wrong with an answer that leaves nothing to score; empty where something that has a weight applies."""
+    applying = [criterion for criterion in rubric.criteria if observed.criteria[criterion.key].applies]
+    if any(criterion.weight > 0 for criterion in applying):
+        return ""
+    whose = " of a criterion with a weight" if applying else ""
+    return f"nothing in it applies: every assertion{whose} is N/A"
+
+
+class _AnswerReader:
+    """Collects complaints and flags while it goes through one answer."""
+
+    def __init__(self, rubric: Rubric, label: str, family: bool, may_abstain: bool) -> None:
+        self.rubric = rubric
+        self.label = label
+        self.family = family
+        self.may_abstain = may_abstain
+        self.complaints: list[str] = []
+        self.flags: list[Flag] = []
+        self.reworded: list[str] = []
+
+    def read(self, document: Mapping[str, object]) -> Observations:
+        blocks = self._blocks(document)
+        criteria = {
+            criterion.key: self._criterion(criterion, blocks[criterion.key])
+            for criterion in self.rubric.criteria
+            if criterion.key in blocks
+        }
+        findings = {finding.key: self._finding(finding.key, document) for finding in self.rubric.findings}
+        self._check_echo(document)
+        if self.reworded:
+            why = "the judge's wording of the question is not the rubric's; its own is kept"
+            self.flags.append(Flag("question_differs", ", ".join(self.reworded), why=why))
+        measured = document.get("measurements") if self.may_abstain else None
+        return Observations(
+            criteria,
+            findings,
+            self._assessment(document),
+            _read_claims(document),
+            tuple(self.flags),
+            {name: _read_measurement(one) for name, one in measured.items()} if isinstance(measured, Mapping) else {},
+        )
+
+    def _blocks(self, document: Mapping[str, object]) -> Mapping[str, object]:
+        """The criteria of the answer by key, wherever they stand; every known one, and no unknown one."""
+        wanted = {criterion.key for criterion in self.rubric.criteria}
+        holder, container = self._container(document, wanted)
+        blocks = {_normalize_key(key): value for key, value in container.items()}
+        if len(blocks) < len(container):
+            self.complaints.append(f"{holder} holds a criterion twice, spelled differently")
+        self.complaints += [
+            f"the criterion {key!r} is missing" for key in _sort_by_rubric(self.rubric, wanted - set(blocks))
+        ]
+        others = [key for key in blocks if key not in wanted]
+        aside = [key for key in others if key in self.rubric.sisters]
+        if aside and not self.family:
+            self.flags.append(Flag("sister_criteria", holder, aside, "criteria of sister rubrics were set aside"))
+        if holder:  # at the top level other keys are other parts of the answer
+            unknown = [key for key in others if key not in aside]
+            self.complaints += [f"the criterion {quote_value(key)} is unknown" for key in unknown]
+        return {key: blocks[key] for key in blocks if key in wanted}
+
+    def _container(self, document: Mapping[str, object], wanted: set[str]) -> tuple[str, Mapping[str, object]]:
+        own = self.rubric.results_key
+        other = {setting.results for setting in self.rubric.settings.values()} - {own}
+        names = dict.fromkeys((*CONTAINERS, own))
+        found = [(name, document[name]) for name in names if name and _holds_criteria(document.get(name), wanted)]
+        if _holds_criteria(document, wanted):
+            found.append(("", document))
+        elsewhere = sorted(name for name in other if _holds_criteria(document.get(name), wanted))
+        if not found:
+            if elsewhere:
+                self.complaints.append(
+                    f"the answer has {', '.join(elsewhere)}, which is for another setting, and no {own}"
+                )
+            return "", {}
+        if elsewhere:
+            self.flags.append(Flag("other_setting", ", ".join(elsewhere), why="results of another setting, set aside"))
+        if len(found) > 1:
+            places = " and ".join(name or "the top level" for name, _ in found)
+            self.complaints.append(f"criteria stand in two places: {places}")
+        name, container = found[0]
+        assert isinstance(container, Mapping)
+        return name, container
+
+    def _criterion(self, criterion: Criterion, block: object) -> ObservedCriterion:
+        place = criterion.key
+        if not isinstance(block, Mapping):
+            return self._bare_score(criterion, block)
+        assertions = self._assertions(criterion, block) if criterion.assertions else {}
+        _, value = _first_present(block, SCORES)
+        abstained = self._abstains(value)
+        score: int | Decimal | None = None
+        if _any_applies(assertions) and self.rubric.scoring.criterion_score == "given":
+            if not abstained:
+                score = self._score(criterion, value, f"{place}.score")
+        else:  # a claim, whatever it says: code computes the score, or there is none
+            score = parse_number(value)
+        _, reason = _first_present(block, (self.rubric.reason.key, *REASONS))
+        return ObservedCriterion(score, self._reason(reason, place), assertions, _read_claims(block), abstained)
+
+    def _abstains(self, value: object) -> bool:
+        return self.may_abstain and value == ABSTAIN
+
+    def _bare_score(self, criterion: Criterion, value: object) -> ObservedCriterion:
+        """A score without an object around it: all that the published form of `description` has, elsewhere bare."""
+        if criterion.assertions:
+            self.complaints.append(
+                f"{criterion.key} should be an object with its assertions and is {quote_value(value)}"
+            )
+            return ObservedCriterion(None)
+        if self.rubric.format != "description":
+            self._reason(None, criterion.key)
+        if self._abstains(value):
+            return ObservedCriterion(None, abstained=True)
+        return ObservedCriterion(self._score(criterion, value, criterion.key))
+
+    def _score(self, criterion: Criterion, value: object, place: str) -> int | Decimal | None:
+        score, wrong, flag = parse_score(value, criterion.scale, criterion.whole)
+        if wrong:
+            self.complaints.append(f"{place} {wrong}")
+        if flag:
+            self.flags.append(Flag(flag, place, value, "read as a number all the same"))
+        return score
+
+    def _reason(self, value: object, place: str) -> str:
+        name = f"{place}.{self.rubric.reason.key}"
+        reason = parse_text(value)
+        if reason is None:
+            self.complaints.append(f"{name} should be a text and is {quote_value(value)}")
+            return ""
+        words = len(reason.split())
+        limits = self.rubric.reason.words
+        if not words:
+            self.flags.append(Flag("empty_reason", name, why="the score has no reason beside it"))
+        elif limits and not limits[0] <= words <= limits[1]:
+            why = f"{format_count(words, 'word')}; {limits[0]} to {limits[1]} were asked for"
+            self.flags.append(Flag("reason_length", name, words, why))
+        return reason
+
+    def _assertions(self, criterion: Criterion, block: Mapping[str, object]) -> dict[str, ObservedAssertion]:
+        _, listed = _first_present(block, ASSERTION_LISTS)
+        entries = self._entries(listed, criterion.key)
+        known = {assertion.id: assertion for assertion in criterion.assertions}
+        ids = Counter(id_ for id_, _ in entries)
+        where = f"in {criterion.key}"
+        self.complaints += [f"the assertion {id_} {where} is missing" for id_ in known if id_ not in ids]
+        self.complaints += [f"the assertion {quote_value(id_)} {where} is unknown" for id_ in ids if id_ not in known]
+        self.complaints += [f"the assertion {id_} {where} stands there twice" for id_ in known if ids[id_] > 1]
+        return {id_: self._assertion(known[id_], entry) for id_, entry in entries if id_ in known}
+
+    def _entries(self, listed: object, place: str) -> Sequence[tuple[str, Mapping[str, object]]]:
+        if isinstance(listed, Mapping):
+            pairs = [(str(id_), entry) for id_, entry in listed.items()]
+        elif isinstance(listed, list):
+            pairs = [(str(entry.get("id")) if isinstance(entry, Mapping) else "?", entry) for entry in listed]
+        else:
+            self.complaints.append(f"the assertions of {place} are missing")
+            return []
+        entries: list[tuple[str, Mapping[str, object]]] = []
+        for id_, entry in pairs:
+            if isinstance(entry, str):
+                entries.append((id_, {"answer": entry}))
+            elif isinstance(entry, Mapping):
+                entries.append((id_, entry))
+            else:
+                self.complaints.append(f"the assertion {quote_value(id_)} in {place} should be an object")
+        return entries
+
+    def _assertion(self, assertion: Assertion, entry: Mapping[str, object]) -> ObservedAssertion:
+        evidence = parse_text(entry.get("evidence"))
+        if evidence is None:
+            self.complaints.append(
+                f"{assertion.id}.evidence should be a text and is {quote_value(entry.get('evidence'))}"
+            )
+        elif not evidence.strip():
+            self.flags.append(Flag("empty_evidence", assertion.id, why="the answer has no evidence beside it"))
+        question = parse_text(entry.get("question")) or ""
+        if question and _split_words(question) != _split_words(assertion.text):
+            self.reworded.append(assertion.id)
+        return ObservedAssertion(
+            self._answer(assertion, entry.get("answer")), evidence or "", self._confidence(assertion, entry), question
+        )
+
+    def _answer(self, assertion: Assertion, value: object) -> str:
+        if isinstance(value, bool):
+            self.flags.append(Flag("answer_as_boolean", assertion.id, value, "read as Yes or No"))
+            return "yes" if value else "no"
+        if self._abstains(value):
+            return "abstained"
+        answer = ANSWERS.get(value.strip().rstrip(".").lower()) if isinstance(value, str) else None
+        if answer is None:
+            self.complaints.append(f"{assertion.id}.answer should be Yes or No and is {quote_value(value)}")
+            return "no"
+        if answer == "not_applicable":
+            if self.rubric.scoring.not_applicable is NotApplicable.REFUSE:
+                self.complaints.append(f"{assertion.id}.answer is N/A, which this rubric does not allow")
+            elif not offers_not_applicable(self.rubric, assertion):
+                why = "N/A was not offered; the assertion leaves the denominator"
+                self.flags.append(Flag("not_applicable", assertion.id, value, why))
+        return answer
+
+    def _confidence(self, assertion: Assertion, entry: Mapping[str, object]) -> int | Decimal | None:
+        if self.rubric.scoring.criterion_score != "confidence" or self._abstains(entry.get("answer")):
+            return None
+        score, wrong, flag = parse_score(entry.get("confidence"), (1, 5), whole=True)
+        if wrong:
+            self.complaints.append(f"{assertion.id}.confidence {wrong}")
+        if flag:
+            self.flags.append(Flag(flag, f"{assertion.id}.confidence", entry.get("confidence"), "read as a number"))
+        return score
+
+    def _finding(self, key: str, document: Mapping[str, object]) -> tuple[str, ...]:
+        holder = document.get("findings")
+        value = document.get(key, holder.get(key) if isinstance(holder, Mapping) else None)
+        gated = any(gate.finding == key for gate in self.rubric.scoring.gates)
+        if value is None and not gated:
+            self.flags.append(Flag("finding_missing", key, why="the list was not given and counts as empty"))
+            return ()
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            self.complaints.append(f"{key} should be a list of texts and is {quote_value(value)}")
+            return ()
+        return tuple(one.strip() for one in value if one.strip())
+
+    def _assessment(self, document: Mapping[str, object]) -> str:
+        if not self.rubric.assessment:
+            return ""
+        _, value = _first_present(document, ASSESSMENTS)
+        assessment = parse_text(value)
+        if assessment is None:
+            self.complaints.append(f"assessment should be a text and is {quote_value(value)}")
+        elif not assessment.strip():
+            self.flags.append(Flag("assessment_missing", "assessment", why="the answer has no closing text"))
+        return assessment or ""
+
+    def _check_echo(self, document: Mapping[str, object]) -> None:
+        said = document.get(self.rubric.echo) if self.rubric.echo else None
+        if self.label and said is not None and said != self.label:
+            self.flags.append(Flag("label_differs", self.rubric.echo, said, f"the case was called {self.label}"))
+
+
+def _any_applies(assertions: Mapping[str, ObservedAssertion]) -> bool:
+    return not assertions or any(one.answer != "not_applicable" for one in assertions.values())
+
+
+def _read_claims(block: Mapping[str, object]) -> dict[str, object]:
+    """The numbers that a judge worked out itself."""
+    claims: dict[str, object] = {}
+    for key in ("pass_rate", "passed", "total", "avg_confidence", "weighted_score", "score", "grade", "percentage"):
+        if key in block and not isinstance(block[key], Mapping | list):
+            claims[key] = block[key]
+    summary = block.get("summary")
+    if isinstance(summary, Mapping):
+        claims |= {str(key): value for key, value in summary.items() if not isinstance(value, Mapping | list)}
+    return claims
+
+
+def _read_measurement(told: object) -> dict[str, object]:
+    """As an audit keeps one: `value` (None where it has no meaning), `unit`, `sentence`."""
+    parts = told if isinstance(told, Mapping) else {}
+    number = parse_number(parts.get("value"))
+    return {
+        "value": None if number is None else float(number),
+        "unit": parse_text(parts.get("unit")) or "",
+        "sentence": parse_text(parts.get("sentence")) or "",
+    }
+
+
+def _holds_criteria(container: object, wanted: set[str]) -> bool:
+    """Whether there is anything in it that may be a criterion: not a list, nor a text that is no number."""
+    return isinstance(container, Mapping) and any(
+        _normalize_key(key) in wanted
+        and not isinstance(value, list)
+        and (not isinstance(value, str) or parse_number(value) is not None)
+        for key, value in container.items()
+    )
+
+
+def _first_present(block: Mapping[str, object], names: Sequence[str]) -> tuple[bool, object]:
+    for name in names:
+        if name in block:
+            return True, block[name]
+    return False, None
+
+
+def _normalize_key(key: str) -> str:
+    return key.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def _split_words(text: str) -> list[str]:
+    return "".join(letter if letter.isalnum() else " " for letter in text.casefold()).split()
+
+
+def _sort_by_rubric(rubric: Rubric, keys: set[str]) -> list[str]:
+    return [criterion.key for criterion in rubric.criteria if criterion.key in keys]

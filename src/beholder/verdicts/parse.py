@@ -1,0 +1,269 @@
+"""What a value in an answer may look like.
+
+From an answer's text to the one JSON object in it.
+
+A refusal in plain words, from a model that has no other way to refuse.
+
+It says that its speaker cannot or will not do what was asked. "I cannot see any difference" and "Sorry for the delay"
+are answers, though of the wrong form: such a one is sent back once, while a refusal is final.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from decimal import Decimal, InvalidOperation
+
+from beholder.errors import AnswerError
+from beholder.rubrics.prompt import clean_text
+from beholder.rubrics.rubric import Number
+from beholder.verdicts.verdict import Flag, quote_value
+
+_NUMBER = re.compile(r"[+-]?\d{1,12}(\.\d{1,12})?")
+
+
+_MAX_EXACT_NUMBER = 10**60  # exact arithmetic with more digits is no longer cheap, and no judge means it
+
+
+def parse_number(value: object) -> int | Decimal | None:
+    """A finite number that is given as one (or as a text that is one); else `None`. Booleans are no numbers."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if abs(value) < _MAX_EXACT_NUMBER else None
+    if isinstance(value, float):
+        value = Decimal(repr(value))
+    if isinstance(value, Decimal):
+        return value if _is_cheap_number(value) else None
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        try:
+            return Decimal(value.strip())
+        except InvalidOperation:
+            return None
+    return None
+
+
+def _is_cheap_number(number: Decimal) -> bool:
+    """Whether exact arithmetic with it is cheap: `1e-999999999` is finite, but its fraction would fill the memory."""
+    return number.is_finite() and len(number.as_tuple().digits) <= 60 and -60 <= int(number.as_tuple().exponent) <= 60
+
+
+def parse_score(
+    value: object, scale: tuple[Number, Number], whole: bool
+) -> tuple[int | Decimal | None, str | None, str | None]:
+    """A score, or what is wrong with it, and a flag when it was given in an odd form (`6.0`, `"6"`)."""
+    low, high = scale
+    allowed = f"{'a whole number' if whole else 'a number'} from {low:g} to {high:g}"
+    if value is None:
+        return None, f"is missing; it should be {allowed}", None
+    number = parse_number(value)
+    if number is None:
+        return None, f"should be {allowed} and is {quote_value(value)}", None
+    if not Decimal(repr(low)) <= number <= Decimal(repr(high)) or (whole and number != int(number)):
+        return None, f"should be {allowed} and is {quote_value(value)}", None
+    odd = isinstance(value, str) or (whole and not isinstance(value, int))
+    return (int(number) if whole else number), None, ("score_in_odd_form" if odd else None)
+
+
+def parse_text(value: object) -> str | None:
+    """A text; nothing at all counts as an empty one; `None` for anything else."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else None
+
+
+def parse_count(value: object) -> tuple[int, int] | None:
+    """`"4/5"` as (4, 5)."""
+    match = re.fullmatch(r"\s*(\d{1,4})\s*/\s*(\d{1,4})\s*", value) if isinstance(value, str) else None
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+MAX_CHARACTERS = 1_000_000
+MAX_DEPTH = 32
+MAX_STARTS = 200  # places where a JSON object may begin; prose with more braces than this is no answer
+
+_FENCE = "```"
+_FENCE_OPENING = re.compile(r"```[A-Za-z0-9_-]*")
+_BRACE = re.compile(r"[{}]")
+_OBJECT_START = re.compile(r'\{\s*"')
+_UNSTORABLE = re.compile(r"\\u(0000|[dD][89a-fA-F])|[\ud800-\udfff]")  # NUL and, maybe, half a surrogate pair
+
+JsonObject = dict[str, object]
+
+
+def parse_answer(text: str) -> tuple[JsonObject, tuple[Flag, ...]]:
+    """The JSON object of an answer, numbers exact (`int` or `Decimal`).
+
+    Fences are fine; prose around the object is flagged; no object, or two that differ, is an `AnswerError`, as are
+    duplicate keys, NaN and infinities.
+    """
+    check_answer_length(text)
+    bare = _strip_fence(text.strip().removeprefix("\ufeff").strip())
+    if bare.startswith("{"):
+        try:
+            document, end = _decode_object(bare, 0)
+            if end == len(bare):
+                return document, ()
+        except json.JSONDecodeError:
+            pass
+    found = _find_objects(bare)
+    documents = [document for document in found if document]
+    if not documents:
+        raise AnswerError(["the answer's JSON object is empty" if found else "the answer holds no JSON object"])
+    if any(document != documents[0] for document in documents[1:]):
+        raise AnswerError([f"the answer holds {len(documents)} JSON objects that differ; give one"])
+    return documents[0], (Flag("prose_around_json", why="there was text besides the JSON object"),)
+
+
+def check_answer_length(text: str) -> None:
+    """Raises `AnswerError` for an answer that is too long to be read."""
+    if len(text) > MAX_CHARACTERS:
+        raise AnswerError([f"the answer has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read"])
+
+
+def parse_json_object(text: str) -> JsonObject:
+    """JSON that is known to be an object, with exact numbers and the same strictness as an answer."""
+    return _decode_object(text, 0)[0]
+
+
+def _strip_fence(text: str) -> str:
+    """What stands inside a fence around the whole text, or the text itself."""
+    opening = _FENCE_OPENING.match(text)
+    return text[opening.end() : -len(_FENCE)].strip() if opening and text.endswith(_FENCE) else text
+
+
+def _find_objects(text: str) -> list[JsonObject]:
+    """The JSON objects in a text with something around them. Parts of a broken object are no answers of their own."""
+    found: list[JsonObject] = []
+    starts = unclosed = position = 0
+    while brace := _BRACE.search(text, position):
+        position = brace.end()
+        if brace.group() == "}":
+            unclosed = max(0, unclosed - 1)
+            continue
+        starts += 1
+        if starts > MAX_STARTS:
+            raise AnswerError([f"the answer is a text with more than {MAX_STARTS} opening braces, not a JSON object"])
+        try:
+            document, end = _decode_object(text, brace.start())
+        except json.JSONDecodeError as error:
+            if _OBJECT_START.match(text, brace.start()):
+                raise AnswerError([_describe_json_error(error)]) from None
+            unclosed += 1
+        else:
+            if document and unclosed:
+                raise AnswerError(["the answer is no valid JSON (an object stands inside braces that are none)"])
+            found.append(document)
+            position = end
+    return found
+
+
+def _decode_object(text: str, start: int) -> tuple[JsonObject, int]:
+    try:
+        value, end = _JSON_DECODER.raw_decode(text, start)
+    except RecursionError:
+        raise AnswerError([f"the answer's JSON is nested more than {MAX_DEPTH} levels deep"]) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        raise AnswerError(["the answer holds a number that cannot be read: it has thousands of digits"]) from None
+    if _measure_depth(value) > MAX_DEPTH:
+        raise AnswerError([f"the answer's JSON is nested more than {MAX_DEPTH} levels deep"])
+    if _UNSTORABLE.search(text):
+        value = _clean_values(value)
+    if not isinstance(value, dict):
+        raise json.JSONDecodeError("no object", text, start)
+    return value, end
+
+
+def _clean_values(value: object) -> object:
+    """The value with every text in it such that a database and a terminal can take it."""
+    if isinstance(value, dict):
+        return {clean_text(key): _clean_values(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_clean_values(inner) for inner in value]
+    return clean_text(value) if isinstance(value, str) else value
+
+
+def _describe_json_error(error: json.JSONDecodeError) -> str:
+    return f"the answer is no valid JSON ({error.msg} at line {error.lineno}, column {error.colno})"
+
+
+def _measure_depth(value: object) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return depth
+
+
+def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> JsonObject:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        times = Counter(key for key, _ in pairs)
+        twice = sorted(key for key in times if times[key] > 1)
+        raise AnswerError([f"the key {key[:60]!r} stands twice in one object" for key in twice[:20]])
+    return values
+
+
+def _reject_constant(name: str) -> object:
+    raise AnswerError([f"{name} is not a number that can be used"])
+
+
+def _parse_decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent of twenty digits
+        raise AnswerError([f"{text[:40]} is not a number that can be used"]) from None
+
+
+_JSON_DECODER = json.JSONDecoder(
+    object_pairs_hook=_reject_duplicate_keys, parse_float=_parse_decimal, parse_constant=_reject_constant
+)
+
+
+_REFUSAL_OPENING = (
+    r"(?:(?:i'm|i am|we're|we are) )?(?:\w+ )?sorry|unfortunately|regrettably|no,|(?:my |i |we )?apolog\w+"
+    r"|as an?\b|thanks?\b|i (?:understand|appreciate)\b"
+)
+_CANNOT = (
+    r"(?:i|we) (?:\w+ly |just )?(?:can't|cannot|can not|couldn't|won't|will not|(?:must )?(?:decline|refuse) to)"
+    r"|(?:(?:i|we)(?:'m| am|'re| are) )?(?:\w+ly )?(?:unable|not (?:able|allowed|permitted|willing|going)) to"
+)
+_PICTURE = r"(?:[\w'-]+ ){0,4}?(?:images?|photos?|photographs?|pictures?|attachments?)\b(?!'s)"
+_MATTER = rf"(?:{_PICTURE}|(?:[\w'-]+ ){{0,4}}?(?:content|material|requests?|tasks?|people|persons?|individuals?)\b)"
+_JUDGE = r"(?:evaluate|assess|judge|rate|score|grade|compare|review|analy[sz]e|examine|identify)"
+_WORK = "|".join(
+    (
+        r"(?:help|assist|comply|engage|proceed|continue|participate)\b(?! (?:but|notic|think|wonder|feel))",
+        r"do (?:that|this|so|it)\b",
+        rf"(?:{_JUDGE}|fulfil+|complete|process|answer|support) {_MATTER}",
+        rf"{_JUDGE}(?: (?:it|this|that|these|them))?(?=[.,!]|\Z)",
+        r"identify (?:who|anyone|someone)\b",
+        rf"(?:see|view|access|open) {_PICTURE}(?=[.,;:!]|\Z| (?:you|that|attached|provided|because|so|and|or)\b)",
+        r"(?:provide|give|offer|perform|make|carry out|produce) (?:[\w'-]+ ){0,4}?"
+        r"(?:assessment|evaluation|analysis|judge?ment|rating|scores?|opinion|feedback|information|help|that|this)\b",
+        r"(?=[.!]|\Z)",  # "Sorry, I cannot."
+    )
+)
+# "I cannot rate this image higher than 4", "I cannot identify any image artefacts": a judgement, and no refusal.
+_JUDGED = (
+    r"higher|above|more than|better|lower|below|less than|perfect|full marks"
+    r"|any (?:\w+ ){0,2}(?:differences?|changes?|flaws?|faults?|art[ei]facts?|problems?|issues?|seams?|errors?)"
+)
+_REFUSAL = re.compile(
+    rf"\W*(?:(?:{_REFUSAL_OPENING}).{{0,120}}?)?\b(?:{_CANNOT})(?![^.;]*\b(?:{_JUDGED})\b)"
+    rf" ?(?:be able to )?(?:\w+ly )?(?:{_WORK})"
+)
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a text is a refusal; one with a JSON object in it never is."""
+    said = " ".join(text[:2000].lower().replace("’", "'").split())
+    return "{" not in text and bool(_REFUSAL.match(said))

@@ -1,0 +1,126 @@
+"""`--format seed`: a scored verdict in the JSON of the published prompt, computed values in place of the judge's.
+
+Numbers have at most two decimals. Reading the text back gives the same verdict, for scores of at most two decimals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from beholder.errors import UsageError
+from beholder.rubrics.rubric import Number, Rubric
+from beholder.verdicts.verdict import AssertionResult, CriterionResult, Verdict, round_half_up
+
+Json = dict[str, object]
+
+_ANSWER_WORDS = {"yes": "Yes", "no": "No", "not_applicable": "N/A"}
+
+
+def to_seed_format(verdict: Verdict, rubric: Rubric) -> Json:
+    """The verdict in the form of its rubric's seed. Raises `UsageError` where there is none."""
+    if why := explain_no_seed(verdict):
+        raise UsageError(f"{verdict.case!r} {why}.")
+    write = _WRITERS.get(rubric.format)
+    if write is None:
+        raise UsageError(f"The rubric {rubric.name!r} has no seed format; use --json.")
+    return write(verdict, rubric)
+
+
+def explain_no_seed(verdict: Verdict) -> str:
+    """Why a verdict has no seed format, whatever its rubric; empty where it may have one."""
+    if not verdict.scored:
+        return f"is {verdict.outcome}, and only a scored verdict has a seed format"
+    if left := verdict.coverage:
+        return f"has {left.open} of {left.of} {left.what} left open, for which the seed format has no word"
+    return ""
+
+
+def _write_acrue(verdict: Verdict, rubric: Rubric) -> Json:
+    return {
+        "style": verdict.style,
+        "assertions": {
+            key: {
+                "results": [_write_assertion(one) for one in result.assertions],
+                "pass_rate": f"{result.yes}/{result.yes + result.no}",
+                "score": _write_score(result),
+                "reason": result.reason,
+            }
+            for key, result in verdict.criteria.items()
+        },
+        "summary": _write_summary(verdict),
+        "overall_assessment": verdict.assessment,
+    }
+
+
+def _write_acrue_confidence(verdict: Verdict, rubric: Rubric) -> Json:
+    return {
+        "style": verdict.style,
+        "dimensions": {
+            key: {
+                "weight": result.weight,
+                "passed": result.yes,
+                "total": result.yes + result.no,
+                "pass_rate": f"{result.yes}/{result.yes + result.no}",
+                "dimension_score": _write_score(result),
+                "reason": result.reason,
+                "assertions": [{**_write_assertion(one), "confidence": one.confidence} for one in result.assertions],
+            }
+            for key, result in verdict.criteria.items()
+        },
+        "summary": _write_summary(verdict),
+        "overall_assessment": verdict.assessment,
+    }
+
+
+def _write_description(verdict: Verdict, rubric: Rubric) -> Json:
+    return {
+        "score": _round_short(verdict.score),
+        "passed": verdict.passed,
+        "details": {key: _write_score(result) for key, result in verdict.criteria.items()},
+        "reasoning": verdict.assessment,
+        **{finding.key: list(verdict.findings.get(finding.key, ())) for finding in rubric.findings},
+    }
+
+
+def _write_factors(verdict: Verdict, rubric: Rubric) -> Json:
+    return {
+        "image_id": verdict.case,
+        rubric.results_key: {
+            key: {"score": _write_score(result), "justification": result.reason}
+            for key, result in verdict.criteria.items()
+        },
+    }
+
+
+_WRITERS: dict[str, Callable[[Verdict, Rubric], Json]] = {
+    "acrue": _write_acrue,
+    "acrue_confidence": _write_acrue_confidence,
+    "description": _write_description,
+    "factors": _write_factors,
+}
+
+
+def _write_summary(verdict: Verdict) -> Json:
+    yes = sum(result.yes for result in verdict.criteria.values())
+    asked = yes + sum(result.no for result in verdict.criteria.values())
+    return {
+        "total_assertions": asked,
+        "total_passed": yes,
+        "overall_pass_rate": f"{yes}/{asked}",
+        "weighted_total": _round_short(verdict.total),
+        "max_score": verdict.max_total,
+        "percentage": _round_short(verdict.percentage),
+        "grade": verdict.grade,
+    }
+
+
+def _write_assertion(one: AssertionResult) -> Json:
+    return {"id": one.id, "question": one.question, "answer": _ANSWER_WORDS[one.answer], "evidence": one.evidence}
+
+
+def _write_score(result: CriterionResult) -> Number | str | None:
+    return "N/A" if result.score is None else _round_short(result.score)
+
+
+def _round_short(number: Number | None) -> Number | None:
+    return None if number is None else round_half_up(number)
