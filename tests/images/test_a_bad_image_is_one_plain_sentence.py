@@ -144,11 +144,11 @@ def test_a_large_tiff_avif_or_heic_is_refused_by_its_header() -> None:
 def test_a_bomb_is_refused_without_taking_memory() -> None:
     script = (
         "import resource, sys\n"
-        "from beholder.images import prepare\n"
+        "from beholder.images.prepare import prepare_image\n"
         "from beholder.errors import ImageError\n"
         "data = sys.stdin.buffer.read()\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "try: prepare(data)\n"
+        "try: prepare_image(data)\n"
         "except ImageError as error: print(error)\n"
         "assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000\n"
     )
@@ -163,10 +163,12 @@ def test_a_header_that_promises_less_than_the_data_holds_takes_no_memory() -> No
     file = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", packed) + png_chunk(b"IEND", b"")
     script = (
         "import resource, sys\n"
-        "from beholder.images import decoding, encoding, prepare, Sizing\n"
+        "from beholder.images import codec\n"
+        "from beholder.images.image import Sizing\n"
+        "from beholder.images.prepare import prepare_image\n"
         "data = sys.stdin.buffer.read()\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "assert prepare(data, Sizing(max_side=4)).width == 4\n"
+        "assert prepare_image(data, Sizing(max_side=4)).width == 4\n"
         "assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000\n"
     )
     done = subprocess.run([sys.executable, "-c", script], input=file, capture_output=True)

@@ -120,8 +120,10 @@ def test_passing_through_loads_no_codec_and_importing_no_network(tmp_path: Path)
     file = tmp_path / "photo.jpg"
     file.write_bytes(saved(photo(), "JPEG", exif=gps_exif(), icc_profile=SRGB))
     script = (
-        "import sys, beholder.images as images\n"
-        "images.prepare(images.read(sys.argv[1]))\n"
+        "import sys\n"
+        "from beholder.images.prepare import prepare_image\n"
+        "from beholder.images.source import read_image\n"
+        "prepare_image(read_image(sys.argv[1]))\n"
         "print(sorted({'PIL', 'cv2', 'numpy', 'simplejpeg', 'aiohttp', 'yarl'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=True)

@@ -109,7 +109,9 @@ def test_cheap_ones_are_some_of_all() -> None:
 
 
 def test_a_broken_plugin_stops_only_those_who_want_it(tmp_path: Path) -> None:
-    asked = SHOW.replace("instruments()[0].name, instruments()[-1].name", "'ours:'").replace('"mine"', '"colour.cast"')
+    asked = SHOW.replace("list_instruments()[0].name, list_instruments()[-1].name", "'ours:'").replace(
+        '"mine"', '"colour.cast"'
+    )
     shown = asked.replace("mine.red", "colour.cast")
     assert _said(tmp_path, "raise RuntimeError", "broken = plugin:MINE", shown) == "ours: 0.0\n"
 

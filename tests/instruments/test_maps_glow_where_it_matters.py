@@ -153,19 +153,19 @@ def letters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_lines_are_as_wide_as_they_say(letters: Any) -> None:
     paper = np.full((60, 900, 3), 255, np.uint8)
-    letters.write(paper, "ΔE 31.2, mostly upper left", (10, 40), 24, (0, 0, 0))
+    letters.draw_text(paper, "ΔE 31.2, mostly upper left", (10, 40), 24, (0, 0, 0))
     columns = np.nonzero((paper < 128).any(axis=(0, 2)))[0]
-    width = letters.width_of("ΔE 31.2, mostly upper left", 24)
+    width = letters.measure_text_width("ΔE 31.2, mostly upper left", 24)
     assert columns.min() >= 8
     assert columns.max() - columns.min() == pytest.approx(width, rel=0.1)
 
 
 def test_text_is_broken_between_words(letters: Any) -> None:
     text = "31 % of the pixels outside the inferred edit differ by more than ΔE 10, mostly top"
-    lines = letters.wrapped(text, 19, 300)
+    lines = letters.wrap_text(text, 19, 300)
     assert " ".join(lines) == text
     assert len(lines) > 1
-    assert all(letters.width_of(line, 19) <= 300 for line in lines)
+    assert all(letters.measure_text_width(line, 19) <= 300 for line in lines)
 
 
 def test_signs_become_ascii_where_there_are_only_strokes() -> None:

@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 from beholder.cases.case import FieldValue
 from beholder.images.image import Sizing
-from beholder.instruments.text.comparison import TextInput
-from beholder.instruments.text.description import assess_description
 from beholder.judges.base import INSTRUMENTS, MEASURED_NOT_SEEN
 from beholder.rubrics.brief import Brief
 from beholder.rubrics.rubric import Criterion, Rubric
@@ -208,6 +206,9 @@ def _weights_digest() -> str:
 def answer_description(brief: Brief) -> AnswerDocument:
     """The four dimensions and the findings; no image is looked at. A dimension that the texts cannot tell (without an
     expected description, what is accurate and complete) is left open."""
+    from beholder.instruments.text.comparison import TextInput
+    from beholder.instruments.text.description import assess_description
+
     found = assess_description(
         TextInput(
             output=_as_text(brief.fields.get("output", "")),
