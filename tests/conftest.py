@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-import postgres_server
 import pytest
 from hypothesis import HealthCheck, settings
+from support import postgres as postgres_support
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -128,15 +128,15 @@ def violations() -> Callable[[Page], list[tuple[str, list[str]]]]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[postgres_server.Server]:
+def postgres() -> Iterator[postgres_support.Server]:
     """A PostgreSQL server of our own. On a build server there must be one; elsewhere its tests are left out, with the
     reason."""
     if importlib.util.find_spec("psycopg") is None:
         _lacking("the Python package psycopg is not installed", what="PostgreSQL to test with")
-    programs = postgres_server.programs()
+    programs = postgres_support.programs()
     if programs is None:
         _lacking("there is no initdb on the path or in /usr/lib/postgresql", what="PostgreSQL to test with")
-    server = postgres_server.Server(programs)
+    server = postgres_support.Server(programs)
     yield server
     server.end()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from case_files import RESTYLE, picture
+from support.cases import RESTYLE, picture
 
 from beholder.cases.case import CaseRow, CaseSchema
 from beholder.cases.files import read_rows

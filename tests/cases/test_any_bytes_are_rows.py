@@ -7,9 +7,9 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from case_files import RESTYLE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.cases import RESTYLE
 
 from beholder.cases.case import CaseRow
 from beholder.cases.files import read_rows

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from case_files import EDIT, RESTYLE
+from support.cases import EDIT, RESTYLE
 
 from beholder.cases.case import CaseRow, CaseSchema
 from beholder.cases.files import MAX_LINE, read_rows

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from case_files import picture
+from support.cases import picture
 
 from beholder.cases.case import Case, CaseRow
 from beholder.cases.validation import MAX_PROBLEMS, check_cases, iter_valid_cases

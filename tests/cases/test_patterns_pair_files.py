@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from case_files import EDIT, RESTYLE, picture
+from support.cases import EDIT, RESTYLE, picture
 
 from beholder.cases.case import Case, CaseRow, CaseSchema
 from beholder.cases.patterns import pair_rows

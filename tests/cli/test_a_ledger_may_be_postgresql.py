@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from ledger_making import KEYS
-from postgres_server import PASSWORD, Server
-from web_helpers import worked_out
+from support.ledger import KEYS
+from support.postgres import PASSWORD, Server
+from support.web import worked_out
 
 from beholder.ledger.ledger import Ledger
 from beholder.testing.server import JudgeServer

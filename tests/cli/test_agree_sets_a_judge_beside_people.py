@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_making import KEYS, case, entry, run_record, verdict
+from support.ledger import KEYS, case, entry, run_record, verdict
 
 from beholder.ledger.ledger import Ledger
 

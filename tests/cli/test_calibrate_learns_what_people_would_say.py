@@ -12,7 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from ledger_making import case, entry, run_record, unscored, verdict
+from support.ledger import case, entry, run_record, unscored, verdict
 
 from beholder.ledger.ledger import Ledger
 from beholder.testing.server import JudgeServer

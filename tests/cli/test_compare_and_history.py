@@ -16,8 +16,8 @@ import cv2
 import msgspec
 import numpy as np
 import pytest
-from ledger_making import KEYS, WORDS, case, entry, run_record, unscored, verdict
 from msgspec import structs
+from support.ledger import KEYS, WORDS, case, entry, run_record, unscored, verdict
 
 from beholder.cli import main
 from beholder.ledger.ledger import Ledger

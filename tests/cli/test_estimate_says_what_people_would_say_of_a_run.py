@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ledger_making import entry, run_record, unscored, verdict
+from support.ledger import entry, run_record, unscored, verdict
 
 from beholder.ledger.ledger import Ledger
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger_making import KEYS
-from review_making import EDIT, RUN, alike, answers, edits, restyles, styled
+from support.ledger import KEYS
+from support.reviews import EDIT, RUN, alike, answers, edits, restyles, styled
 
 from beholder.ledger.export import escape_formula, unescape_formula
 from beholder.ledger.ledger import Ledger

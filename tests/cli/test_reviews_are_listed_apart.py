@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from review_making import RUN, answers, edits
+from support.reviews import RUN, answers, edits
 
 from beholder.cli import main
 from beholder.ledger.ledger import Ledger

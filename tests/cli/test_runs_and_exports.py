@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_making import case, entry, run_record, unscored, verdict
+from support.ledger import case, entry, run_record, unscored, verdict
 
 from beholder.images.prepare import digest
 from beholder.ledger.ledger import Ledger

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_making import entry, run_record
+from support.ledger import entry, run_record
 
 from beholder.ledger.ledger import Ledger
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from golden_help import (
+from support.golden import (
     EDITED,
     EXAMPLES,
     FILES,

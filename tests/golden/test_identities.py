@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from golden_help import (
+from support.golden import (
     EDITED,
     FILES,
     MODELS,

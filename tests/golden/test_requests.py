@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from golden_help import (
+from support.golden import (
     EDITED,
     EXAMPLES,
     FILES,

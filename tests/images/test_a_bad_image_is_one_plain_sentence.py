@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from picture_files import jpeg_segment, photo, png_chunk, saved
 from PIL import Image
+from support.images import jpeg_segment, photo, png_chunk, saved
 
 from beholder.errors import ImageError
 from beholder.images.image import DEFAULT_IMAGE_LIMITS, ImageLimits, Sizing

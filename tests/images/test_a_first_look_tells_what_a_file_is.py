@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from picture_files import gps_exif, jpeg_segment, photo, saved, with_jpeg_segment
+from support.images import gps_exif, jpeg_segment, photo, saved, with_jpeg_segment
 
 from beholder.errors import ImageError
 from beholder.images.image import ImageLimits

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from picture_files import photo, saved
+from support.images import photo, saved
 
 from beholder.errors import ImageError
 from beholder.images.source import load_image, read_image

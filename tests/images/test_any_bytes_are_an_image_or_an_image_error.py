@@ -7,8 +7,8 @@ from functools import cache
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from picture_files import gps_exif, photo, profile, saved
 from PIL import Image
+from support.images import gps_exif, photo, profile, saved
 
 from beholder.errors import ImageError
 from beholder.images.headers import is_srgb

@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-from picture_files import blocks, photo, pixels, saved
 from PIL import Image
+from support.images import blocks, photo, pixels, saved
 
 from beholder.errors import ImageError
 from beholder.images.image import Sizing

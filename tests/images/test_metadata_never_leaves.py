@@ -6,7 +6,8 @@ import io
 import struct
 
 import pytest
-from picture_files import (
+from PIL import Image, PngImagePlugin
+from support.images import (
     GPS_MARK,
     TEXT_MARK,
     gps_exif,
@@ -17,7 +18,6 @@ from picture_files import (
     with_jpeg_segment,
     with_png_chunk,
 )
-from PIL import Image, PngImagePlugin
 
 from beholder.images.image import Sizing
 from beholder.images.prepare import prepare_image

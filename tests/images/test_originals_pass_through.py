@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from picture_files import P3_COLUMNS, gps_exif, jpeg_segment, photo, pixels, profile, saved, with_jpeg_segment
 from PIL import Image, ImageCms
+from support.images import P3_COLUMNS, gps_exif, jpeg_segment, photo, pixels, profile, saved, with_jpeg_segment
 
 from beholder.images import prepare
 from beholder.images.headers import is_srgb

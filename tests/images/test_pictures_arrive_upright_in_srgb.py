@@ -8,8 +8,18 @@ import struct
 import cv2
 import numpy as np
 import pytest
-from picture_files import P3_COLUMNS, blocks, gps_exif, photo, pixels, profile, saved, with_jpeg_segment, with_png_chunk
 from PIL import Image, ImageCms, ImageOps
+from support.images import (
+    P3_COLUMNS,
+    blocks,
+    gps_exif,
+    photo,
+    pixels,
+    profile,
+    saved,
+    with_jpeg_segment,
+    with_png_chunk,
+)
 
 from beholder.images.image import Sizing
 from beholder.images.prepare import prepare_image

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from picture_files import photo, pixels, saved
 from PIL import Image
+from support.images import photo, pixels, saved
 
 from beholder.errors import ImageError
 from beholder.images.image import Sizing

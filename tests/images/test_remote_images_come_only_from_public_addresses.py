@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
-from picture_files import photo, saved
+from support.images import photo, saved
 
 from beholder.errors import ImageError
 from beholder.images.image import ImageLimits

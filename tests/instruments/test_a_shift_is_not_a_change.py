@@ -8,9 +8,9 @@ import re
 import cv2
 import numpy as np
 import pytest
-from constructed import PHOTOS, Image, flat, jpeg, noisy, pasted, photo, zoomed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.instruments import PHOTOS, Image, flat, jpeg, noisy, pasted, photo, zoomed
 
 from beholder.instruments.pair import ImagePair
 from beholder.instruments.registration import has_same_aspect, register_images

@@ -12,9 +12,9 @@ import cv2
 import numpy as np
 import pytest
 import scipy.stats
-from constructed import jpeg, photo
 from hypothesis import given
 from hypothesis import strategies as st
+from support.instruments import jpeg, photo
 
 from beholder.instruments.human_ratings import parse_rating_map
 

@@ -8,9 +8,9 @@ from importlib.resources import files
 import cv2
 import numpy as np
 import pytest
-from constructed import Image, jpeg, photo
 from hypothesis import given
 from hypothesis import strategies as st
+from support.instruments import Image, jpeg, photo
 
 from beholder.errors import UsageError
 from beholder.instruments import human_ratings

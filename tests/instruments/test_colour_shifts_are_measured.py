@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from constructed import PHOTOS, Image, flat, noisy, pasted, photo
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.instruments import PHOTOS, Image, flat, noisy, pasted, photo
 
 from beholder.instruments.instrument import Measurement
 from beholder.instruments.pair import ImagePair

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from constructed import photo
+from support.instruments import photo
 
 from beholder.errors import UsageError
 from beholder.instruments.pair import ImagePair

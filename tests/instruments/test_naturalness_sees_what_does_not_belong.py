@@ -5,8 +5,8 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-from constructed import Image, flat, noisy, pasted, photo
 from skimage import color
+from support.instruments import Image, flat, noisy, pasted, photo
 
 from beholder.instruments.instrument import Measurement
 from beholder.instruments.pair import ImagePair

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 import pytest
-from constructed import Image, flat, noisy, pasted, photo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from support.instruments import Image, flat, noisy, pasted, photo
 
 from beholder.instruments.instrument import Instrument, Measurement
 from beholder.instruments.pair import ImagePair

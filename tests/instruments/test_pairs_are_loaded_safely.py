@@ -6,8 +6,8 @@ import io
 
 import numpy as np
 import pytest
-from constructed import jpeg, noisy, pasted, photo, png
 from PIL import Image as Pillow
+from support.instruments import jpeg, noisy, pasted, photo, png
 
 from beholder.errors import ImageError, UsageError
 from beholder.instruments.pair import ImagePair, SingleImage

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 import pytest
-from constructed import flat, pasted, photo
+from support.instruments import flat, pasted, photo
 
 from beholder.instruments.human_ratings import predict_pair_ratings
 from beholder.instruments.pair import ImagePair

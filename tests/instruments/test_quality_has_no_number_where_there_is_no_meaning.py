@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from constructed import Image, flat, noisy, photo
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.instruments import Image, flat, noisy, photo
 
 from beholder.instruments.instrument import Measurement
 from beholder.instruments.naturalness import MIN_SIDE

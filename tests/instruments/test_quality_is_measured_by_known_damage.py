@@ -7,8 +7,8 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 import pytest
-from constructed import PHOTOS, Image, flat, jpeg, noisy, photo
 from skimage import data, measure
+from support.instruments import PHOTOS, Image, flat, jpeg, noisy, photo
 
 from beholder.instruments.pair import ImagePair, SingleImage
 from beholder.instruments.quality import (

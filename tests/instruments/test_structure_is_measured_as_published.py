@@ -5,11 +5,11 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-from constructed import PHOTOS, Image, noisy, pasted, photo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 from skimage.metrics import structural_similarity
+from support.instruments import PHOTOS, Image, noisy, pasted, photo
 
 from beholder.instruments.pair import ImagePair
 from beholder.instruments.pixel_metrics import compute_ssim

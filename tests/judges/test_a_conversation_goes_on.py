@@ -3,7 +3,7 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import pytest
-from judging_helpers import JPEG, PNG, PROTOCOLS, brief, judge
+from support.judges import JPEG, PNG, PROTOCOLS, brief, judge
 
 from beholder.testing.server import JudgeServer
 from beholder.verdicts.answer import Turn

@@ -5,7 +5,7 @@ import traceback
 from contextlib import aclosing
 
 import pytest
-from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, Waits, brief, judge
+from support.judges import KEY, MODELS, PROTOCOLS, WIRES, Waits, brief, judge
 
 from beholder.errors import BeholderError, SetupError, Unreachable
 from beholder.judges.model import ModelJudge, judge_from

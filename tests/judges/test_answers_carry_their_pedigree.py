@@ -5,7 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from judging_helpers import MODELS, PROTOCOLS, WIRES, base_url, brief, judge
+from support.judges import MODELS, PROTOCOLS, WIRES, base_url, brief, judge
 
 from beholder.judges.base import Judge
 from beholder.providers import google, openai

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from judging_helpers import KEY, PROTOCOLS, brief, judge
+from support.judges import KEY, PROTOCOLS, brief, judge
 
 from beholder.errors import SetupError
 from beholder.judges.model import ModelJudge

@@ -4,7 +4,7 @@ import socket
 from contextlib import aclosing
 
 import pytest
-from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, Waits, base_url, brief, judge
+from support.judges import KEY, MODELS, PROTOCOLS, WIRES, Waits, base_url, brief, judge
 
 from beholder.errors import SetupError, Unreachable
 from beholder.judges.model import ModelJudge

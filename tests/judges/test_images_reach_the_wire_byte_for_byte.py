@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judging_helpers import JPEG, PNG, PROTOCOLS, WEBP, brief, judge, picture
+from support.judges import JPEG, PNG, PROTOCOLS, WEBP, brief, judge, picture
 
 from beholder.providers.payload import SLICE_BYTES, ImageSplicer
 from beholder.rubrics.brief import TextBlock

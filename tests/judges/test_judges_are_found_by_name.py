@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
-from judging_helpers import KEY
+from support.judges import KEY
 
 from beholder.errors import SetupError
 from beholder.judges.base import Judge

@@ -4,7 +4,7 @@ import socket
 from contextlib import aclosing
 
 import pytest
-from judging_helpers import KEY, PROTOCOLS, WIRES, Waits, brief
+from support.judges import KEY, PROTOCOLS, WIRES, Waits, brief
 
 from beholder.errors import Unreachable
 from beholder.judges.model import ModelJudge

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 
 import pytest
-from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, brief, judge
+from support.judges import KEY, MODELS, PROTOCOLS, WIRES, brief, judge
 
 from beholder.errors import SetupError
 from beholder.judges.model import parse_param

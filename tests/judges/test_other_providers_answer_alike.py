@@ -8,7 +8,7 @@ from contextlib import aclosing
 from decimal import Decimal
 
 import pytest
-from judging_helpers import JPEG, KEY, PNG, SCHEMA, Waits, brief
+from support.judges import JPEG, KEY, PNG, SCHEMA, Waits, brief
 
 from beholder.errors import BeholderError, SetupError, Unreachable
 from beholder.judges.base import Judge

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 from aiohttp import web
-from judging_helpers import KEY, WIRES, Waits, brief
+from support.judges import KEY, WIRES, Waits, brief
 
 from beholder.errors import Unreachable
 from beholder.judges.model import ModelJudge

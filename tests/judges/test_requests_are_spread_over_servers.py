@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from judging_helpers import KEY, MODELS, PROTOCOLS, WIRES, base_url, brief
-from loopback_helpers import tls_front
+from support.judges import KEY, MODELS, PROTOCOLS, WIRES, base_url, brief
+from support.loopback import tls_front
 
 from beholder.errors import SetupError, Unreachable
 from beholder.judges.model import ModelJudge, judge_from, judge_identity, uses_custom_base_url

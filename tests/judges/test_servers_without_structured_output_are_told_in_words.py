@@ -4,7 +4,7 @@ import json
 from contextlib import aclosing
 
 import pytest
-from judging_helpers import PROTOCOLS, SCHEMA, brief, judge
+from support.judges import PROTOCOLS, SCHEMA, brief, judge
 
 from beholder.errors import SetupError, Unreachable
 from beholder.testing.base import Fault, Received

@@ -5,8 +5,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from judging_helpers import KEY, WIRES, Waits, brief
-from loopback_helpers import CERTIFICATES, proxy, tls_front
+from support.judges import KEY, WIRES, Waits, brief
+from support.loopback import CERTIFICATES, proxy, tls_front
 
 from beholder.errors import SetupError, Unreachable
 from beholder.judges.model import ModelJudge

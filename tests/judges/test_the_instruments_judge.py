@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from measured_helpers import on_edit, photo, png, with_ball
+from support.offline import on_edit, photo, png, with_ball
 
 from beholder import Case, Rubric, ScriptedJudge, SetupError, judge, judge_all, judge_from
 from beholder.errors import CaseError

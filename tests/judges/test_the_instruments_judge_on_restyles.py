@@ -8,7 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from measured_helpers import answers, evidence, on_restyle, photo, posterised, sepia, stylised
+from support.offline import answers, evidence, on_restyle, photo, posterised, sepia, stylised
 
 from beholder import Case, Rubric, judge
 from beholder.judges.offline.judge import find_objection

@@ -3,7 +3,7 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import pytest
-from judging_helpers import PROTOCOLS, SCHEMA, brief, judge
+from support.judges import PROTOCOLS, SCHEMA, brief, judge
 
 from beholder.providers.payload import narrow_schema, word_set
 from beholder.testing.server import JudgeServer

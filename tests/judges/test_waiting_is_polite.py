@@ -4,7 +4,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 
 import pytest
-from judging_helpers import Waits, brief, judge
+from support.judges import Waits, brief, judge
 
 from beholder.errors import Unreachable
 from beholder.providers.retry import (

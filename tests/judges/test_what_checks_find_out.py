@@ -7,7 +7,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 import pytest
-from measured_helpers import Image, photo, png, posterised, recompressed, stylised
+from support.offline import Image, photo, png, posterised, recompressed, stylised
 
 from beholder.instruments.pair import ImagePair
 from beholder.judges.offline.restyle import CHECKS, Findings

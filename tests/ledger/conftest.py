@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ledger_making import run_record
+from support.ledger import run_record
 
 from beholder.ledger.ledger import Ledger
 

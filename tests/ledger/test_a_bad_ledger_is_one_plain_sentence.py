@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import ledger_making
 import pytest
-from ledger_making import entry, run_record
+from support import ledger as ledger_support
+from support.ledger import entry, run_record
 
 from beholder.errors import LedgerError
 from beholder.ledger.ledger import Ledger
@@ -232,9 +232,9 @@ def test_a_full_disk(ledger: Ledger) -> None:
 FULL = """
 import resource, sys
 sys.path.insert(0, {folder!r})
-from ledger_making import entry, run_record
+from support.ledger import entry, run_record
 from beholder.errors import LedgerError
-from beholder.ledger import Ledger
+from beholder.ledger.ledger import Ledger
 ledger = Ledger.open(sys.argv[1])
 ledger.start(run_record())
 resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, 700_000))
@@ -248,7 +248,7 @@ except LedgerError as error:
 
 
 def test_a_disk_that_is_full_for_the_whole_process(place: Path) -> None:
-    script = FULL.format(folder=str(Path(ledger_making.__file__).parent))
+    script = FULL.format(folder=str(Path(ledger_support.__file__).parents[1]))
     done = subprocess.run([sys.executable, "-c", script, str(place)], capture_output=True, text=True, check=True)
     *written, sentence = done.stdout.splitlines()
     assert "cannot be written: the disk is full" in sentence

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from ledger_making import entry, listed, run_record, verdict
-from postgres_server import PASSWORD, USER, Server
 from sqlalchemy import text
+from support.ledger import entry, listed, run_record, verdict
+from support.postgres import PASSWORD, USER, Server
 
 from beholder.errors import LedgerError, LedgerGone
 from beholder.ledger import migrations
@@ -106,7 +106,7 @@ def test_an_address_that_is_wrong_is_not_repeated_with_its_password(address: str
 def test_without_the_driver_it_says_what_to_install() -> None:
     script = (
         "import sys; sys.modules['psycopg'] = None\n"
-        "from beholder.errors import BeholderError; from beholder.ledger import Ledger\n"
+        "from beholder.errors import BeholderError; from beholder.ledger.ledger import Ledger\n"
         "try: Ledger.open('postgresql://me@127.0.0.1/db')\n"
         "except BeholderError as error: print(error)"
     )

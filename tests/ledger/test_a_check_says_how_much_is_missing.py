@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ledger_making import entry, run_record
 from sqlalchemy import delete, select
+from support.ledger import entry, run_record
 
 from beholder.ledger import schema
 from beholder.ledger.ledger import Ledger

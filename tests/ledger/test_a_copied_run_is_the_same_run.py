@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ledger_making import entry, listed, run_record, stored, unscored, verdict
-from verdict_strategy import verdicts
+from support.ledger import entry, listed, run_record, stored, unscored, verdict
+from support.verdicts import verdicts
 
 from beholder.cases.case import Case
 from beholder.errors import LedgerError

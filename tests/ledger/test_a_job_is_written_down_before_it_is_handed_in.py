@@ -6,7 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from ledger_making import run_record
+from support.ledger import run_record
 
 from beholder.ledger import batch_jobs
 from beholder.ledger.ledger import Ledger

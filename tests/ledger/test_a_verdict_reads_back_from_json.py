@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 from hypothesis import given
-from verdict_strategy import verdicts
+from support.verdicts import verdicts
 
 from beholder.errors import UsageError
 from beholder.verdicts.verdict import Flag, Outcome, Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ledger_making import entry, hexed, run_record, stored, verdict
+from support.ledger import entry, hexed, run_record, stored, verdict
 
 from beholder.errors import LedgerError
 from beholder.ledger.ledger import Ledger

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger_making import KEYS, case, entry, unscored, verdict
+from support.ledger import KEYS, case, entry, unscored, verdict
 
 from beholder.errors import SetupError
 from beholder.ledger.export import csv_line, csv_lines, escape_formula, json_lines, unescape_formula, write_parquet

@@ -6,7 +6,7 @@ import tracemalloc
 from hashlib import sha256
 from pathlib import Path
 
-from ledger_making import entry, run_record
+from support.ledger import entry, run_record
 
 from beholder.ledger.encoding import ZLIB_DICTIONARY
 from beholder.ledger.ledger import Ledger

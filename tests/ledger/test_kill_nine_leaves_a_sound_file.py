@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import ledger_making
 import pytest
+from support import ledger as ledger_support
 
 from beholder.ledger.ledger import Ledger
 
@@ -30,7 +30,7 @@ def test_at_any_moment(place: Path, seed: int) -> None:
 
 def killed(place: Path, run: str, lines: int, beats: int) -> tuple[str, int]:
     """Lets a process write, kills it in the middle of it; what it said, and how many verdicts it called safe."""
-    command = [sys.executable, ledger_making.__file__, str(place), run, "0", "100000", str(BATCH)]
+    command = [sys.executable, ledger_support.__file__, str(place), run, "0", "100000", str(BATCH)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         heard = [writer.stdout.readline() for _ in range(lines)]
@@ -47,5 +47,5 @@ def test_a_run_that_was_killed_can_be_gone_on_with(place: Path) -> None:
     with Ledger.open(place) as ledger:
         assert ledger.run("run").state == "running"
         assert ledger.outcomes("run", ["photo-00000/model-a"]) != {}
-        ledger.write("run", [ledger_making.entry(0)])
+        ledger.write("run", [ledger_support.entry(0)])
         assert ledger.progress()["run"].done % BATCH == 0

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_making import entry, listed, run_record, verdict
-from report_making import ledger_with, refused, restyle, told
+from support.ledger import entry, listed, run_record, verdict
+from support.reports import ledger_with, refused, restyle, told
 
 from beholder.ledger import query, read
 from beholder.ledger.ledger import Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ledger_making import run_record
+from support.ledger import run_record
 
 from beholder.ledger.ledger import Ledger
 

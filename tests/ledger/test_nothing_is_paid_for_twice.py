@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ledger_making import entry, hexed, run_record, stored, unscored, verdict
 from sqlalchemy import update
+from support.ledger import entry, hexed, run_record, stored, unscored, verdict
 
 from beholder.errors import LedgerError
 from beholder.ledger import schema

@@ -7,8 +7,8 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from ledger_making import entry, verdict
 from sqlalchemy import Connection
+from support.ledger import entry, verdict
 
 from beholder.ledger import migrations
 from beholder.ledger.ledger import Ledger

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ledger_making import entry, run_record
 from sqlalchemy import event
+from support.ledger import entry, run_record
 
 from beholder.ledger.ledger import Ledger
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from ledger_making import NOW, case, entry, run_record, unscored, verdict
+from support.ledger import NOW, case, entry, run_record, unscored, verdict
 
 from beholder.errors import LedgerError
 from beholder.ledger.ledger import Ledger

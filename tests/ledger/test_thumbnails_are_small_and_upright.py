@@ -6,8 +6,8 @@ import io
 
 import numpy as np
 import pytest
-from picture_files import GPS_MARK, TEXT_MARK, blocks, gps_exif, photo, pixels, saved
 from PIL import Image
+from support.images import GPS_MARK, TEXT_MARK, blocks, gps_exif, photo, pixels, saved
 
 from beholder.errors import ImageError
 from beholder.images.image import ImageLimits, Sizing

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-import ledger_making
+from support import ledger as ledger_support
 
 from beholder.ledger.ledger import Ledger
 
@@ -18,7 +18,7 @@ COUNT, BATCH = 320, 8
 def test_both_make_it_and_both_write(place: Path) -> None:
     writers = [
         subprocess.Popen(
-            [sys.executable, ledger_making.__file__, str(place), f"run{number}", str(first), str(COUNT), str(BATCH)],
+            [sys.executable, ledger_support.__file__, str(place), f"run{number}", str(first), str(COUNT), str(BATCH)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -43,7 +43,7 @@ def test_of_many_who_want_the_same_run_exactly_one_starts_it(place: Path) -> Non
         got = []
         with Ledger.open(place) as ledger:
             for turn in range(5):
-                wanted = ledger_making.run_record(f"r{turn}-{number}", fingerprint=f"same {turn}")
+                wanted = ledger_support.run_record(f"r{turn}-{number}", fingerprint=f"same {turn}")
                 together.wait()
                 found, new = ledger.find_or_start(wanted, fresh=False)
                 got.append((found.id, new))
@@ -61,7 +61,7 @@ def test_of_many_who_want_the_same_run_exactly_one_starts_it(place: Path) -> Non
 def test_readers_see_whole_batches_while_another_process_writes(place: Path) -> None:
     with Ledger.open(place):
         pass
-    command = [sys.executable, ledger_making.__file__, str(place), "run", "0", str(COUNT), str(BATCH)]
+    command = [sys.executable, ledger_support.__file__, str(place), "run", "0", str(COUNT), str(BATCH)]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer,
         Ledger.open(place, read_only=True, timeout_s=0) as reader,
@@ -76,10 +76,10 @@ def test_readers_see_whole_batches_while_another_process_writes(place: Path) -> 
 
 
 def test_a_reader_that_stops_half_way_holds_nobody_up(ledger: Ledger) -> None:
-    ledger.write("r1", [ledger_making.entry(number) for number in range(600)])
+    ledger.write("r1", [ledger_support.entry(number) for number in range(600)])
     reading = ledger.verdicts("r1")
     next(reading)
     with Ledger.open(ledger.address, timeout_s=0) as other:
-        other.write("r1", [ledger_making.entry(601)])
+        other.write("r1", [ledger_support.entry(601)])
         other.delete("r1")
     assert len(list(reading)) < 600  # and what is gone is gone, without an error

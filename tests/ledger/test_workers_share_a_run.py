@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ledger_making import entry, run_record, unscored, verdict
+from support.ledger import entry, run_record, unscored, verdict
 
 from beholder.ledger.leases import claim_leases, grant_allowance, record_heartbeat, remove_worker
 from beholder.ledger.ledger import Ledger

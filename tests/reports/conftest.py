@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from report_making import Opened, usual_run, written
+from support.reports import Opened, usual_run, written
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

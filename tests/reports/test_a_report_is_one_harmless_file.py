@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_making import run_record
-from report_making import RUN, Opened, ledger_with, restyle, told, written
+from support.ledger import run_record
+from support.reports import RUN, Opened, ledger_with, restyle, told, written
 
 from beholder.reports.text import escape_hidden, script_json
 from beholder.verdicts.verdict import AssertionResult, Correction, CriterionResult, Flag, Juror, Jury, Outcome

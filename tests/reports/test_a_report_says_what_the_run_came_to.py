@@ -9,8 +9,8 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
-from ledger_making import run_record
-from report_making import RUN, ledger_with, restyle, told, usual_run, written
+from support.ledger import run_record
+from support.reports import RUN, ledger_with, restyle, told, usual_run, written
 
 from beholder.errors import UsageError
 from beholder.reports.ci import run_junit, run_markdown

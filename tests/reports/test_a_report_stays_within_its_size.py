@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_making import hexed
 from PIL import Image
-from report_making import RUN, ledger_with, picture, refused, restyle, told, written
+from support.ledger import hexed
+from support.reports import RUN, ledger_with, picture, refused, restyle, told, written
 
 from beholder.ledger.ledger import Ledger
 from beholder.reports.html_report import WrittenReport, write_report

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from ledger_making import run_record, verdict
-from report_making import RUN, Opened, ledger_with, restyle, told, written
+from support.ledger import run_record, verdict
+from support.reports import RUN, Opened, ledger_with, restyle, told, written
 
 from beholder.rubrics.load import load_rubric
 from beholder.verdicts.verdict import Flag, Juror, Jury, Outcome

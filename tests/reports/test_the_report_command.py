@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ledger_making import run_record
-from report_making import usual_run
+from support.ledger import run_record
+from support.reports import usual_run
 
 from beholder.cli import main
 from beholder.ledger.ledger import Ledger

@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import postgres_server
-from review_making import EDIT, RUN, answers, edits, restyles
+from support import postgres as postgres_support
+from support.reviews import EDIT, RUN, answers, edits, restyles
 
 from beholder.ledger.ledger import Ledger
 from beholder.reviews.queue import case_from_label, case_label, find_next_case, order_cases, read_review_progress
@@ -18,7 +18,7 @@ from beholder.statistics.data import ColumnKind as Of
 CASE = "photo-00000/model-a"
 
 
-def test_a_review_goes_the_same_way(postgres: postgres_server.Server, tmp_path: Path) -> None:
+def test_a_review_goes_the_same_way(postgres: postgres_support.Server, tmp_path: Path) -> None:
     quota = ReviewOrder(ReviewOrderKind.QUOTA, "model", each=2)
     with edits(postgres.schema()) as ledger, edits(tmp_path / "ledger.db") as file:
         for order in (ReviewOrder(), quota, ReviewOrder(ReviewOrderKind.UNCERTAIN), ReviewOrder(ReviewOrderKind.AUDIT)):
@@ -40,13 +40,13 @@ def test_a_review_goes_the_same_way(postgres: postgres_server.Server, tmp_path: 
         assert read_review_ratings(ledger, RUN)["unchanged_regions"].values.tolist() == [[4]]
 
 
-def test_styles_are_told_from_each_other(postgres: postgres_server.Server) -> None:
+def test_styles_are_told_from_each_other(postgres: postgres_support.Server) -> None:
     for styles, name in ((("Anime",), "A1"), (("Anime", "Pop Art"), "Anime/A1")):
         with restyles(postgres.schema(), *styles) as ledger:
             assert load_column_names(ledger, ledger.run(RUN))((Of.ASSERTION, "Anime", "A1")) == name
 
 
-def test_many_at_once_lose_nothing(postgres: postgres_server.Server) -> None:
+def test_many_at_once_lose_nothing(postgres: postgres_support.Server) -> None:
     place = postgres.schema()
     edits(place).close()
     with Ledger.open(place) as ledger, ThreadPoolExecutor(24) as many:

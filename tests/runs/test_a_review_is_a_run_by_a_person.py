@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from review_making import EDIT, RUN, answers, edits, families, restyles, styled
 from sqlalchemy import Connection
+from support.reviews import EDIT, RUN, answers, edits, families, restyles, styled
 
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger

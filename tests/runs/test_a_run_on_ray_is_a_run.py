@@ -17,8 +17,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import postgres_server
 import pytest
+from support import postgres as postgres_support
 
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
@@ -103,7 +103,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def nodes(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """Two nodes: the head, which is where a run is started, and `second`."""
-    script = Path(__file__).with_name("ray_cluster.py")
+    script = Path(__file__).parents[1] / "support" / "ray_cluster.py"
     with (
         (tmp_path_factory.mktemp("ray") / "log").open("w") as log,
         subprocess.Popen(
@@ -370,7 +370,7 @@ def test_a_team_s_ledger_and_a_budget_hold_and_secrets_stay_where_they_are(
     command: Callable[..., list[str]],
     priced: Path,
     server: JudgeServer,
-    postgres: postgres_server.Server,
+    postgres: postgres_support.Server,
     good_answer: Callable[..., dict[str, Any]],
 ) -> None:
     """A call may cost 0.10, and costs 0.00046: the budget is enough for one at a time, of the two that may be. Each
@@ -393,7 +393,7 @@ def test_a_team_s_ledger_and_a_budget_hold_and_secrets_stay_where_they_are(
     with Ledger.open(place) as ledger:
         assert ledger.check() == []
         assert ledger.run().spent_usd == outcomes["scored"] * Decimal("0.00046")
-    assert written(nodes, KEY, postgres_server.PASSWORD) == []
+    assert written(nodes, KEY, postgres_support.PASSWORD) == []
     assert written(nodes, "Worker") != []  # it is where one has to look
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 
-from ledger_making import run_record
+from support.ledger import run_record
 
 from beholder import Case, Ledger, Verdict
 from beholder.ledger.types import AnswerKey, Entry, StoredAnswer

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ledger_making import KEYS, run_record, verdict
-from review_making import RUN, edits
+from support.ledger import KEYS, run_record, verdict
+from support.reviews import RUN, edits
 
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_making import run_record
-from postgres_server import Server
 from sqlalchemy import func, select
+from support.ledger import run_record
+from support.postgres import Server
 
 from beholder import Ledger, UsageError
 from beholder.ledger import schema

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from case_files import picture
+from support.cases import picture
 
 from beholder.cases.validation import check_cases, iter_valid_cases
 from beholder.errors import CaseError, UsageError

@@ -6,9 +6,9 @@ from math import ceil
 
 import numpy as np
 import pytest
-from calibration_making import ratings, scores, task
 from hypothesis import given
 from hypothesis import strategies as st
+from support.calibration import ratings, scores, task
 
 from beholder.statistics.calibration import INTERVAL_COVERAGE, calibrate, conformal_bounds
 from beholder.statistics.calibration_recipes import RECIPES

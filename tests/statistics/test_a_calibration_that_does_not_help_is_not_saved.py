@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from calibration_making import PLAIN, ratings, scores, task
 from scipy.stats import spearmanr
+from support.calibration import PLAIN, ratings, scores, task
 
 from beholder.errors import UsageError
 from beholder.statistics.agreement import agree

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from calibration_making import PLAIN, calibrate, ratings, scores, task
+from support.calibration import PLAIN, calibrate, ratings, scores, task
 
 from beholder.statistics.calibration_recipes import CalibrationRecipe, assign_folds, cross_folds, fit_linear
 from beholder.statistics.calibration_task import CalibrationTask, predict_out_of_fold

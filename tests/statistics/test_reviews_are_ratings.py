@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ledger_making import verdict
 from msgspec import structs
-from review_making import EDIT, RUN, alike, answers, edits, families, kept, restyles, styled, told
+from support.ledger import verdict
+from support.reviews import EDIT, RUN, alike, answers, edits, families, kept, restyles, styled, told
 
 from beholder.ledger.ledger import Ledger
 from beholder.reviews.ratings import compare_with_judge, format_ratings_csv, load_column_names, read_review_ratings

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calibration_files import file_values
 from hypothesis import given
 from hypothesis import strategies as st
+from support.calibration_files import file_values
 
 from beholder.errors import UsageError
 from beholder.verdicts.calibration import (

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from calibration_files import file_values
 from rich.console import Console
+from support.calibration_files import file_values
 
 from beholder.ledger.export import ExportColumns, flatten_verdict
 from beholder.ledger.query import tally_verdicts

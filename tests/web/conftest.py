@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from report_making import Opened, usual_run
-from web_helpers import RUN, Started, worked_out
+from support.reports import Opened, usual_run
+from support.web import RUN, Started, worked_out
 
 from beholder.web.app import create_app
 from beholder.web.server import serve_in_thread

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 import pytest
-from ledger_making import run_record
 from PIL import Image
-from review_making import EDIT, RUN, SECRETS, answers, edits, families, restyles, styled
-from web_helpers import Started
+from support.ledger import run_record
+from support.reviews import EDIT, RUN, SECRETS, answers, edits, families, restyles, styled
+from support.web import Started
 
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from report_making import Opened
-from review_making import RUN, SECRETS, edits, restyles
-from web_helpers import Started
+from support.reports import Opened
+from support.reviews import RUN, SECRETS, edits, restyles
+from support.web import Started
 
 from beholder.ledger.ledger import Ledger
 from beholder.reviews.review import list_reviews

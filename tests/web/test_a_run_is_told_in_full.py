@@ -9,9 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from ledger_making import case, entry, run_record
-from report_making import RUN, ledger_with, restyle, told, usual_run, written
-from web_helpers import Started, worked_out
+from support.ledger import case, entry, run_record
+from support.reports import RUN, ledger_with, restyle, told, usual_run, written
+from support.web import Started, worked_out
 
 from beholder.verdicts.verdict import AssertionResult, Verdict
 from beholder.web import background

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from ledger_making import case, entry, hexed, run_record, verdict
 from PIL import Image
-from report_making import Opened, ledger_with, picture, restyle, told
-from web_helpers import RUN, Started
+from support.ledger import case, entry, hexed, run_record, verdict
+from support.reports import Opened, ledger_with, picture, restyle, told
+from support.web import RUN, Started
 
 from beholder.images.prepare import digest
 from beholder.ledger.ledger import Ledger

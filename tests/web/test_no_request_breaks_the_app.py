@@ -9,9 +9,9 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from ledger_making import run_record
-from review_making import RUN, answers, edits
-from web_helpers import Started
+from support.ledger import run_record
+from support.reviews import RUN, answers, edits
+from support.web import Started
 
 from beholder.reviews import review, sheet
 from beholder.reviews.queue import case_label

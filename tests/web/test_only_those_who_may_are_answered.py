@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from web_helpers import Started
+from support.web import Started
 
 from beholder.errors import UsageError
 from beholder.web.security import MAX_REQUEST_BYTES

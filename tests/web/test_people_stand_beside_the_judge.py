@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from report_making import Opened
-from review_making import EDIT, RUN, answers, edits
-from web_helpers import Started, worked_out
+from support.reports import Opened
+from support.reviews import EDIT, RUN, answers, edits
+from support.web import Started, worked_out
 
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord

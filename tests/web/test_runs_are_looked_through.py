@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from ledger_making import case, entry, run_record, verdict
-from report_making import ledger_with, restyle, told
-from review_making import answers, edits
-from web_helpers import RUN, Started, worked_out
+from support.ledger import case, entry, run_record, verdict
+from support.reports import ledger_with, restyle, told
+from support.reviews import answers, edits
+from support.web import RUN, Started, worked_out
 
 from beholder.cases.case import Case
 from beholder.images.image import PreparedImage

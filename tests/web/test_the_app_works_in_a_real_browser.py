@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from ledger_making import run_record
-from report_making import Opened, ledger_with, refused, restyle, told
-from web_helpers import RUN, Started
+from support.ledger import run_record
+from support.reports import Opened, ledger_with, refused, restyle, told
+from support.web import RUN, Started
 
 from beholder.ledger.ledger import Ledger
 from beholder.rubrics.load import load_rubric

@@ -13,12 +13,12 @@ import httpx
 import jinja2
 import pytest
 from fastapi import FastAPI
-from ledger_making import entry, run_record
-from report_making import usual_run
-from review_making import RUN as EDITS
-from review_making import edits
 from sqlalchemy import Engine, event
-from web_helpers import RUN
+from support.ledger import entry, run_record
+from support.reports import usual_run
+from support.reviews import RUN as EDITS
+from support.reviews import edits
+from support.web import RUN
 
 from beholder.errors import LedgerError
 from beholder.ledger.ledger import Ledger

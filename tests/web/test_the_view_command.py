@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import httpx
 import pytest
-from web_helpers import RUN, Started
+from support.web import RUN, Started
 
 from beholder.cli.report import view
 from beholder.errors import LedgerError

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from ledger_making import case, entry, hexed, run_record, unscored, verdict
 from PIL import Image
 
 from beholder.ledger.ledger import Ledger
@@ -24,6 +23,7 @@ from beholder.verdicts.verdict import (
     Outcome,
     Verdict,
 )
+from support.ledger import case, entry, hexed, run_record, unscored, verdict
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-from ledger_making import KEYS, case, entry, hexed, run_record, verdict
 from msgspec import structs
 from PIL import Image
 
@@ -19,6 +18,7 @@ from beholder.rubrics.load import find_style, load_rubric, load_rubrics
 from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.verdict import Flag, Juror, Jury, Outcome, Verdict
+from support.ledger import KEYS, case, entry, hexed, run_record, verdict
 
 RUN = "r1"
 EDIT = "edit-preservation"
