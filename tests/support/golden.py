@@ -41,7 +41,7 @@ from beholder.testing.server import JudgeServer
 
 __all__ = ["Course", "Fault"]
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "golden"
 FILES = HERE / "files"
 ROOT = HERE.parent.parent
 EXAMPLES = ROOT / "examples"
