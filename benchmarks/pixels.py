@@ -73,7 +73,7 @@ def measured() -> dict[str, float]:
     photo, edit, restyle = pictures()
     small = [square(one) for one in (photo, edit, restyle)]
     coded = [jpeg(one) for one in (photo, edit, restyle)]
-    orders = {name: plan_audit(Composer(load_rubric(name)).rubric_in(style)) for name, style in RUBRICS.items()}
+    orders = {name: plan_audit(Composer(load_rubric(name)).rubric_for_style(style)) for name, style in RUBRICS.items()}
     found = cpu_ms(
         {
             "all pair instruments, an edit": lambda: measure_pair(ImagePair(small[0], small[1])),

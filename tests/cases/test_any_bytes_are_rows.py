@@ -60,7 +60,7 @@ def assert_sound(rows: list[CaseRow]) -> None:
             texts = [row.id, *row.case.groups.values(), *row.case.images.values()]
             assert all(isinstance(text, str) and text.encode() for text in texts)
     checked = check_cases(rows)
-    assert checked.count + len(checked.bad) == len(rows)
+    assert checked.count + len(checked.bad_positions) == len(rows)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=QUIET)

@@ -19,7 +19,7 @@ GOOD = '{"id": "p1", "original": "a.jpg", "restyled": "b.png", "style": "Anime"}
 
 
 def lines(rows: list[CaseRow]) -> list[tuple[int, bool]]:
-    return [(int(row.place.rpartition(" ")[2]), not row.problems) for row in rows]
+    return [(int(row.location.rpartition(" ")[2]), not row.problems) for row in rows]
 
 
 def one(rows: list[CaseRow]) -> str:
@@ -68,7 +68,7 @@ def test_the_first_setting_whose_images_are_all_there_is_taken(read: Read, tmp_p
 
 
 def test_an_image_of_another_setting_is_no_group(read: Read) -> None:
-    shape = CaseSchema((("input", "edited"),), ("instruction",), left_out=("target",))
+    shape = CaseSchema((("input", "edited"),), ("instruction",), ignored_roles=("target",))
     record = {"id": "e", "input": "i.png", "target": "t.png", "edited": "e.png", "instruction": "x"}
     (row,) = read("c.jsonl", json.dumps(record), shape)
     assert row.case is not None
@@ -188,7 +188,7 @@ def test_a_quote_that_is_never_closed_is_told_where_it_opens(read: Read) -> None
 )
 def test_a_wrong_header_is_told_once(read: Read, header: str, said: list[str]) -> None:
     (row,) = read("c.csv", f"{header}\n" + "a,b,c,d,e\n" * 100)
-    assert row.place.endswith("line 1")
+    assert row.location.endswith("line 1")
     assert len(row.problems) == len(said)
     for problem, words in zip(row.problems, said, strict=True):
         assert words in problem
@@ -238,7 +238,7 @@ def test_parquet_is_read_with_its_types(tmp_path: Path) -> None:
         }
     ).write_parquet(path)
     rows = list(read_rows(path, shape))
-    assert [row.place for row in rows] == [f"{path}, row {n}" for n in (1, 2, 3)]
+    assert [row.location for row in rows] == [f"{path}, row {n}" for n in (1, 2, 3)]
     assert rows[0].case is not None
     assert rows[1].case is not None
     assert rows[0].case.fields == {"output": "x", "expected_output": ("p", "q")}

@@ -35,7 +35,7 @@ def test_good_rows_are_counted_and_come_out_in_order(image: str) -> None:
         row(4, "c", image),
     ]
     checked = check_cases(rows)
-    assert (checked.count, checked.bad, checked.problem_count) == (3, (2,), 1)
+    assert (checked.count, checked.bad_positions, checked.problem_count) == (3, (2,), 1)
     assert checked.problems == ("c.jsonl, line 3: is not JSON",)
     assert [case.id for case in iter_valid_cases(rows, checked)] == ["b", "a", "c"]
 
@@ -82,8 +82,8 @@ def test_images_that_cannot_be_used_are_told_with_their_role(tmp_path: Path, ima
 
 
 def test_images_over_the_caps_are_told(tmp_path: Path, image: str) -> None:
-    assert "pixels" in check_cases([row(1, "a", image)], caps=ImageLimits(max_side=10)).problems[0]
-    assert "bytes" in check_cases([row(1, "a", image)], caps=ImageLimits(max_bytes=10)).problems[0]
+    assert "pixels" in check_cases([row(1, "a", image)], limits=ImageLimits(max_side=10)).problems[0]
+    assert "bytes" in check_cases([row(1, "a", image)], limits=ImageLimits(max_bytes=10)).problems[0]
 
 
 def test_data_uris_and_bytes_are_looked_into(image: str) -> None:
@@ -120,7 +120,9 @@ def test_each_file_is_looked_at_once(image: str, monkeypatch: pytest.MonkeyPatch
 
     looked: list[object] = []
     real = inspect_image
-    monkeypatch.setattr(validation, "inspect_image", lambda source, caps: looked.append(source) or real(source, caps))
+    monkeypatch.setattr(
+        validation, "inspect_image", lambda source, limits: looked.append(source) or real(source, limits)
+    )
     check_cases([row(n, f"p{n}", image) for n in range(50)])
     assert looked == [image]
 
@@ -129,7 +131,7 @@ def test_problems_are_all_counted_and_the_first_are_kept() -> None:
     checked = check_cases([CaseRow(f"line {n}", None, ("is wrong", "is bad")) for n in range(200)])
     assert checked.problem_count == 400
     assert len(checked.problems) == MAX_PROBLEMS
-    assert len(checked.bad) == 200
+    assert len(checked.bad_positions) == 200
 
 
 def test_the_fingerprint_changes_with_whatever_is_judged(image: str) -> None:

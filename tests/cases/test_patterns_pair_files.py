@@ -23,7 +23,7 @@ def cases(rows: list[CaseRow]) -> dict[str, Case]:
 
 
 def problems(rows: list[CaseRow], base: Path) -> dict[str, str]:
-    return {str(Path(row.place).relative_to(base)): "; ".join(row.problems) for row in rows if row.problems}
+    return {str(Path(row.location).relative_to(base)): "; ".join(row.problems) for row in rows if row.problems}
 
 
 def test_one_photo_serves_all_its_styles(tree: Tree) -> None:

@@ -22,9 +22,9 @@ from beholder.images.prepare import prepare_image
 from beholder.images.source import read_image
 
 
-def _complaint(file: Path | bytes | str, name: str = "cat.jpg", caps: ImageLimits = DEFAULT_IMAGE_LIMITS) -> str:
+def _complaint(file: Path | bytes | str, name: str = "cat.jpg", limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> str:
     with pytest.raises(ImageError) as caught:
-        prepare_image(read_image(file, caps=caps), caps=caps, name=name)
+        prepare_image(read_image(file, limits=limits), limits=limits, name=name)
     sentence = str(caught.value)
     assert "\n" not in sentence
     assert len(sentence) < 400
@@ -136,9 +136,9 @@ def test_a_bomb_of_12_000_by_12_000_is_refused_by_its_header(file: Callable[[int
 
 
 def test_a_large_tiff_avif_or_heic_is_refused_by_its_header() -> None:
-    caps = ImageLimits(max_side=90)
+    limits = ImageLimits(max_side=90)
     for kind in ("TIFF", "AVIF", "HEIF"):
-        assert "cat.jpg is 96×64 pixels; at most 90" in _complaint(saved(photo(), kind), caps=caps)
+        assert "cat.jpg is 96×64 pixels; at most 90" in _complaint(saved(photo(), kind), limits=limits)
 
 
 def test_a_bomb_is_refused_without_taking_memory() -> None:
@@ -206,7 +206,7 @@ def test_a_file_over_the_cap_is_refused_before_it_is_read(tmp_path: Path) -> Non
         out.truncate(1 << 40)
     assert _complaint(file).endswith("huge.jpg has 1048576.0 MB; at most 64.0 MB are opened")
     with pytest.raises(ImageError, match=r"^cat\.jpg has 101 bytes; at most 100 bytes"):
-        prepare_image(b"x" * 101, caps=ImageLimits(max_bytes=100), name="cat.jpg")
+        prepare_image(b"x" * 101, limits=ImageLimits(max_bytes=100), name="cat.jpg")
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

@@ -74,6 +74,6 @@ def test_what_is_no_picture_is_named(tmp_path: Path) -> None:
 def test_caps_hold(tmp_path: Path, name: str) -> None:
     path = tmp_path / "picture"
     path.write_bytes(files()[name])
-    for caps in (ImageLimits(max_side=95), ImageLimits(max_pixels=6000), ImageLimits(max_bytes=100)):
+    for limits in (ImageLimits(max_side=95), ImageLimits(max_pixels=6000), ImageLimits(max_bytes=100)):
         with pytest.raises(ImageError, match=r"picture (is|has) .+ are opened"):
-            inspect_image(path, caps)
+            inspect_image(path, limits)

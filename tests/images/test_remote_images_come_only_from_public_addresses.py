@@ -297,7 +297,9 @@ async def test_size_is_capped_by_what_is_said_and_by_what_comes() -> None:
     async with serving(endless=endless, much=says_much) as server:
         for path in ("endless", "much"):
             with pytest.raises(ImageError, match=r"at most 1\.0 MB are opened"):
-                await download_image(f"{server.url}/{path}", allowed=server.allowed, caps=ImageLimits(max_bytes=2**20))
+                await download_image(
+                    f"{server.url}/{path}", allowed=server.allowed, limits=ImageLimits(max_bytes=2**20)
+                )
     assert sent < 64 * 2**20
 
 

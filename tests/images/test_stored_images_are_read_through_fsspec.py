@@ -1,4 +1,4 @@
-"""Images in object stores: read where remote images are allowed, within the caps, and never through a back door."""
+"""Images in object stores: read where remote images are allowed, within the limits, and never through a back door."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ async def test_the_pictures_of_a_run_may_be_in_a_store(stored: Callable[[bytes],
 
 async def test_no_more_is_read_than_the_caps_allow(stored: Callable[[bytes], str]) -> None:
     with pytest.raises(ImageError, match="bytes"):
-        await load_image(stored(PNG + bytes(1000)), allow_remote=True, caps=ImageLimits(max_bytes=len(PNG)))
-    assert await load_image(stored(PNG), allow_remote=True, caps=ImageLimits(max_bytes=len(PNG))) == PNG
+        await load_image(stored(PNG + bytes(1000)), allow_remote=True, limits=ImageLimits(max_bytes=len(PNG)))
+    assert await load_image(stored(PNG), allow_remote=True, limits=ImageLimits(max_bytes=len(PNG))) == PNG
 
 
 @pytest.mark.parametrize(("data", "sentence"), [(b"", "is empty"), (b"<html>" * 99, "")])

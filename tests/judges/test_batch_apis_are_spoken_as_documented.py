@@ -67,7 +67,7 @@ async def test_a_job_goes_in_and_its_results_come_out(server: JudgeServer, count
     }
     assert [json.loads(asked.read(results[key].body).text)["score"] for key in "ab"] == [1, 2]
     assert results["c"].status == 500
-    assert server.received[0].images == tuple(picture.image.data for picture in brief().pictures)
+    assert server.received[0].images == tuple(picture.image.data for picture in brief().images)
 
 
 @each

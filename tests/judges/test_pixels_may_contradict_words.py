@@ -125,7 +125,7 @@ def test_coding_marks_contradict_image_quality(photo: Pixels) -> None:
 
 
 def restyle_verdict(answer: str) -> tuple[Verdict, Rubric]:
-    rubric = Composer(Rubric.load("restyle")).rubric_in("Anime")
+    rubric = Composer(Rubric.load("restyle")).rubric_for_style("Anime")
     blocks = {
         one.key: {
             "assertions": {each.id: {"answer": answer, "evidence": "seen"} for each in one.assertions},

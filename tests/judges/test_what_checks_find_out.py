@@ -165,4 +165,4 @@ def test_several_checks_hold_where_all_do() -> None:
     ],
 )
 def test_a_tag_says_how_an_assertion_is_measured(text: str, meant: CheckRule | None) -> None:
-    assert CheckRule.of(text) == meant
+    assert CheckRule.parse(text) == meant

@@ -39,7 +39,7 @@ def test_images_come_first_each_after_its_label_then_the_fields_and_the_ask(name
     brief = compose(name)
     *pictures, text = brief.content
     assert all(isinstance(part, ImageBlock) for part in pictures)
-    assert [part.role for part in brief.pictures] == list(Rubric.load(name).roles)
+    assert [part.role for part in brief.images] == list(Rubric.load(name).roles)
     assert isinstance(text, TextBlock)
     assert text.text.endswith("answer with the JSON object only.")
 

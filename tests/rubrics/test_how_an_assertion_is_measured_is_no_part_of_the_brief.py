@@ -75,7 +75,7 @@ def test_a_brief_without_images_is_for_a_judge_that_needs_none() -> None:
     fields = {"input": "a", "output": "b"}
     composer = Composer(Rubric.load("description"))
     without = composer.compose(Case("c", {}, fields), None)
-    assert without.pictures == ()
+    assert without.images == ()
     assert without.fields == fields
     with_ = composer.compose(Case("c", {}, fields), {"image": IMAGE})
     assert with_.digest != without.digest

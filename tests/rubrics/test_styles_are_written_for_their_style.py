@@ -116,7 +116,7 @@ def test_a_condition_names_a_subject_and_most_assertions_have_none(slug: str) ->
 def test_some_questions_are_measured_and_none_that_may_not_apply(slug: str) -> None:
     listed = [entry for entries in FILES[slug]["assertions"].values() for entry in entries]
     tagged = [entry for entry in listed if isinstance(entry, dict) and "measured" in entry]
-    assert all(set(entry) == {"text", "measured"} and CheckRule.of(entry["measured"]) for entry in tagged)
+    assert all(set(entry) == {"text", "measured"} and CheckRule.parse(entry["measured"]) for entry in tagged)
     assert 4 <= len(tagged) <= 9
 
 

@@ -51,7 +51,7 @@ def test_it_is_a_valid_schema_in_which_all_is_required_and_nothing_else_allowed(
 def test_an_answer_that_fits_it_is_scored(brief: Brief) -> None:
     answer = smallest(brief.schema)
     jsonschema.validate(answer, brief.schema)
-    rubric = Composer(Rubric.load(brief.rubric)).rubric_in("Anime")
+    rubric = Composer(Rubric.load(brief.rubric)).rubric_for_style("Anime")
     verdict = score_answer(VerdictHeader("c", rubric, "j"), json.dumps(answer))
     assert verdict.scored, verdict.detail
 

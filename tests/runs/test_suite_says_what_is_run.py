@@ -112,7 +112,7 @@ def test_flags_alone_make_a_suite(bench: Path) -> None:
 
 def test_a_setting_leaves_the_other_images_out(bench: Path) -> None:
     shape = load_suite(None, {"rubric": "edit", "cases": "bench/cases.jsonl", "setting": "offline"}).shape()
-    assert (shape.roles, shape.left_out) == ((("target", "edited"),), ("input",))
+    assert (shape.roles, shape.ignored_roles) == ((("target", "edited"),), ("input",))
 
 
 def test_what_flags_say_of_judges_goes_to_all_of_them(bench: Path) -> None:

@@ -198,7 +198,7 @@ def test_more_text_never_takes_fewer_tokens(one: str, more: str) -> None:
 
 def test_system_fields_labels_and_schema_all_count() -> None:
     bare = brief_of((8, 8), text="s" * 40)
-    (picture,) = bare.pictures
+    (picture,) = bare.images
     full = replace(bare, content=(replace(picture, label="l" * 40), TextBlock("t" * 40)), schema={"k": "v" * 32})
     assert estimate_tokens("openai", "gpt-4o", bare).text_tokens == 10
     assert estimate_tokens("openai", "gpt-4o", full).text_tokens == 40

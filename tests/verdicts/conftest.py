@@ -12,6 +12,7 @@ from msgspec import structs
 
 from beholder.rubrics.load import find_style
 from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.observe import AnswerContext
 from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.verdict import Verdict
 
@@ -51,7 +52,9 @@ def verdict(rubrics: dict[str, Rubric]) -> Callable[..., Verdict]:
     def make(rubric: str | Rubric, answer: object, *, label: str = "", **scoring: object) -> Verdict:
         asked = rubrics[rubric] if isinstance(rubric, str) else rubric
         text = answer if isinstance(answer, str) else json.dumps(answer)
-        return score_answer(VerdictHeader("p12/anime", asked.with_scoring(**scoring), "j"), text, label=label)
+        return score_answer(
+            VerdictHeader("p12/anime", asked.with_scoring(**scoring), "j"), text, AnswerContext(label=label)
+        )
 
     return make
 

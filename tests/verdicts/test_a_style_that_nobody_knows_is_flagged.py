@@ -24,7 +24,7 @@ WHY = "no style has this name; the generic assertions were asked."
 def test_the_verdict_says_so(
     style: str, flags: tuple[Flag, ...], verdict: Callable[..., Verdict], restyle: Callable
 ) -> None:
-    rubric = Composer(Rubric.load("restyle")).rubric_in(style)
+    rubric = Composer(Rubric.load("restyle")).rubric_for_style(style)
     assert verdict(rubric, restyle()).flags == flags
     assert verdict(rubric, "no JSON at all").flags == flags
     unscored = verdict(rubric, "I cannot help with that.")

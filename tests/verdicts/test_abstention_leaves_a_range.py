@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from beholder.errors import AnswerError, UsageError
 from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.jury import combine_observations, compute_agreement
+from beholder.verdicts.observe import AnswerContext
 from beholder.verdicts.score import MIN_COVERAGE, VerdictHeader, make_scored_verdict, read_answer, score_answer
 from beholder.verdicts.seed_format import to_seed_format
 from beholder.verdicts.verdict import Coverage, Outcome, Verdict
@@ -50,7 +51,7 @@ def factors(*scores: object) -> str:
 def judged(rubrics: dict[str, Rubric]) -> Callable[..., Verdict]:
     def judge(name: str, answer: str, **scoring: object) -> Verdict:
         head = VerdictHeader("c", rubrics[name].with_scoring(**scoring), "instruments")
-        return score_answer(head, answer, may_abstain=True)
+        return score_answer(head, answer, AnswerContext(may_abstain=True))
 
     return judge
 
@@ -170,7 +171,7 @@ def test_measurements_are_taken_only_from_a_judge_that_measures(rubrics: dict[st
     text = json.dumps({**json.loads(factors(7, 6, 4)), "measurements": told})
     rubric = rubrics["edit-preservation online"]
     assert read_answer(rubric, text).measurements == {}
-    observed = read_answer(rubric, text, may_abstain=True)
+    observed = read_answer(rubric, text, AnswerContext(may_abstain=True))
     nothing = {"value": None, "unit": "", "sentence": ""}
     kept = make_scored_verdict(VerdictHeader("c", rubric, "j"), observed).measurements
     assert kept == {"a.b": told["a.b"], "c.d": nothing, "e.f": nothing}
@@ -203,7 +204,9 @@ def test_an_older_verdict_without_the_words_reads_too(judged: Callable[..., Verd
 
 def test_who_abstains_takes_no_part_in_a_jury(rubrics: dict[str, Rubric]) -> None:
     rubric = rubrics["restyle"]
-    instruments = read_answer(rubric, measured({"accuracy": "N????", "completeness": "?????"}), may_abstain=True)
+    instruments = read_answer(
+        rubric, measured({"accuracy": "N????", "completeness": "?????"}), AnswerContext(may_abstain=True)
+    )
     model = read_answer(rubric, measured({"accuracy": "YYYYN"}, score=4))
     together = combine_observations(rubric, [model, instruments])
     made = make_scored_verdict(VerdictHeader("c", rubric, "jury"), together)
@@ -217,8 +220,8 @@ def test_who_abstains_takes_no_part_in_a_jury(rubrics: dict[str, Rubric]) -> Non
 
 def test_what_all_jurors_leave_open_stays_open(rubrics: dict[str, Rubric]) -> None:
     rubric = rubrics["edit-preservation online"]
-    one = read_answer(rubric, factors(7, "abstain", "abstain"), may_abstain=True)
-    other = read_answer(rubric, factors(5, "abstain", 2), may_abstain=True)
+    one = read_answer(rubric, factors(7, "abstain", "abstain"), AnswerContext(may_abstain=True))
+    other = read_answer(rubric, factors(5, "abstain", 2), AnswerContext(may_abstain=True))
     made = make_scored_verdict(VerdictHeader("c", rubric, "jury"), combine_observations(rubric, [one, other]))
     assert {key: result.score for key, result in made.criteria.items()} == {
         "unchanged_regions": 6, "global_consistency": None, "identity_preservation": 2,
@@ -240,7 +243,7 @@ def test_whatever_the_open_answers_are_the_total_lies_in_its_range(
     answers: dict[str, str], rubrics: dict[str, Rubric]
 ) -> None:
     head = VerdictHeader("c", rubrics["restyle"], "j")
-    made = score_answer(head, measured(answers), may_abstain=True)
+    made = score_answer(head, measured(answers), AnswerContext(may_abstain=True))
     if made.outcome is Outcome.INVALID:
         assert set("".join(answers.values())) == {"/"}
         return
@@ -253,7 +256,7 @@ def test_whatever_the_open_answers_are_the_total_lies_in_its_range(
     assert made.total_range is not None
     low, high = made.total_range
     for answer in "YN":
-        whole = score_answer(head, measured(filled(answers, answer)), may_abstain=True)
+        whole = score_answer(head, measured(filled(answers, answer)), AnswerContext(may_abstain=True))
         assert whole.total is not None
         assert low - 1e-9 <= whole.total <= high + 1e-9
     if made.total is not None:

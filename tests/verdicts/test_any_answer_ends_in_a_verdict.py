@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.observe import AnswerContext
 from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.seed_format import to_seed_format
 from beholder.verdicts.verdict import Outcome, Verdict
@@ -66,17 +67,17 @@ def sound(rubric: Rubric, verdict: Verdict) -> None:
     text=st.text(max_size=200) | st.text(st.sampled_from('{}[]",:0123. \n`eE-truefalsn'), max_size=80),
 )
 def test_any_text(name: str, text: str, rubrics: dict[str, Rubric]) -> None:
-    sound(rubrics[name], score_answer(VerdictHeader("c", rubrics[name], "j"), text, label="case-1"))
+    sound(rubrics[name], score_answer(VerdictHeader("c", rubrics[name], "j"), text, AnswerContext(label="case-1")))
 
 
 @settings(max_examples=400, deadline=None)
 @given(name=st.sampled_from(NAMES), value=VALUES)
 def test_any_json(name: str, value: object, rubrics: dict[str, Rubric]) -> None:
-    made = score_answer(VerdictHeader("c", rubrics[name], "j"), json.dumps(value), label="case-1")
+    made = score_answer(VerdictHeader("c", rubrics[name], "j"), json.dumps(value), AnswerContext(label="case-1"))
     sound(rubrics[name], made)
     json.dumps(made.to_dict(), ensure_ascii=False).encode("utf-8")  # half a surrogate pair would not pass
     if isinstance(value, dict):  # as a caller of the library may hand it in
-        sound(rubrics[name], score_answer(VerdictHeader("c", rubrics[name], "j"), value, label="case-1"))
+        sound(rubrics[name], score_answer(VerdictHeader("c", rubrics[name], "j"), value, AnswerContext(label="case-1")))
 
 
 def paths(value: object, here: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
@@ -129,7 +130,9 @@ def test_any_change_of_a_valid_answer(
         what = data.draw(st.sampled_from(["replace", "remove", "rename", "double"]))
         document = changed(document, path, what, data.draw(LEAVES | st.builds(list) | st.builds(dict)))
     text = json.dumps(document)
-    made = score_answer(VerdictHeader("c", rubrics[name], "j"), text, label="case-1", may_abstain=abstains)
+    made = score_answer(
+        VerdictHeader("c", rubrics[name], "j"), text, AnswerContext(label="case-1", may_abstain=abstains)
+    )
     sound(rubrics[name], made)
     assert abstains or made.coverage is None
 
@@ -143,4 +146,4 @@ def test_any_damage_to_the_text_of_a_valid_answer(
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 30)))
     text = text[:start] + data.draw(st.text(st.sampled_from('{}[]",:0 \\u"'), max_size=6)) + text[end:]
-    sound(rubrics[name], score_answer(VerdictHeader("c", rubrics[name], "j"), text, label="case-1"))
+    sound(rubrics[name], score_answer(VerdictHeader("c", rubrics[name], "j"), text, AnswerContext(label="case-1")))

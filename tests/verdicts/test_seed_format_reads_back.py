@@ -168,7 +168,9 @@ def test_what_is_not_scored_has_no_seed_format(rubrics: dict[str, Rubric]) -> No
     for one in Outcome:
         if one is not Outcome.SCORED:
             with pytest.raises(UsageError, match=str(one)):
-                to_seed_format(VerdictHeader("c", rubrics["description"], "j").verdict(one), rubrics["description"])
+                to_seed_format(
+                    VerdictHeader("c", rubrics["description"], "j").make_verdict(one), rubrics["description"]
+                )
 
 
 def test_a_rubric_of_ones_own_has_no_seed_format(verdict: Judge) -> None:

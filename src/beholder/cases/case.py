@@ -51,24 +51,24 @@ class CaseSchema:
     """What a rubric needs, in names only.
 
     `roles` are alternatives: a case takes the first that it has all images of, and its other images are left out.
-    `left_out` are roles that exist but are not asked for here; their columns are no groups.
+    `ignored_roles` are roles that exist but are not asked for here; their columns are no groups.
     """
 
     roles: tuple[tuple[str, ...], ...]
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    ignored_roles: tuple[str, ...] = ()
 
     @cached_property
     def images(self) -> tuple[str, ...]:
         """Every role that may be given."""
-        return tuple(dict.fromkeys([*(role for roles in self.roles for role in roles), *self.left_out]))
+        return tuple(dict.fromkeys([*(role for roles in self.roles for role in roles), *self.ignored_roles]))
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
         return (*self.required, *self.optional)
 
-    def chosen(self, given: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def choose_roles(self, given: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The roles a case with these images is judged by, and those of them that it lacks."""
         have = set(given)
         for roles in self.roles:
@@ -82,7 +82,7 @@ class CaseSchema:
 class CaseRow:
     """One record. `case` is there exactly when `problems` (sentences) is empty; `id` whenever it could be read."""
 
-    place: str
+    location: str
     case: Case | None
     problems: tuple[str, ...] = ()
     id: str = ""

@@ -153,7 +153,7 @@ def _find_header_problems(columns: Sequence[str], shape: CaseSchema, delimiter: 
     wrong = [f"names the column {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
     if not {"id", "case"} & set(named):
         wrong.append("has no column 'id' (or 'case')")
-    wrong += [f"has no column {role!r}, the image" for role in shape.chosen(named)[1]]
+    wrong += [f"has no column {role!r}, the image" for role in shape.choose_roles(named)[1]]
     wrong += [f"has no column {name!r}, a field that every case needs" for name in shape.required if name not in named]
     others = [mark for mark in _SEPARATORS if mark != delimiter and mark in "".join(columns)]
     if wrong and len(named) == 1 and others:
@@ -223,7 +223,7 @@ def parse_record(record: Mapping[str, object], place: str, shape: CaseSchema, ba
         except _RecordError as wrong:
             problems.append(f"the column {name!r} {wrong}")
     given = {name for name in known_images if record.get(name) not in (None, "")} if problems else images.keys()
-    roles, missing = shape.chosen(given)
+    roles, missing = shape.choose_roles(given)
     problems += [f"lacks the image {role!r}" for role in missing]
     problems += [
         f"lacks the field {name!r}" for name in shape.required if name not in fields and record.get(name) in (None, [])

@@ -144,7 +144,7 @@ def _make_row(
     if problem:
         return CaseRow(place, None, (problem,))
     fields: dict[str, FieldValue] = {name: bound[name] for name in order if name in shape.fields}
-    ordered: dict[str, ImageSource] = {role: images[role] for role in shape.chosen(images)[0]}
+    ordered: dict[str, ImageSource] = {role: images[role] for role in shape.choose_roles(images)[0]}
     return CaseRow(place, Case(id_, ordered, fields, {name: bound[name] for name in order}), (), id_)
 
 
@@ -177,7 +177,7 @@ def _check_patterns(patterns: Mapping[str, str], shape: CaseSchema, base: Path) 
     unknown = [role for role in patterns if role not in shape.images]
     if unknown:
         raise CaseError(f"There is no image {unknown[0]!r} here; the images are {_quote_names(shape.images)}.")
-    roles, missing = shape.chosen(patterns)
+    roles, missing = shape.choose_roles(patterns)
     if missing:
         raise CaseError(f"A pattern for {_quote_names(missing)} is missing; the images are {_quote_names(roles)}.")
     read = [_parse_pattern(role, text, base) for role, text in patterns.items() if role in roles]

@@ -72,7 +72,7 @@ def _row_to_tuple(row: CaseRow) -> tuple[object, ...]:
     """A row in parts that pickle takes; it does not take every kind of mapping."""
     case = row.case
     parts = None if case is None else (case.id, dict(case.images), dict(case.fields), dict(case.groups))
-    return row.place, parts, row.problems, row.id
+    return row.location, parts, row.problems, row.id
 
 
 def _row_from_tuple(place: str, parts: Any, problems: tuple[str, ...], id_: str) -> CaseRow:
@@ -89,7 +89,7 @@ class CaseCheck:
     """What a look at all rows came to.
 
     `count` are the good cases. `problems` are the first `MOST_PROBLEMS`, each with its place; `problem_count` counts
-    all. `bad` are the positions of the rows that `good` leaves out, ascending. The `fingerprint` is the same as long as
+    all. `bad_positions` are the positions of the rows that `good` leaves out, ascending. The `fingerprint` is the same as long as
     ids, fields, groups and image files (path, size, time of change) of the good cases are.
     """
 
@@ -97,27 +97,29 @@ class CaseCheck:
     fingerprint: str
     problems: tuple[str, ...]
     problem_count: int
-    bad: tuple[int, ...]
+    bad_positions: tuple[int, ...]
 
 
 def check_cases(
     rows: Iterable[CaseRow],
     *,
-    caps: ImageLimits = DEFAULT_IMAGE_LIMITS,
+    limits: ImageLimits = DEFAULT_IMAGE_LIMITS,
     allow_remote: bool = False,
-    opened: bool = True,
+    open_files: bool = True,
 ) -> CaseCheck:
     """Goes through the rows once, and a second time only where an id seems to occur twice: `rows` must be something
     that can be gone through again, not an iterator.
 
     An image file is looked at from outside (`images.looking`), or where its inside is known from before, not even
-    `opened`; a remote one is not fetched. Of two cases with one id the first is good. Memory: 16 bytes a row, and 8 for
+    `open_files`; a remote one is not fetched. Of two cases with one id the first is good. Memory: 16 bytes a row, and 8 for
     each bad one.
     """
     if iter(rows) is rows:
         raise TypeError("check() may need a second look at its rows; give it something that is no iterator")
     looked: ImageLookup = lru_cache(_CACHED_IMAGES)(
-        lambda path: _identify_image(path, caps) if opened else _identify_by_stat(path) or _identify_image(path, caps)
+        lambda path: (
+            _identify_image(path, limits) if open_files else _identify_by_stat(path) or _identify_image(path, limits)
+        )
     )
     problems = _ProblemLog()
     fingerprint = hashlib.sha256()
@@ -128,9 +130,9 @@ def check_cases(
         total += 1
         if row.id:
             ids.append(_hash(row.id))
-        wrong, known = _check_images(row.case, looked, caps, allow_remote)
+        wrong, known = _check_images(row.case, looked, limits, allow_remote)
         for problem in (*row.problems, *wrong):
-            problems.add(row.place, problem)
+            problems.add(row.location, problem)
         if row.problems or wrong or row.case is None:
             bad.append(position)
         else:
@@ -144,7 +146,7 @@ def check_cases(
 
 def iter_valid_cases(rows: Iterable[CaseRow], checked: CaseCheck) -> Iterator[Case]:
     """The cases that `check` found good in the same rows, in their order."""
-    bad = iter(checked.bad)
+    bad = iter(checked.bad_positions)
     next_bad = next(bad, None)
     for position, row in enumerate(rows):
         if position == next_bad:
@@ -169,7 +171,7 @@ ImageLookup = Callable[[str], ImageIdentity | str]  # or the sentence that says 
 
 
 def _check_images(
-    case: Case | None, looked: ImageLookup, caps: ImageLimits, allow_remote: bool
+    case: Case | None, looked: ImageLookup, limits: ImageLimits, allow_remote: bool
 ) -> tuple[list[str], list[ImageIdentity]]:
     """What is wrong with the images of a case, and what is known of them."""
     wrong: list[str] = []
@@ -178,7 +180,7 @@ def _check_images(
         if isinstance(source, str) and is_remote(source) and allow_remote:
             seen: ImageIdentity | str = (is_object_store(source) and object_store_problem(source)) or (source,)
         elif isinstance(source, bytes) or (isinstance(source, str) and source[:5].lower() == "data:"):
-            seen = _identify_image(source, caps)  # not remembered: it would be held as a whole
+            seen = _identify_image(source, limits)  # not remembered: it would be held as a whole
         else:
             seen = looked(os.fspath(source))
         if isinstance(seen, str):
@@ -188,9 +190,9 @@ def _check_images(
     return wrong, known
 
 
-def _identify_image(source: str | bytes, caps: ImageLimits) -> ImageIdentity | str:
+def _identify_image(source: str | bytes, limits: ImageLimits) -> ImageIdentity | str:
     try:
-        found = inspect_image(source, caps)
+        found = inspect_image(source, limits)
     except ImageError as error:
         return str(error)
     if found.mtime_ns is None:
@@ -242,7 +244,7 @@ def _find_duplicate_rows(rows: Iterable[CaseRow], twice: set[int], problems: _Pr
         if not row.id or _hash(row.id) not in twice:
             continue
         if row.id in first:
-            problems.add(row.place, f"the id {row.id!r} stands already in {first[row.id]}")
+            problems.add(row.location, f"the id {row.id!r} stands already in {first[row.id]}")
             yield position
         else:
-            first[row.id] = row.place
+            first[row.id] = row.location

@@ -140,9 +140,9 @@ def load_calibration_applier(
         from beholder.statistics.calibration_task import read_features
 
         extra = read_features(features)
-    if loaded.pixels:
+    if loaded.instrument_names:
         cases = book.cases(record.id) if case is None else [book.case(record.id, case)]
-        for case_id, values in measure_cases(cases, loaded.pixels).items():
+        for case_id, values in measure_cases(cases, loaded.instrument_names).items():
             extra[case_id] = {**extra.get(case_id, {}), **values}
     return CalibrationApplier(loaded, extra, anyway)
 

@@ -348,10 +348,10 @@ class ScoreSummary:
         self.outcomes[verdict.rubric, str(verdict.outcome)] += 1
         self.flags.update({flag.flag for flag in verdict.flags})
         self.corrected.update({one.at.rpartition(".")[2] for one in verdict.corrections})
-        if verdict.lack:
+        if verdict.missing_score_reason:
             self.unscored += 1
             if len(self.first_unscored) < MAX_LISTED:
-                self.first_unscored.append(f"{verdict.case} ({verdict.rubric}): {verdict.lack[:300]}")
+                self.first_unscored.append(f"{verdict.case} ({verdict.rubric}): {verdict.missing_score_reason[:300]}")
         values = {key: result.score for key, result in verdict.criteria.items()} | {"score": verdict.score}
         self.uncalibrated.update(one.why for one in verdict.calibrated.values() if one.value is None)
         values |= {f"{key}, calibrated": people.value for key, people in verdict.calibrated.items()}

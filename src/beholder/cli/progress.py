@@ -62,7 +62,7 @@ class ProgressCounter:
             self.outcomes[str(entry.verdict.outcome)] += 1
             self.tally.add(StoredVerdict(entry.position, entry.verdict, entry.case.groups, entry.reused))
             self.reused += entry.reused
-            if lack := entry.verdict.lack:
+            if lack := entry.verdict.missing_score_reason:
                 self.lacking += 1
                 if len(self.failures) < MAX_FAILURES:
                     self.failures.append(f"{entry.case.id} ({entry.verdict.rubric}): {lack}")

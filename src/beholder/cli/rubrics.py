@@ -52,7 +52,7 @@ def show_rubric(
     from beholder.rubrics.prompt import render_system_prompt
 
     for rubric in load_rubrics(name):
-        settled = Composer(rubric, setting=setting).rubric_in(style)
+        settled = Composer(rubric, setting=setting).rubric_for_style(style)
         print_text(json.dumps(msgspec.to_builtins(settled)) if json_ else render_system_prompt(settled))
 
 

@@ -73,7 +73,7 @@ def run(
         make_batch_judges(suite)
     checked = check_suite_cases(suite, skip_bad=skip_bad)
     if checked.problem_count and not json_:
-        print(f"beholder: {len(checked.bad)} cases are left out; they are wrong.", file=sys.stderr)
+        print(f"beholder: {len(checked.bad_positions)} cases are left out; they are wrong.", file=sys.stderr)
     with Ledger.open(suite.ledger_place()) as ledger:
         record, new = (
             (find_named_run(suite, ledger, checked, of), False)
@@ -412,11 +412,11 @@ def plan(
             ledger.close()
     if json_:
         shown = _plan_to_dict(result)
-        shown["left_out"] = len(checked.bad)
+        shown["left_out"] = len(checked.bad_positions)
         shown["brief"] = brief_to_dict(result.example) if brief and result.example else None
         typer.echo(json.dumps(shown, ensure_ascii=False, default=str))
         return
-    _print_plan(result, suite, len(checked.bad))
+    _print_plan(result, suite, len(checked.bad_positions))
     if brief and result.example:
         typer.echo("")
         print_brief(result.example)

@@ -216,8 +216,10 @@ def _print_run(
         print_text(json.dumps(found))
         return
     _print_run_summary(record, tally)
-    for one in islice((verdict for verdict in book.verdicts(record.id) if verdict.lack), UNSCORED_SHOWN):
-        print_text(f"  {one.case}: {printable(one.lack)[:200]}")
+    for one in islice(
+        (verdict for verdict in book.verdicts(record.id) if verdict.missing_score_reason), UNSCORED_SHOWN
+    ):
+        print_text(f"  {one.case}: {printable(one.missing_score_reason)[:200]}")
     if by:
         _means_rows({value or "(none)": one for value, one in split.items()}, by)
 

@@ -231,7 +231,7 @@ def _open_with_pillow(data: bytes, file_format: str) -> Image.Image:
     """Pillow's lazy picture. Only the plugin of the sniffed format is tried."""
     if file_format == "avif" and not features.check("avif"):
         raise ImageError("is an AVIF image, and this Pillow was built without AVIF; install a Pillow wheel from PyPI")
-    # Pillow warns of odd metadata, and of more than 89 megapixels: the caps are ours, and checked.
+    # Pillow warns of odd metadata, and of more than 89 megapixels: the limits are ours, and checked.
     warnings.filterwarnings("ignore", module=r"PIL\b")
     return Image.open(io.BytesIO(data), formats=[file_format.upper()])
 

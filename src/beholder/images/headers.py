@@ -122,25 +122,25 @@ def _describe_content(data: bytes) -> str:
     return "a text file, not an image"
 
 
-def check_size(width: int, height: int, caps: ImageLimits) -> None:
+def check_size(width: int, height: int, limits: ImageLimits) -> None:
     """Refuses a size before a decoder sees it."""
     if width < 1 or height < 1:
         raise ImageError(f"is damaged: its header says {width}×{height} pixels")
-    if max(width, height) > caps.max_side:
+    if max(width, height) > limits.max_side:
         raise ImageError(
-            f"is {width}×{height} pixels; at most {caps.max_side} on a side are opened, scale it down first"
+            f"is {width}×{height} pixels; at most {limits.max_side} on a side are opened, scale it down first"
         )
-    if width * height > caps.max_pixels:
+    if width * height > limits.max_pixels:
         raise ImageError(
             f"is {width}×{height} pixels, {width * height / 1e6:.0f} million; "
-            f"at most {caps.max_pixels / 1e6:.0f} million are opened, scale it down first"
+            f"at most {limits.max_pixels / 1e6:.0f} million are opened, scale it down first"
         )
 
 
-def check_bytes(size: int, caps: ImageLimits) -> None:
+def check_bytes(size: int, limits: ImageLimits) -> None:
     """Refuses a file before it is read or parsed."""
-    if size > caps.max_bytes:
-        raise ImageError(f"has {_megabytes(size)}; at most {_megabytes(caps.max_bytes)} are opened")
+    if size > limits.max_bytes:
+        raise ImageError(f"has {_megabytes(size)}; at most {_megabytes(limits.max_bytes)} are opened")
 
 
 def _megabytes(size: int) -> str:

@@ -35,24 +35,24 @@ def digest(data: bytes) -> str:
 
 
 def prepare_image(
-    data: bytes, sizing: Sizing = DEFAULT_SIZING, caps: ImageLimits = DEFAULT_IMAGE_LIMITS, name: str = "image"
+    data: bytes, sizing: Sizing = DEFAULT_SIZING, limits: ImageLimits = DEFAULT_IMAGE_LIMITS, name: str = "image"
 ) -> PreparedImage:
     """The picture as a judge gets it. Pure: the same arguments give the same bytes, in any process.
 
     `name` is only for the sentence of the `ImageError` that anything unusable raises.
     """
     try:
-        return _prepare_with_header(data, read_header(data, caps), sizing)
+        return _prepare_with_header(data, read_header(data, limits), sizing)
     except ImageError as error:
         raise ImageError(f"{printable_name(name)} {error}") from None
 
 
 def prepare_unchanged(
-    data: bytes, sizing: Sizing = DEFAULT_SIZING, caps: ImageLimits = DEFAULT_IMAGE_LIMITS, name: str = "image"
+    data: bytes, sizing: Sizing = DEFAULT_SIZING, limits: ImageLimits = DEFAULT_IMAGE_LIMITS, name: str = "image"
 ) -> PreparedImage | None:
     """`prepare` where no decoder is needed, in about half a millisecond; `None` where one is."""
     try:
-        header = read_header(data, caps)
+        header = read_header(data, limits)
         return _pass_through(data, header, sizing) if not header.alpha else None
     except ImageError as error:
         raise ImageError(f"{printable_name(name)} {error}") from None
@@ -145,7 +145,7 @@ _WEBP_METHOD = 0
 
 def make_thumbnail(
     data: bytes,
-    caps: ImageLimits = DEFAULT_IMAGE_LIMITS,
+    limits: ImageLimits = DEFAULT_IMAGE_LIMITS,
     name: str = "image",
     *,
     side: int = THUMBNAIL_SIDE,
@@ -158,7 +158,7 @@ def make_thumbnail(
     from beholder.images import codec
 
     try:
-        header = read_header(data, caps)
+        header = read_header(data, limits)
         target = fit_size(*upright_size(header), Sizing(max_side=side))
         raster = codec.decode(data, header, target, DEFAULT_SIZING.background)
     except ImageError as error:

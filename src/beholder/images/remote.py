@@ -107,7 +107,7 @@ AddressPolicy = Callable[[IPAddress], bool]
 async def download_image(
     url: str,
     *,
-    caps: ImageLimits = DEFAULT_IMAGE_LIMITS,
+    limits: ImageLimits = DEFAULT_IMAGE_LIMITS,
     timeout_s: float = 20.0,
     allowed: AddressPolicy = is_public,
     resolver: AbstractResolver | None = None,
@@ -131,7 +131,7 @@ async def download_image(
                 auto_decompress=False,
                 trust_env=False,
             ) as session:
-                return await _follow_redirects(session, at, caps, allowed)
+                return await _follow_redirects(session, at, limits, allowed)
     except TimeoutError:
         raise ImageError(f"{_redacted_url(at)} did not arrive within {timeout_s:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -140,13 +140,13 @@ async def download_image(
 
 
 async def _follow_redirects(
-    session: aiohttp.ClientSession, url: URL, caps: ImageLimits, allowed: AddressPolicy
+    session: aiohttp.ClientSession, url: URL, limits: ImageLimits, allowed: AddressPolicy
 ) -> bytes:
     for _ in range(_MAX_REDIRECTS + 1):
         _check_literal_host(url, allowed)
         async with session.get(url, allow_redirects=False) as response:
             if response.status not in _REDIRECT_STATUSES:
-                return await _read_body(response, url, caps)
+                return await _read_body(response, url, limits)
             location = response.headers.get("Location")
             if not location:
                 raise ImageError(f"{_redacted_url(url)} redirects to nowhere")
@@ -154,18 +154,18 @@ async def _follow_redirects(
     raise ImageError(f"{_redacted_url(url)} is behind more than {_MAX_REDIRECTS} redirects")
 
 
-async def _read_body(response: aiohttp.ClientResponse, url: URL, caps: ImageLimits) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse, url: URL, limits: ImageLimits) -> bytes:
     if response.status != 200:
         raise ImageError(
             f"{_redacted_url(url)} answered {response.status} {printable_name(response.reason or '')}".rstrip()
         )
     try:
-        headers.check_bytes(response.content_length or 0, caps)
+        headers.check_bytes(response.content_length or 0, limits)
         body = bytearray()
         sniffed = False
         async for chunk in response.content.iter_chunked(_CHUNK):
             body += chunk
-            headers.check_bytes(len(body), caps)
+            headers.check_bytes(len(body), limits)
             if not sniffed and len(body) >= _DETECT_BYTES:
                 headers.recognize_format(bytes(body))
                 sniffed = True

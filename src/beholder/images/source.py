@@ -62,28 +62,28 @@ _READ_ERRORS = {
 }
 
 
-async def load_image(source: ImageSource, *, allow_remote: bool, caps: ImageLimits = DEFAULT_IMAGE_LIMITS) -> bytes:
+async def load_image(source: ImageSource, *, allow_remote: bool, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> bytes:
     """The bytes of a picture, wherever it is: `read` in a thread, or fetched from the web or a store when allowed."""
     if allow_remote and isinstance(source, str) and is_remote(source):
         if is_object_store(source):
-            return await fetch_object(source, caps=caps)
+            return await fetch_object(source, limits=limits)
         from beholder.images.remote import download_image
 
-        return await download_image(source, caps=caps)
-    return await asyncio.to_thread(read_image, source, caps=caps)
+        return await download_image(source, limits=limits)
+    return await asyncio.to_thread(read_image, source, limits=limits)
 
 
-def read_image(source: ImageSource, *, caps: ImageLimits = DEFAULT_IMAGE_LIMITS) -> bytes:
+def read_image(source: ImageSource, *, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> bytes:
     """The bytes of a local picture: a path, a `data:` URI or the bytes themselves.
 
     Never waits on a pipe or a device. Raises `ImageError`; also for a remote address, which only `obtain` may fetch.
     """
     if isinstance(source, bytes):
-        return _check_data("the image", source, caps)
+        return _check_data("the image", source, limits)
     text = os.fspath(source)
     if isinstance(source, str):
         if text[:5].lower() == "data:":
-            return _check_data("the data URI", _read_data_uri(text, caps), caps)
+            return _check_data("the data URI", _read_data_uri(text, limits), limits)
         if is_remote(text):
             address = printable_name(re.split("[?#]", text, maxsplit=1)[0])
             raise ImageError(
@@ -94,8 +94,8 @@ def read_image(source: ImageSource, *, caps: ImageLimits = DEFAULT_IMAGE_LIMITS)
             raise ImageError(
                 f"{printable_name(text)} is no path; {printable_name(scheme[1])}: addresses are not read, give a file path"
             )
-    data = _read_file(text, caps)
-    return data if data else _check_data(printable_name(text), data, caps)
+    data = _read_file(text, limits)
+    return data if data else _check_data(printable_name(text), data, limits)
 
 
 def is_remote(source: str) -> bool:
@@ -108,17 +108,17 @@ def is_object_store(source: str) -> bool:
     return source[:9].lower().startswith(_STORE_PREFIXES)
 
 
-def _check_data(name: str, data: bytes, caps: ImageLimits) -> bytes:
+def _check_data(name: str, data: bytes, limits: ImageLimits) -> bytes:
     if not data:
         raise ImageError(f"{name} is empty (0 bytes)")
     try:
-        headers.check_bytes(len(data), caps)
+        headers.check_bytes(len(data), limits)
     except ImageError as error:
         raise ImageError(f"{name} {error}") from None
     return data
 
 
-def _read_data_uri(uri: str, caps: ImageLimits) -> bytes:
+def _read_data_uri(uri: str, limits: ImageLimits) -> bytes:
     head, comma, body = uri[5:].partition(",")
     kind, *parameters = (part.strip().lower() for part in head.split(";"))
     if not comma:
@@ -127,8 +127,8 @@ def _read_data_uri(uri: str, caps: ImageLimits) -> bytes:
         raise ImageError(f"the data URI holds {printable_name(kind) or 'text/plain'}, not an image")
     if "base64" not in parameters:
         return unquote_to_bytes(body)
-    if len(body) > caps.max_bytes * 4:  # before any copy is made; even fully percent-encoded it is under that
-        raise ImageError(f"the data URI is longer than any image of {caps.max_bytes} bytes")
+    if len(body) > limits.max_bytes * 4:  # before any copy is made; even fully percent-encoded it is under that
+        raise ImageError(f"the data URI is longer than any image of {limits.max_bytes} bytes")
     if "%" in body:
         body = unquote_to_bytes(body).decode("latin-1")
     return _decode_base64(body)
@@ -144,7 +144,7 @@ def _decode_base64(body: str) -> bytes:
         raise ImageError("the data URI is damaged: its data is not base64") from None
 
 
-def _read_file(path: str, caps: ImageLimits) -> bytes:
+def _read_file(path: str, limits: ImageLimits) -> bytes:
     try:
         # Looked at before it is opened, since opening a device can do things; and again after, since a name can be
         # given to something else in between. O_NONBLOCK: a pipe that slips in there must not hold us up.
@@ -153,7 +153,7 @@ def _read_file(path: str, caps: ImageLimits) -> bytes:
         with open(handle, "rb", buffering=0) as file:
             found = os.fstat(handle)
             _check_file_kind(found.st_mode)
-            headers.check_bytes(found.st_size, caps)
+            headers.check_bytes(found.st_size, limits)
             return _read_fully(file, found.st_size)
     except ImageError as error:
         raise ImageError(f"{printable_name(path)} {error}") from None
@@ -191,11 +191,11 @@ _STORE_PACKAGES = {
 }
 
 
-async def fetch_object(address: str, *, caps: ImageLimits = DEFAULT_IMAGE_LIMITS, timeout_s: float = 60.0) -> bytes:
-    """The bytes of an image in a store, or an `ImageError`; no more is read of it than the caps allow."""
+async def fetch_object(address: str, *, limits: ImageLimits = DEFAULT_IMAGE_LIMITS, timeout_s: float = 60.0) -> bytes:
+    """The bytes of an image in a store, or an `ImageError`; no more is read of it than the limits allow."""
     try:
         async with asyncio.timeout(timeout_s):
-            return await asyncio.to_thread(_fetch_object, address, caps)
+            return await asyncio.to_thread(_fetch_object, address, limits)
     except TimeoutError:
         raise ImageError(f"{_redacted_address(address)} did not arrive within {timeout_s:g} s") from None
 
@@ -209,14 +209,14 @@ def object_store_problem(address: str) -> str:
     return ""
 
 
-def _fetch_object(address: str, caps: ImageLimits) -> bytes:
+def _fetch_object(address: str, limits: ImageLimits) -> bytes:
     store = _open_store(address)
     try:
         # One request with a range, in place of one for the size and one for the bytes.
-        data = bytes(store.cat_file(store._strip_protocol(address), start=0, end=caps.max_bytes + 1))
+        data = bytes(store.cat_file(store._strip_protocol(address), start=0, end=limits.max_bytes + 1))
         if not data:
             raise ImageError("is empty (0 bytes)")
-        headers.check_bytes(len(data), caps)
+        headers.check_bytes(len(data), limits)
         headers.recognize_format(data[:_DETECT_BYTES])
     except ImageError as error:
         raise ImageError(f"{_redacted_address(address)} {error}") from None
@@ -291,31 +291,31 @@ class ImageInfo:
     mtime_ns: int | None = None
 
 
-def inspect_image(source: ImageSource, caps: ImageLimits = DEFAULT_IMAGE_LIMITS) -> ImageInfo:
+def inspect_image(source: ImageSource, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> ImageInfo:
     """What a path, a `data:` URI or bytes hold. Raises `ImageError`: missing, no file, no image, cut off, over the
-    caps; also for a web address, which is not fetched."""
+    limits; also for a web address, which is not fetched."""
     if isinstance(source, bytes) or (isinstance(source, str) and source[:5].lower() == "data:"):
-        return _inspect_whole_file(source, caps)
+        return _inspect_whole_file(source, limits)
     try:
         found = os.stat(source)
         if (
             stat.S_ISREG(found.st_mode)
-            and found.st_size <= caps.max_bytes
+            and found.st_size <= limits.max_bytes
             and (quick := _inspect_file_ends(source, found))
         ):
-            headers.check_size(quick.width, quick.height, caps)
+            headers.check_size(quick.width, quick.height, limits)
             return quick
     except ImageError as error:
         raise ImageError(f"{_describe_source(source)} {error}") from None
     except (OSError, ValueError):
-        return _inspect_whole_file(source, caps)  # it has a sentence for each of these
-    return replace(_inspect_whole_file(source, caps), mtime_ns=found.st_mtime_ns)
+        return _inspect_whole_file(source, limits)  # it has a sentence for each of these
+    return replace(_inspect_whole_file(source, limits), mtime_ns=found.st_mtime_ns)
 
 
-def _inspect_whole_file(source: ImageSource, caps: ImageLimits) -> ImageInfo:
-    data = read_image(source, caps=caps)
+def _inspect_whole_file(source: ImageSource, limits: ImageLimits) -> ImageInfo:
+    data = read_image(source, limits=limits)
     try:
-        header = read_header(data, caps)
+        header = read_header(data, limits)
     except ImageError as error:
         raise ImageError(f"{_describe_source(source)} {error}") from None
     return ImageInfo(header.format, header.width, header.height, len(data))
@@ -354,11 +354,11 @@ _SIZE_READERS: dict[str, Callable[[bytes, bytes, int], ImageSize | None]] = {
 _HEADER_READERS = {"jpeg": jpeg.read_jpeg_header, "png": png.read_png_header, "webp": webp.read_webp_header}
 
 
-def read_header(data: bytes, caps: ImageLimits) -> ImageHeader:
-    """What the file says of itself. Raises `ImageError`, also where it exceeds the caps."""
-    headers.check_bytes(len(data), caps)
+def read_header(data: bytes, limits: ImageLimits) -> ImageHeader:
+    """What the file says of itself. Raises `ImageError`, also where it exceeds the limits."""
+    headers.check_bytes(len(data), limits)
     header = _read_any_header(data)
-    headers.check_size(header.width, header.height, caps)
+    headers.check_size(header.width, header.height, limits)
     return header
 
 

@@ -148,7 +148,7 @@ def measure_evidence(order: AuditPlan, before: bytes, after: bytes) -> AuditEvid
     findings = Findings(pair, after)
     answers = {}
     for assertion in order.assertions:
-        how = CheckRule.of(assertion.measured)
+        how = CheckRule.parse(assertion.measured)
         assert how is not None
         said = findings.check(*how.checks)
         if said.holds is not None and (how.yes if said.holds else how.no):
@@ -209,7 +209,7 @@ def _reaches(result: CriterionResult, least: Fraction) -> bool:
 
 def _is_small(assertion: Assertion) -> bool:
     """Whether it is measured by checks that need no more than a small picture."""
-    how = CheckRule.of(assertion.measured)
+    how = CheckRule.parse(assertion.measured)
     return how is not None and _SMALL_IMAGE_CHECKS.issuperset(how.checks)
 
 

@@ -18,7 +18,7 @@ from beholder.judges.base import MEASURED_NOT_SEEN, Judge, may_abstain
 from beholder.rubrics.brief import Brief
 from beholder.verdicts.answer import Answer, Finish, Turn
 from beholder.verdicts.jury import ConversationResult
-from beholder.verdicts.observe import Observations
+from beholder.verdicts.observe import AnswerContext, Observations
 from beholder.verdicts.parse import is_refusal
 from beholder.verdicts.score import VerdictHeader, make_scored_verdict, read_answer
 from beholder.verdicts.verdict import Flag, Outcome, SentImage, Verdict, sum_if_known
@@ -90,7 +90,7 @@ class Conversation:
 
     def end(self, outcome: Outcome, detail: str) -> None:
         self.open = False
-        self._verdict = self.head.verdict(outcome, detail)
+        self._verdict = self.head.make_verdict(outcome, detail)
 
     def result(self) -> ConversationResult:
         assert self._verdict is not None
@@ -129,7 +129,9 @@ class Conversation:
 
     def _read(self, text: str) -> None:
         try:
-            self._observed = read_answer(self.head.rubric, text, label=self.brief.label, may_abstain=self.may_abstain)
+            self._observed = read_answer(
+                self.head.rubric, text, AnswerContext(label=self.brief.label, may_abstain=self.may_abstain)
+            )
         except AnswerError as error:
             if self.turns:
                 self.end(Outcome.INVALID, f"still wrong after one repair: {error}")
@@ -157,7 +159,7 @@ def _repair_message(error: AnswerError) -> str:
 
 
 def _brief_flags(brief: Brief) -> list[Flag]:
-    return [Flag(note, picture.role) for picture in brief.pictures for note in picture.image.notes]
+    return [Flag(note, picture.role) for picture in brief.images for note in picture.image.notes]
 
 
 def _answer_flags(answers: list[Answer]) -> list[Flag]:
@@ -180,7 +182,7 @@ def _sent_images(brief: Brief) -> tuple[SentImage, ...]:
             source_height=picture.image.source_height,
             source_format=picture.image.source_format,
         )
-        for picture in brief.pictures
+        for picture in brief.images
     )
 
 

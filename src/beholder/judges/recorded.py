@@ -24,6 +24,7 @@ from beholder.rubrics.brief import Composer
 from beholder.rubrics.load import load_styles
 from beholder.rubrics.prompt import clean_text
 from beholder.rubrics.rubric import Rubric
+from beholder.verdicts.observe import AnswerContext
 from beholder.verdicts.parse import MAX_CHARACTERS, JsonObject, check_answer_length, parse_answer, parse_json_object
 from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.verdict import Outcome, Verdict
@@ -88,17 +89,17 @@ class Rescorer:
         document = _answer_document(recorded.answer)
         setting = self._setting or recorded.setting or _infer_setting(self._rubric, document)
         try:
-            rubric = self._composer(setting).rubric_in(self._style(recorded, document))
+            rubric = self._composer(setting).rubric_for_style(self._style(recorded, document))
         except RubricError:
             raise
         except UsageError as error:
             head = VerdictHeader(recorded.case, self._rubric, recorded.judge)
-            return head.verdict(Outcome.INVALID, recorded.broken or str(error)), self._rubric
+            return head.make_verdict(Outcome.INVALID, recorded.broken or str(error)), self._rubric
         head = VerdictHeader(recorded.case, rubric, recorded.judge)
         if recorded.broken:
-            return head.verdict(Outcome.INVALID, recorded.broken), rubric
+            return head.make_verdict(Outcome.INVALID, recorded.broken), rubric
         measured = recorded.judge == INSTRUMENTS  # the one judge of ours that may abstain
-        return score_answer(head, recorded.answer, family=self._family, may_abstain=measured), rubric
+        return score_answer(head, recorded.answer, AnswerContext(family=self._family, may_abstain=measured)), rubric
 
     def _composer(self, setting: str) -> Composer:
         if setting not in self._composers:

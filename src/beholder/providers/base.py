@@ -271,7 +271,7 @@ def format_identity(name: str, base_url: str, params: Mapping[str, object], deta
 def estimate_request_tokens(brief: Brief) -> int:
     """About what one request uses, for a limit of tokens a minute: four characters a token, 750 pixels a token."""
     texts = len(brief.system) + sum(len(part.text) for part in brief.content if isinstance(part, TextBlock))
-    pixels = sum(picture.image.width * picture.image.height for picture in brief.pictures)
+    pixels = sum(picture.image.width * picture.image.height for picture in brief.images)
     return texts // 4 + pixels // 750 + brief.answer_tokens
 
 

@@ -320,9 +320,9 @@ def _verdict_test(suite: Xml.Element, verdict: Verdict, fail_under: Mapping[str,
     )
     if verdict.score is None:
         if verdict.scored:
-            Xml.SubElement(test, "skipped", message=printable(verdict.lack))
+            Xml.SubElement(test, "skipped", message=printable(verdict.missing_score_reason))
             return "skipped"
-        Xml.SubElement(test, "error", type=str(verdict.outcome), message=printable(verdict.lack))
+        Xml.SubElement(test, "error", type=str(verdict.outcome), message=printable(verdict.missing_score_reason))
         return "errors"
     below = _below_threshold(verdict, fail_under)
     failed = verdict.passed is False or bool(below)

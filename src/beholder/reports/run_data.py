@@ -53,7 +53,7 @@ def verdict_detail(
     assertion the number of its question."""
     verdict = one.verdict
     values = {key: value for key, value in verdict.to_dict().items() if key not in _OMITTED_KEYS}
-    values |= {"groups": dict(one.groups), "fields": dict(fields), "lack": verdict.lack}
+    values |= {"groups": dict(one.groups), "fields": dict(fields), "lack": verdict.missing_score_reason}
     values |= {"reused": one.reused or None, "partial": verdict.partial or None}
     values["criteria"] = {
         key: _criterion_detail(result, questions) for key, result in _mapping(values["criteria"]).items()
@@ -267,7 +267,7 @@ def _record_verdict(gathered: RunData, one: StoredVerdict) -> int:
     gathered.versions[verdict.rubric] = verdict.rubric_version
     if verdict.score is None:
         gathered.lacks.setdefault(verdict_state(one), FindingCount()).add(
-            number, verdict, verdict.detail or verdict.lack.removeprefix("left open, ")
+            number, verdict, verdict.detail or verdict.missing_score_reason.removeprefix("left open, ")
         )
     _record_findings(gathered, number, verdict)
     return number

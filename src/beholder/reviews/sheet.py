@@ -26,7 +26,7 @@ from beholder.reviews.review import Review, load_run_rubrics
 from beholder.rubrics.load import find_style
 from beholder.rubrics.prompt import NO, NOT_APPLICABLE, YES, offers_not_applicable
 from beholder.rubrics.rubric import Assertion, Criterion, Rubric, Style
-from beholder.verdicts.observe import ABSTAIN
+from beholder.verdicts.observe import ABSTAIN, AnswerContext
 from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.verdict import Flag, Outcome, Verdict
 
@@ -112,7 +112,7 @@ def record_draft(ledger: Ledger, review: Review, case: str, answers: FormAnswers
     _score_rating(there, review, said)
     heads = [VerdictHeader(there.case.id, rubric, review.judge) for rubric in there.sheet.rubrics]
     text = json.dumps({**said, _TURN_KEY: turn})
-    drafts = [replace(head.verdict(Outcome.INTERRUPTED, _DRAFT_DETAIL), answer=text) for head in heads]
+    drafts = [replace(head.make_verdict(Outcome.INTERRUPTED, _DRAFT_DETAIL), answer=text) for head in heads]
     with ledger.writing() as connection:
         number = ledger.number(connection, review.id)
         own = read.read_own_verdicts(connection, number, case)
@@ -249,7 +249,7 @@ def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers) -
         "assessment": answers.get(COMMENT_NAME, ""),
         **{one.key: answers.get(finding_name(rubric, one.key), "").splitlines() for one in rubric.findings},
     }
-    verdict = score_answer(VerdictHeader(case, asked, judge), document, may_abstain=True)
+    verdict = score_answer(VerdictHeader(case, asked, judge), document, AnswerContext(may_abstain=True))
     return replace(
         verdict,
         answer=json.dumps(document),

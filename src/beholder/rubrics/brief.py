@@ -75,7 +75,7 @@ class Brief:
     criteria: tuple[Criterion, ...] = ()
 
     @property
-    def pictures(self) -> tuple[ImageBlock, ...]:
+    def images(self) -> tuple[ImageBlock, ...]:
         return tuple(part for part in self.content if isinstance(part, ImageBlock))
 
 
@@ -122,7 +122,7 @@ class Composer:
         """The rubric as this case meets it: its setting chosen, its style's assertions in place."""
         return self._apply(case).rubric
 
-    def rubric_in(self, style: str = "") -> Rubric:
+    def rubric_for_style(self, style: str = "") -> Rubric:
         """The rubric without any case: in this composer's setting (or its first), with the assertions of `style`."""
         return self._settle(self._setting or choose_setting(self.rubric, ()), style).rubric
 

@@ -162,7 +162,7 @@ def _read_rubric(path: Path) -> Rubric:
         if rubric.prompt:
             raise RubricError(str(path), [Problem(f"the prompt stands here and in {PROMPT_FILE}; keep one", "prompt")])
         rubric = structs.replace(rubric, prompt=_read_prompt(prompt))
-    rubric = structs.replace(rubric, criteria=tuple(criterion.numbered() for criterion in rubric.criteria))
+    rubric = structs.replace(rubric, criteria=tuple(criterion.with_assertion_ids() for criterion in rubric.criteria))
     from beholder.rubrics.prompt import find_prompt_problems
 
     problems = find_prompt_problems(rubric)

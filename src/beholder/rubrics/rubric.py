@@ -93,7 +93,7 @@ class CheckRule(Struct, frozen=True):
     no: bool = True
 
     @classmethod
-    def of(cls, text: str) -> CheckRule | None:
+    def parse(cls, text: str) -> CheckRule | None:
         """What `measured: TEXT` says; `None` where it names no check."""
         yes, no = not text.startswith("no unless "), not text.startswith("yes if ")
         names = text.removeprefix("no unless ").removeprefix("yes if ").split(" and ")
@@ -128,7 +128,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     anchors: dict[str, str] = {}
     assertions: tuple[Assertion, ...] = ()
 
-    def numbered(self) -> Criterion:
+    def with_assertion_ids(self) -> Criterion:
         """The criterion with an id for every assertion: its letter, or its key, and the assertion's position."""
         stem = self.letter or f"{self.key}_"
         return structs.replace(
@@ -307,7 +307,7 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
     def with_style(self, style: Style) -> Rubric:
         """The rubric with the assertions of `style` in its criteria, ids A1… given by criterion and position."""
         criteria = tuple(
-            structs.replace(criterion, assertions=style.assertions.get(criterion.key, ())).numbered()
+            structs.replace(criterion, assertions=style.assertions.get(criterion.key, ())).with_assertion_ids()
             for criterion in self.criteria
         )
         return structs.replace(self, criteria=criteria, style=style)

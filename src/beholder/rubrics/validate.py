@@ -52,7 +52,7 @@ def find_style_problems(style: Style) -> list[Problem]:
 
 
 def _check_measured(assertion: Assertion, place: str) -> Iterator[Problem]:
-    if assertion.measured and CheckRule.of(assertion.measured) is None:
+    if assertion.measured and CheckRule.parse(assertion.measured) is None:
         yield Problem(
             f"{assertion.measured!r} names no check; write one of {', '.join(InstrumentCheck)}, several with `and` between them, "
             "and `yes if` or `no unless` before them where they tell only one of the two",
@@ -129,7 +129,7 @@ def _check_criteria(rubric: Rubric) -> Iterator[Problem]:
 def _check_assertions(rubric: Rubric) -> Iterator[Problem]:
     seen: set[str] = set()
     for index, criterion in enumerate(rubric.criteria):
-        for position, assertion in enumerate(criterion.numbered().assertions):
+        for position, assertion in enumerate(criterion.with_assertion_ids().assertions):
             place = f"criteria[{index}].assertions[{position}]"
             if not assertion.text.strip():
                 yield Problem("has no text", place)

@@ -14,6 +14,7 @@ from beholder.ledger.types import AnswerKey, StoredAnswer
 from beholder.rubrics.brief import Brief
 from beholder.runs.ledger_access import CallCoalescer, LedgerThread
 from beholder.verdicts.jury import ConversationResult
+from beholder.verdicts.observe import AnswerContext
 from beholder.verdicts.score import VerdictHeader, make_scored_verdict, read_answer
 
 _BLOOM_BYTES = 2 * 1024 * 1024
@@ -70,7 +71,7 @@ def rescore_stored_answer(
 ) -> ConversationResult | None:
     """A stored answer, checked and scored anew; `None` where it does not pass any more (stricter scoring)."""
     try:
-        observed = read_answer(head.rubric, stored.text, label=brief.label, may_abstain=abstains)
+        observed = read_answer(head.rubric, stored.text, AnswerContext(label=brief.label, may_abstain=abstains))
     except AnswerError:
         return None
     verdict = add_brief_details(make_scored_verdict(head, observed), brief)

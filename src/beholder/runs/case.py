@@ -68,7 +68,7 @@ async def judge_case(
     try:
         briefs = {sizing: await make_brief(composer, case, sizing, pictures) for sizing in dict.fromkeys(sizings)}
     except ImageError as error:
-        return CaseResult(head.verdict(Outcome.UNREADABLE, str(error)))
+        return CaseResult(head.make_verdict(Outcome.UNREADABLE, str(error)))
     seats = [
         _JudgeCall(one, sample, briefs[sizing], VerdictHeader(case.id, rubric, one.name))
         for one, sizing in zip(judges, sizings, strict=True)
@@ -119,9 +119,9 @@ def _start_audit(
     """The audit of what models will say about a pair of images, begun before they have said it."""
     order = plan_audit(rubric)
     seen = next((seat.brief for seat in seats if not may_abstain(seat.judge)), None)
-    if order is None or seen is None or len(seen.pictures) != 2:
+    if order is None or seen is None or len(seen.images) != 2:
         return None
-    before, after = (picture.image.data for picture in seen.pictures)
+    before, after = (picture.image.data for picture in seen.images)
     return asyncio.create_task(pictures.measured(order, before, after))
 
 
@@ -135,8 +135,8 @@ async def apply_calibration(
 
     extra: dict[str, float] = {}
     roles = choose_pair_roles(case.images)
-    if calibration.pixels and roles and any(one.scored for one in verdicts):
-        extra, _ = await pictures.pixels((case.images[roles[0]], case.images[roles[1]]), calibration.pixels)
+    if calibration.instrument_names and roles and any(one.scored for one in verdicts):
+        extra, _ = await pictures.pixels((case.images[roles[0]], case.images[roles[1]]), calibration.instrument_names)
     return apply_calibration(calibration, verdicts, extra)
 
 
@@ -202,7 +202,7 @@ class _JudgeCall:
             if alone:
                 raise
             return ConversationResult(
-                add_brief_details(self.head.verdict(Outcome.UNREACHABLE, str(error)), self.brief)
+                add_brief_details(self.head.make_verdict(Outcome.UNREACHABLE, str(error)), self.brief)
             ), True
 
 

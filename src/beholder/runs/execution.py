@@ -65,7 +65,7 @@ def _reuse_earlier_check(suite: Suite) -> CaseCheck | None:
         for run in open_
         if not _list_differences(suite, run, "cases", "pairs", "limit", "only", "shuffle")
     }
-    checked = check_cases(suite.rows(), allow_remote=suite.allow_remote, opened=False) if known else None
+    checked = check_cases(suite.rows(), allow_remote=suite.allow_remote, open_files=False) if known else None
     return checked if checked and not checked.problem_count and compute_fingerprint(suite, checked) in known else None
 
 
@@ -90,7 +90,7 @@ def find_or_create_run(suite: Suite, ledger: Ledger, checked: CaseCheck, *, fres
         prompt=suite.prompt_text(),
         versions={"beholder": _read_version(), "python": platform.python_version(), "platform": platform.platform()},
         tags=tuple(suite.tags),
-        skipped=len(checked.bad),
+        skipped=len(checked.bad_positions),
     )
     return ledger.find_or_start(run, fresh=fresh)
 

@@ -367,7 +367,7 @@ def _derive_shape(rubrics: Sequence[Rubric], setting: str, given: Sequence[str])
         roles=roles,
         required=required,
         optional=tuple(name for name in fields if name not in required),
-        left_out=tuple(image.role for image in first.images if image.role not in asked),
+        ignored_roles=tuple(image.role for image in first.images if image.role not in asked),
     )
 
 

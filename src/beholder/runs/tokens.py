@@ -68,7 +68,7 @@ def estimate_tokens(
     high = (brief.answer_tokens if max_tokens is None else max_tokens) + thoughts
     return TokenEstimate(
         text_tokens=_weight_to_tokens(sum(map(_weigh_text, _iterate_texts(brief))), maker, name),
-        image_tokens=sum(count(picture.image.width, picture.image.height) for picture in brief.pictures),
+        image_tokens=sum(count(picture.image.width, picture.image.height) for picture in brief.images),
         # `answer_tokens` is a generous guess, so that no answer is cut off; a terse model needs an eighth.
         output_low=min(brief.answer_tokens // 8, high),
         output_high=high,

@@ -149,7 +149,7 @@ def read_features(path: Path) -> dict[str, dict[str, float]]:
     rows: dict[str, Mapping[str, str]] = {}
     for row in read_rows(path, CaseSchema(roles=((),))):
         if row.case is None:
-            raise UsageError(f"{row.place}: {'; '.join(row.problems)}.")
+            raise UsageError(f"{row.location}: {'; '.join(row.problems)}.")
         rows[row.case.id] = row.case.groups
     names = dict.fromkeys(name for groups in rows.values() for name in groups)
     numbers = {

@@ -174,7 +174,7 @@ def read_groups(path: Path) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     problems: list[str] = []
     for row in read_rows(path, replace(_PLAIN_SHAPE, optional=nested)):
-        problems += [f"{row.place}: {problem}" for problem in row.problems]
+        problems += [f"{row.location}: {problem}" for problem in row.problems]
         if row.case is not None:
             found[row.case.id] = dict(row.case.groups)
     _raise_problems(path, problems)
@@ -227,8 +227,8 @@ def tabulate_verdicts(name: str, judged: Iterable[tuple[Verdict, Mapping[str, st
 
 
 def _add_verdict(gathered: _ColumnBuilder, row: int, verdict: Verdict) -> None:
-    if verdict.lack:
-        gathered.lack(row, verdict.lack)
+    if verdict.missing_score_reason:
+        gathered.lack(row, verdict.missing_score_reason)
     for key, result in verdict.criteria.items():
         if result.score is not None:
             gathered.add(
@@ -366,12 +366,12 @@ def read_number_rows(
     for row in read_rows(path, _PLAIN_SHAPE):
         if row.case is None:
             for problem in row.problems:
-                complain(f"{row.place}: {problem}")
+                complain(f"{row.location}: {problem}")
             continue
         values = row.case.groups
         missing = [name for name in names[1:] if not values.get(name, "").strip()]
         if missing:
-            complain(f"{row.place}: there is no {' and no '.join(missing)}")
+            complain(f"{row.location}: there is no {' and no '.join(missing)}")
             continue
         text = values.get("score", "").strip()
         if not text:
@@ -379,12 +379,12 @@ def read_number_rows(
         try:
             score = float(text)
         except ValueError:
-            complain(f"{row.place}: the score {text[:40]!r} is no number")
+            complain(f"{row.location}: the score {text[:40]!r} is no number")
             continue
         if not abs(score) <= MAX_SCORE:
-            complain(f"{row.place}: the score {text[:40]!r} is no score; at most {MAX_SCORE:g} is")
+            complain(f"{row.location}: the score {text[:40]!r} is no score; at most {MAX_SCORE:g} is")
             continue
-        yield row.place, (row.case.id, *(values[name].strip() for name in names[1:])), score
+        yield row.location, (row.case.id, *(values[name].strip() for name in names[1:])), score
 
 
 def _build_ratings(aspect: str, scores: Mapping[tuple[str, str], float]) -> Ratings:

@@ -92,14 +92,14 @@ class Calibration:
     digest: str
 
     @property
-    def pixels(self) -> tuple[str, ...]:
+    def instrument_names(self) -> tuple[str, ...]:
         """The instruments whose measurements it needs."""
         names = (one.name for aspect in self.aspects.values() for one in aspect.inputs)
         return tuple(
             dict.fromkeys(name.removeprefix(PIXELS_PREFIX) for name in names if name.startswith(PIXELS_PREFIX))
         )
 
-    def misfit(self, verdict: Verdict) -> str:
+    def explain_misfit(self, verdict: Verdict) -> str:
         """Why it is not for this verdict: another rubric, version, style or judge than it was fitted for. Empty where
         it is; what the file does not name is not asked for."""
         fitted = self.fitted_for
@@ -278,7 +278,7 @@ def _calibrate_verdict(
     calibration: Calibration, verdict: Verdict, numbers: Mapping[str, float], anyway: bool
 ) -> dict[str, CalibratedRating]:
     own = collect_numbers([verdict])
-    misfit = "" if anyway else calibration.misfit(verdict)
+    misfit = "" if anyway else calibration.explain_misfit(verdict)
     stranger = bool(misfit) and verdict.rubric not in calibration.fitted_for.rubrics
     found = {}
     for name, aspect in calibration.aspects.items():

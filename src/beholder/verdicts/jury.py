@@ -122,7 +122,7 @@ class ConversationResult:
     flags: tuple[Flag, ...] = ()
 
 
-def combine_verdicts(head: VerdictHeader, asked: Sequence[ConversationResult], samples: Sequence[int]) -> Verdict:
+def combine_verdicts(header: VerdictHeader, asked: Sequence[ConversationResult], samples: Sequence[int]) -> Verdict:
     """One verdict from many. A juror without a score is counted, and takes no part in any number."""
     verdicts = [one.verdict for one in asked]
     jurors = [one.observed for one in asked]
@@ -130,14 +130,14 @@ def combine_verdicts(head: VerdictHeader, asked: Sequence[ConversationResult], s
     failed = Counter(verdict.outcome for verdict in verdicts if not verdict.scored)
     said = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
     if Outcome.OVER_BUDGET in failed:  # not a juror that failed, but one that is yet to be asked
-        verdict = head.verdict(Outcome.OVER_BUDGET, f"not all jurors could be asked: {said}")
+        verdict = header.make_verdict(Outcome.OVER_BUDGET, f"not all jurors could be asked: {said}")
     elif answers:
         flags = _carry_juror_flags(asked)
         if failed:
             flags += (Flag("jurors_failed", said=said, why="they take no part in the scores"),)
-        verdict = make_scored_verdict(head, combine_observations(head.rubric, jurors), flags=flags)
+        verdict = make_scored_verdict(header, combine_observations(header.rubric, jurors), flags=flags)
     else:
-        verdict = head.verdict(failed.most_common(1)[0][0], f"no juror has a score: {said}")
+        verdict = header.make_verdict(failed.most_common(1)[0][0], f"no juror has a score: {said}")
     scored = [one for one in verdicts if one.scored]
     models = {one.model for one in scored}
     return replace(
@@ -146,7 +146,7 @@ def combine_verdicts(head: VerdictHeader, asked: Sequence[ConversationResult], s
         jury=Jury(
             answered=len(scored),
             failed=len(verdicts) - len(scored),
-            spread=compute_spread(head.rubric, scored),
+            spread=compute_spread(header.rubric, scored),
             agreement=compute_agreement(answers),
             jurors=tuple(_make_juror(one, sample) for one, sample in zip(verdicts, samples, strict=True)),
         ),

@@ -75,20 +75,39 @@ class Observations:
     measurements: Mapping[str, object] = field(default_factory=dict)
 
 
-def observe_answer(
-    document: Mapping[str, object],
-    rubric: Rubric,
-    *,
-    label: str = "",
-    family: bool = False,
-    may_abstain: bool = False,
-) -> Observations:
-    """Reads an answer to `rubric` (its style applied). Raises `AnswerError` that names everything wrong in it.
+@dataclass(frozen=True, slots=True)
+class AnswerContext:
+    """What a reader must know about an answer besides its rubric.
 
-    `family` says that the answer is read for the sister rubrics too: their criteria in it are no surprise. Only of a
-    judge that `may_abstain` is "abstain" a score or an answer, and are `measurements` taken over.
+    Attributes:
+        label: The label under which the judge was given the case; the answer should repeat it. Empty: not checked.
+        family: Whether the same answer is also read for the sister rubrics, so that their criteria are expected in it.
+        may_abstain: Whether the judge may answer "abstain" in place of a score or an answer. Only then are its
+            `measurements` read.
     """
-    reader = _AnswerReader(rubric, label, family, may_abstain)
+
+    label: str = ""
+    family: bool = False
+    may_abstain: bool = False
+
+
+DEFAULT_CONTEXT = AnswerContext()
+
+
+def observe_answer(
+    document: Mapping[str, object], rubric: Rubric, context: AnswerContext = DEFAULT_CONTEXT
+) -> Observations:
+    """Read an answer, in any of the published forms, and check it against the form of its rubric.
+
+    Args:
+        document: The JSON object of the answer.
+        rubric: The rubric that was asked, with its style applied.
+        context: What else is known about the answer.
+
+    Raises:
+        AnswerError: With everything that is wrong in the answer.
+    """
+    reader = _AnswerReader(rubric, context)
     observed = reader.read(document)
     if reader.complaints:
         more = len(reader.complaints) - MAX_COMPLAINTS
@@ -110,11 +129,9 @@ def explain_nothing_applies(rubric: Rubric, observed: Observations) -> str:
 class _AnswerReader:
     """Collects complaints and flags while it goes through one answer."""
 
-    def __init__(self, rubric: Rubric, label: str, family: bool, may_abstain: bool) -> None:
+    def __init__(self, rubric: Rubric, context: AnswerContext) -> None:
         self.rubric = rubric
-        self.label = label
-        self.family = family
-        self.may_abstain = may_abstain
+        self.context = context
         self.complaints: list[str] = []
         self.flags: list[Flag] = []
         self.reworded: list[str] = []
@@ -131,7 +148,7 @@ class _AnswerReader:
         if self.reworded:
             why = "the judge's wording of the question is not the rubric's; its own is kept"
             self.flags.append(Flag("question_differs", ", ".join(self.reworded), why=why))
-        measured = document.get("measurements") if self.may_abstain else None
+        measured = document.get("measurements") if self.context.may_abstain else None
         return Observations(
             criteria,
             findings,
@@ -153,7 +170,7 @@ class _AnswerReader:
         ]
         others = [key for key in blocks if key not in wanted]
         aside = [key for key in others if key in self.rubric.sisters]
-        if aside and not self.family:
+        if aside and not self.context.family:
             self.flags.append(Flag("sister_criteria", holder, aside, "criteria of sister rubrics were set aside"))
         if holder:  # at the top level other keys are other parts of the answer
             unknown = [key for key in others if key not in aside]
@@ -200,7 +217,7 @@ class _AnswerReader:
         return ObservedCriterion(score, self._reason(reason, place), assertions, _read_claims(block), abstained)
 
     def _abstains(self, value: object) -> bool:
-        return self.may_abstain and value == ABSTAIN
+        return self.context.may_abstain and value == ABSTAIN
 
     def _bare_score(self, criterion: Criterion, value: object) -> ObservedCriterion:
         """A score without an object around it: all that the published form of `description` has, elsewhere bare."""
@@ -335,8 +352,10 @@ class _AnswerReader:
 
     def _check_echo(self, document: Mapping[str, object]) -> None:
         said = document.get(self.rubric.echo) if self.rubric.echo else None
-        if self.label and said is not None and said != self.label:
-            self.flags.append(Flag("label_differs", self.rubric.echo, said, f"the case was called {self.label}"))
+        if self.context.label and said is not None and said != self.context.label:
+            self.flags.append(
+                Flag("label_differs", self.rubric.echo, said, f"the case was called {self.context.label}")
+            )
 
 
 def _any_applies(assertions: Mapping[str, ObservedAssertion]) -> bool:

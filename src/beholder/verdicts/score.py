@@ -32,7 +32,14 @@ from math import isfinite
 
 from beholder.errors import AnswerError
 from beholder.rubrics.rubric import Criterion, Number, Rubric, ScoringKind, Style, to_fraction
-from beholder.verdicts.observe import Observations, ObservedCriterion, explain_nothing_applies, observe_answer
+from beholder.verdicts.observe import (
+    DEFAULT_CONTEXT,
+    AnswerContext,
+    Observations,
+    ObservedCriterion,
+    explain_nothing_applies,
+    observe_answer,
+)
 from beholder.verdicts.parse import JsonObject, is_refusal, parse_answer, parse_count, parse_number
 from beholder.verdicts.verdict import (
     AssertionResult,
@@ -365,7 +372,7 @@ class VerdictHeader:
     rubric: Rubric
     judge: str
 
-    def verdict(self, outcome: Outcome, detail: str = "") -> Verdict:
+    def make_verdict(self, outcome: Outcome, detail: str = "") -> Verdict:
         """A verdict without numbers."""
         return Verdict(
             case=self.case,
@@ -380,38 +387,40 @@ class VerdictHeader:
         )
 
 
-def read_answer(
-    rubric: Rubric, answer: str | JsonObject, *, label: str = "", family: bool = False, may_abstain: bool = False
-) -> Observations:
-    """What an answer (text, or JSON already parsed) observed. Raises `AnswerError` that names all that is wrong.
+def read_answer(rubric: Rubric, answer: str | JsonObject, context: AnswerContext = DEFAULT_CONTEXT) -> Observations:
+    """Parse an answer and check it against the form of its rubric.
 
-    For `family` and `may_abstain` see `observe`.
+    Args:
+        rubric: The rubric that was asked, with its style applied.
+        answer: The answer's text, or its JSON object.
+        context: What else is known about the answer.
+
+    Raises:
+        AnswerError: With everything that is wrong in the answer.
     """
     document, flags = parse_answer(answer) if isinstance(answer, str) else (answer, ())
-    observed = observe_answer(document, rubric, label=label, family=family, may_abstain=may_abstain)
+    observed = observe_answer(document, rubric, context)
     return replace(observed, flags=(*flags, *observed.flags))
 
 
-def score_answer(
-    head: VerdictHeader, answer: str | JsonObject, *, label: str = "", family: bool = False, may_abstain: bool = False
-) -> Verdict:
-    """The verdict on an answer: `scored`, `refused`, or `invalid` with all that is wrong in `detail`. Never raises.
+def score_answer(header: VerdictHeader, answer: str | JsonObject, context: AnswerContext = DEFAULT_CONTEXT) -> Verdict:
+    """Return the verdict on an answer: `scored`, `refused`, or `invalid` with everything that is wrong in `detail`.
 
-    For `family` and `may_abstain` see `observe`.
+    Never raises for an answer, whatever is in it. The arguments are those of `read_answer`.
     """
     text = answer if isinstance(answer, str) else ""
     if is_refusal(text):
-        return replace(head.verdict(Outcome.REFUSED, text), answer=text)
+        return replace(header.make_verdict(Outcome.REFUSED, text), answer=text)
     try:
-        observed = read_answer(head.rubric, answer, label=label, family=family, may_abstain=may_abstain)
+        observed = read_answer(header.rubric, answer, context)
     except AnswerError as error:
-        return replace(head.verdict(Outcome.INVALID, str(error)), answer=text)
-    return replace(make_scored_verdict(head, observed), answer=text)
+        return replace(header.make_verdict(Outcome.INVALID, str(error)), answer=text)
+    return replace(make_scored_verdict(header, observed), answer=text)
 
 
-def make_scored_verdict(head: VerdictHeader, observed: Observations, *, flags: tuple[Flag, ...] = ()) -> Verdict:
+def make_scored_verdict(header: VerdictHeader, observed: Observations, *, flags: tuple[Flag, ...] = ()) -> Verdict:
     """The verdict on observations that have been read; `flags` are added to theirs."""
-    verdict = score_observations(head.verdict(Outcome.SCORED), head.rubric, observed)
+    verdict = score_observations(header.make_verdict(Outcome.SCORED), header.rubric, observed)
     return replace(verdict, flags=(*verdict.flags, *flags)) if flags else verdict
 
 

@@ -220,7 +220,7 @@ class Verdict:
         return self.outcome is Outcome.SCORED
 
     @property
-    def lack(self) -> str:
+    def missing_score_reason(self) -> str:
         """Why there is no `score`, in short: the outcome and its detail, or how little was measured. Empty where there
         is one."""
         if self.score is not None:

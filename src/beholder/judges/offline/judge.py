@@ -91,7 +91,7 @@ def _abstain_block(criterion: Criterion, why: str) -> AnswerDocument:
 def _answer_function(brief: Brief) -> Callable[[Brief], AnswerDocument]:
     """Imported late: the instruments load NumPy and OpenCV."""
     own = _builtin_rubric(brief.rubric, brief.criteria)
-    if own == "edit-preservation" and [one.role for one in brief.pictures] != ["input", "edited"]:
+    if own == "edit-preservation" and [one.role for one in brief.images] != ["input", "edited"]:
         return lambda brief: abstain_from_all(brief.criteria, _NO_INPUT_IMAGE)
     if own == "edit-preservation":
         from beholder.judges.offline.preservation import answer_preservation
@@ -99,7 +99,7 @@ def _answer_function(brief: Brief) -> Callable[[Brief], AnswerDocument]:
         return answer_preservation
     if own == "description":
         return answer_description
-    if len(brief.pictures) == 2 and any(one.measured for each in brief.criteria for one in each.assertions):
+    if len(brief.images) == 2 and any(one.measured for each in brief.criteria for one in each.assertions):
         from beholder.judges.offline.restyle import answer_restyle
 
         return answer_restyle

@@ -470,7 +470,7 @@ def answer_restyle(brief: Brief) -> AnswerDocument:
 
     The first image is taken for the photo, the second for what became of it.
     """
-    findings = Findings(load_pair(brief), brief.pictures[1].image.data)
+    findings = Findings(load_pair(brief), brief.images[1].image.data)
     counts: Counter[str] = Counter()
     criteria: AnswerDocument = {}
     for criterion in brief.criteria:
@@ -488,7 +488,7 @@ def answer_restyle(brief: Brief) -> AnswerDocument:
 
 def load_pair(brief: Brief) -> ImagePair:
     """The two images of a brief. Raises `ImageError` with the role of the one that cannot be read."""
-    before, after = brief.pictures
+    before, after = brief.images
     pair = ImagePair.load(before.image.data, after.image.data, names=(before.role, after.role, ""))
     pair.sizes = _file_size(before.image), _file_size(after.image)
     return pair
@@ -503,7 +503,7 @@ def _file_size(image: PreparedImage) -> tuple[int, int]:
 
 def _answer_assertion(assertion: Assertion, findings: Findings) -> tuple[str, str]:
     """Yes, No or abstain, and the evidence."""
-    how = CheckRule.of(assertion.measured)
+    how = CheckRule.parse(assertion.measured)
     if how is None:
         return ABSTAIN, _NOT_MEASURED
     if assertion.applies:

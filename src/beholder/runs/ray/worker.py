@@ -285,7 +285,7 @@ class WorkerRuntime:
         judge = describe_judges(self.judges, self._work.samples)
         detail = f"the worker that judged it died, {MAX_ATTEMPTS} times in a row; it may not fit into memory"
         return Entry(
-            job.position, job.case, VerdictHeader(job.case.id, rubric, judge).verdict(Outcome.INTERRUPTED, detail)
+            job.position, job.case, VerdictHeader(job.case.id, rubric, judge).make_verdict(Outcome.INTERRUPTED, detail)
         )
 
     async def _recall_all(self, wanted: Sequence[Sequence[AnswerKey]]) -> Sequence[Mapping[AnswerKey, StoredAnswer]]:
