@@ -1,19 +1,19 @@
-"""Everything Beholder raises on purpose, one tree:
+"""Every exception that Beholder raises on purpose:
 
-    BeholderError              what a caller may catch; str() is one plain sentence for a person
-    ├── UsageError             the person asked for something that cannot be done; exit code 2
-    │   ├── CaseError          a case lacks a role or a field, or has one too many
+    BeholderError              the root; str() is one plain sentence for a person
+    ├── UsageError             something was asked for that cannot be done; exit code 2
+    │   ├── CaseError          a case lacks a role or a field, or has an unknown one
     │   ├── LedgerError        the ledger cannot be used: locked, read-only, damaged, from a newer version, disk full
-    │   │   └── LedgerGone     its server cannot be reached, at this moment
+    │   │   └── LedgerGone     the ledger's server cannot be reached at the moment
     │   ├── RubricError        a rubric, style or prompt file is wrong; carries every problem with line and key
     │   └── SetupError         a judge cannot be asked at all: no key, unknown model, a missing extra
-    ├── ImageError             a picture cannot be used: becomes the outcome `unreadable`
-    ├── OverBudget             a call was not made because the budget does not allow it: the outcome `over_budget`
+    ├── ImageError             an image cannot be used: becomes the outcome `unreadable`
+    ├── OverBudget             a call was not made because of the budget: becomes the outcome `over_budget`
     ├── Waiting                the answer will come later, from a provider's batch: there is no verdict yet
     ├── Unreachable            the judge gave no answer after every retry: becomes the outcome `unreachable`
     └── AnswerError            an answer breaks the rubric's form: repaired once, then the outcome `invalid`
 
-Anything else that escapes is our own mistake and keeps its traceback.
+Any other exception that escapes is a bug in Beholder and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from dataclasses import dataclass
 
 
 class BeholderError(Exception):
-    """The root of the tree."""
+    """The base class of all exceptions that Beholder raises on purpose."""
 
 
 class UsageError(BeholderError):
-    """Wrong use: the sentence says what was wrong, what is allowed and what to do next."""
+    """Wrong use. The message says what was wrong, what is allowed and what to do next."""
 
 
 class CaseError(UsageError):
-    """A case does not fit its rubric."""
+    """A case does not fit its rubric, or a case file cannot be read."""
 
 
 class LedgerError(UsageError):
@@ -39,13 +39,21 @@ class LedgerError(UsageError):
 
 
 class LedgerGone(LedgerError):
-    """There is no connection to the ledger's server, or no longer. Whether a write that was under way has happened is
-    not known; trying again later may succeed."""
+    """The connection to the ledger's server failed or was lost.
+
+    Whether a write that was in progress has happened is not known. Trying again later may succeed.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in a file: where it stands and what to do about it."""
+    """One thing that is wrong in a file.
+
+    Attributes:
+        message: What is wrong and what to do about it.
+        key: The key path, such as `criteria[0].weight`; empty for the file as a whole.
+        line: The line in the file, from 1, where it is known.
+    """
 
     message: str
     key: str = ""
@@ -57,7 +65,7 @@ class Problem:
 
 
 class RubricError(UsageError):
-    """A rubric, style or prompt file is wrong. `problems` lists all of them."""
+    """A rubric, style or prompt file is wrong. `problems` lists everything that is wrong with it."""
 
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
         self.source = source
@@ -70,15 +78,15 @@ class SetupError(UsageError):
 
 
 class ImageError(BeholderError):
-    """A picture cannot be used."""
+    """An image cannot be used."""
 
 
 class OverBudget(BeholderError):
-    """A call was not made: it might have cost more than is left."""
+    """A call was not made, because it might have cost more than is left of the budget."""
 
 
 class Waiting(BeholderError):
-    """The answer is not there yet: it was asked for in a batch, or will be in the next."""
+    """The answer is not available yet: its request is in a batch, or will be in the next one."""
 
 
 class Unreachable(BeholderError):
@@ -90,7 +98,7 @@ class Unreachable(BeholderError):
 
 
 class AnswerError(BeholderError):
-    """An answer breaks the rubric's form. `complaints` names everything that is wrong with it."""
+    """An answer breaks the rubric's form. `complaints` lists everything that is wrong with it."""
 
     def __init__(self, complaints: Sequence[str]) -> None:
         self.complaints = tuple(complaints)

@@ -1,1 +1,1 @@
-"""Reading images safely and preparing them for a judge; importing it loads no codec and no network library."""
+"""Read images safely and prepare them for a judge. Importing this package loads no codec and no network library."""

@@ -1,20 +1,16 @@
-"""Colours to sRGB, through LittleCMS. Imported late: loads Pillow.
+"""Decode an image to upright 8-bit sRGB pixels, resize it, and encode it for a judge.
 
-HEIC, where the extra is installed. Imported late: loads Pillow.
+Decoding: JPEG goes through simplejpeg, which can decode straight to a half, a quarter or an eighth of the size;
+everything else, and JPEG in CMYK, goes through Pillow (HEIC through pillow-heif, where that is installed). Decoders get
+the file without its metadata where possible, so that their metadata parsers see nothing. Whatever a decoder raises on a
+damaged file becomes an `ImageError`. Color profiles are converted by LittleCMS.
 
-From bytes to upright sRGB pixels of 8 bits, for pictures that cannot be sent as they lie.
+Encoding: judges look for artifacts, so we must not add visible ones. What was lossless stays lossless (PNG) while it
+fits; everything else becomes JPEG at quality 92 without chroma subsampling (4:4:4), which is a third larger than the
+usual 4:2:0 but does not smear red edges. Only where the limit on bytes demands it, the quality goes down to 85 and 78,
+and then the image shrinks in steps of 0.75. The same pixels always give the same bytes.
 
-JPEG goes through simplejpeg, which decodes straight to a half, a quarter or an eighth when the picture shrinks;
-everything else, and JPEG in CMYK, through Pillow. Both get the file's essence where there is one, so that no
-metadata parser of theirs sees anything. A decoder may raise whatever it likes on a damaged file: here it becomes an
-`ImageError`. Imported late: loads NumPy and Pillow.
-
-From pixels to the bytes a judge gets. The same pixels give the same bytes.
-
-Judges look for artefacts, so we must add none that can be seen: what came lossless stays lossless (PNG) while it
-fits; all else becomes JPEG at quality 92 without chroma subsampling (4:4:4), a third larger than the usual 4:2:0 and
-without its smeared red edges. Only where the limit on bytes demands it the quality goes to 85 and 78, and then the
-picture shrinks by quarters. Imported late: loads NumPy and OpenCV.
+Import this module late: it loads NumPy and Pillow, and OpenCV where pixels are resized or encoded as PNG.
 """
 
 from __future__ import annotations
@@ -27,7 +23,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, UnidentifiedImageError, features
@@ -40,15 +35,17 @@ from beholder.images.image import printable_name
 PROFILE_IGNORED = "colour_profile_ignored"
 CONVERTED_TO_SRGB = "converted_to_srgb"
 
-_MODE_OF_SPACE = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}
+_PILLOW_MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}  # by the color space of a profile
 
 
 def convert_to_srgb(image: Image.Image, profile: bytes) -> tuple[Image.Image, tuple[str, ...]]:
-    """The picture (mode L, RGB or CMYK) in sRGB, and the note that says so.
+    """Convert an image of mode L, RGB or CMYK from its ICC profile to sRGB.
 
-    A profile that is broken, or made for another kind of pixels, is ignored with a note, as viewers do.
+    Returns:
+        The image and a note about what was done. A profile that is broken, or made for another kind of pixels, is
+        ignored with a note, as viewers do.
     """
-    mode = _MODE_OF_SPACE.get(profile[16:20])
+    mode = _PILLOW_MODES.get(profile[16:20])
     if mode == "RGB" and image.mode == "L":
         image = image.convert("RGB")
     if mode != image.mode:
@@ -65,7 +62,7 @@ _HEIC_MISSING = "is a HEIC image; to read those: pip install 'beholder[heic]'"
 
 
 def _read_heic_header(data: bytes) -> ImageHeader:
-    """Decodes nothing. The size is the upright one: libheif turns the picture itself."""
+    """Return the header without decoding. The size is the upright one: libheif turns the image itself."""
     try:
         import pillow_heif
     except ImportError:
@@ -75,14 +72,13 @@ def _read_heic_header(data: bytes) -> ImageHeader:
         format="heic",
         width=file.size[0],
         height=file.size[1],
-        bits=16 if file.info["bit_depth"] > 8 else 8,  # grey of 10 or 12 bits arrives scaled to 16
+        bits=16 if file.info["bit_depth"] > 8 else 8,  # gray of 10 or 12 bits arrives scaled to 16
         animated=len(file) > 1,
         profile=file.info.get("icc_profile") or None,
     )
 
 
 def _decode_heic(data: bytes) -> Image.Image:
-    """The primary picture, decoded."""
     import pillow_heif
 
     return pillow_heif.open_heif(data).to_pillow()
@@ -92,7 +88,7 @@ Pixels: TypeAlias = NDArray[np.uint8]
 
 _BITS_PER_SAMPLE, _ORIENTATION_TAG = 258, 274  # tags of TIFF
 
-# Some cameras pad the end of the scan by a few bytes, which costs nothing; many bytes left over are lost picture.
+# Some cameras pad the end of the scan by a few bytes, which does no harm; more bytes left over mean a damaged image.
 _PADDING = re.compile(r"\b\d extraneous bytes before marker 0xd9")
 
 _ROTATIONS: dict[int, Callable[[Pixels], Pixels]] = {
@@ -108,8 +104,13 @@ _ROTATIONS: dict[int, Callable[[Pixels], Pixels]] = {
 
 @dataclass(frozen=True, slots=True)
 class Raster:
-    """Pixels as `height × width` (grey) or `height × width × 3` (RGB), upright and sRGB. `opaque` says that no alpha
-    was in use, so that nothing was mixed with the background."""
+    """Decoded pixels, upright and sRGB.
+
+    Attributes:
+        pixels: `height × width` (gray) or `height × width × 3` (RGB).
+        opaque: Whether no transparency was in use, so that nothing was mixed with the background.
+        notes: What was done to the image, as flags for the verdict.
+    """
 
     pixels: Pixels
     opaque: bool
@@ -117,25 +118,27 @@ class Raster:
 
 
 def read_header_with_library(data: bytes, file_format: str) -> ImageHeader:
-    """The header of a GIF, BMP, TIFF, AVIF or HEIC file. The libraries' `open` decodes no pixel for any of them, and
-    none of them is on the hot path, so nothing of it is written again here."""
+    """Return the header of a GIF, BMP, TIFF, AVIF or HEIC file, as Pillow or pillow-heif reads it.
+
+    Their `open` decodes no pixel, and none of these formats is on the hot path, so we need no parsers of our own.
+    """
     with _damage_as_image_error():
         if file_format == "heic":
             return _read_heic_header(data)
         with _open_with_pillow(data, file_format) as image:
-            turned, bits, notes = 1, 8, []
+            orientation, bits, notes = 1, 8, []
             if file_format == "avif":
-                turned = headers.read_orientation(image.info.get("exif") or b"")
+                orientation = headers.read_orientation(image.info.get("exif") or b"")
             if file_format == "tiff":
                 tags = getattr(image, "tag_v2", {})
                 bits = max(tags.get(_BITS_PER_SAMPLE, (8,)))
-                if tags.get(_ORIENTATION_TAG, 1) != 1:  # Pillow turns a TIFF itself, and states its upright size
+                if tags.get(_ORIENTATION_TAG, 1) != 1:  # Pillow turns a TIFF itself and reports its upright size
                     notes.append("rotated_upright")
             return ImageHeader(
                 format=file_format,
                 width=image.width,
                 height=image.height,
-                orientation=turned,
+                orientation=orientation,
                 bits=bits,
                 lossless=file_format != "avif",
                 animated=bool(getattr(image, "is_animated", False)),
@@ -145,21 +148,32 @@ def read_header_with_library(data: bytes, file_format: str) -> ImageHeader:
 
 
 def decode(data: bytes, header: ImageHeader, at_least: tuple[int, int], background: tuple[int, int, int]) -> Raster:
-    """The picture at its full size or, where the codec can do it cheaply, a smaller one of at least this upright
-    width and height."""
-    lean = b"".join(header.essence) or data
+    """Decode an image to upright sRGB pixels.
+
+    Args:
+        data: The whole file.
+        header: What `read_header` returned for it.
+        at_least: Upright width and height. Where the codec can do so cheaply, it decodes to a smaller size that is at
+            least this; otherwise to the full size.
+        background: The sRGB color that replaces transparency.
+
+    Raises:
+        ImageError: When the file cannot be decoded.
+    """
+    stripped = b"".join(header.stripped) or data
     with _damage_as_image_error():
         if header.format == "jpeg" and header.channels != 4:
-            raster = _decode_jpeg(lean, header, at_least)
+            raster = _decode_jpeg(stripped, header, at_least)
         else:
-            with _decode_heic(lean) if header.format == "heic" else _open_with_pillow(lean, header.format) as image:
+            is_heic = header.format == "heic"
+            with _decode_heic(stripped) if is_heic else _open_with_pillow(stripped, header.format) as image:
                 if image.size != (header.width, header.height):
                     raise ImageError("is damaged: its header and its picture differ in size")
                 raster = _make_raster(image, header, background)
-    turn = _ROTATIONS.get(header.orientation)
-    if turn is None:
+    rotate = _ROTATIONS.get(header.orientation)
+    if rotate is None:
         return raster
-    return Raster(np.ascontiguousarray(turn(raster.pixels)), raster.opaque, (*raster.notes, "rotated_upright"))
+    return Raster(np.ascontiguousarray(rotate(raster.pixels)), raster.opaque, (*raster.notes, "rotated_upright"))
 
 
 def _decode_jpeg(data: bytes, header: ImageHeader, at_least: tuple[int, int]) -> Raster:
@@ -200,19 +214,19 @@ def _make_raster(image: Image.Image, header: ImageHeader, background: tuple[int,
     if image.mode == "CMYK":
         notes.append("converted_from_cmyk")
     if header.profile is not None:
-        image, said = convert_to_srgb(image, header.profile)
-        notes.extend(said)
+        image, profile_notes = convert_to_srgb(image, header.profile)
+        notes.extend(profile_notes)
     if image.mode == "CMYK":
         image = image.convert("RGB")
     if alpha is not None:
-        # Mixed as browsers do, in sRGB values; after the colours, since the background is declared in sRGB.
+        # Mixed in sRGB values, as browsers do; after the color conversion, since the background is declared in sRGB.
         image = Image.composite(image.convert("RGB"), Image.new("RGB", image.size, background), alpha)
         notes.append("alpha_over_background")
     return Raster(np.asarray(image), opaque=alpha is None, notes=tuple(notes))
 
 
 def _reduce_to_8_bits(image: Image.Image, bits: int) -> Image.Image:
-    """Pillow itself takes the high byte of 16-bit colour; its 16-bit grey is scaled here in the same way."""
+    """Scale 16-bit gray to 8 bits by its high byte, as Pillow itself does for 16-bit color."""
     if image.mode in ("F", "I"):
         raise ImageError(
             "has pixels whose range nothing states (32 bits or signed); save it with 8 or 16 bits a channel"
@@ -220,25 +234,25 @@ def _reduce_to_8_bits(image: Image.Image, bits: int) -> Image.Image:
     if not image.mode.startswith("I;16"):
         return image
     values = np.asarray(image)
-    grey = Image.fromarray((values >> (max(bits, 9) - 8)).astype(np.uint8))
-    clear = image.info.get("transparency")
-    if not isinstance(clear, int):
-        return grey
-    return Image.merge("LA", (grey, Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8))))
+    gray = Image.fromarray((values >> (max(bits, 9) - 8)).astype(np.uint8))
+    transparent = image.info.get("transparency")
+    if not isinstance(transparent, int):
+        return gray
+    return Image.merge("LA", (gray, Image.fromarray(np.where(values == transparent, 0, 255).astype(np.uint8))))
 
 
 def _open_with_pillow(data: bytes, file_format: str) -> Image.Image:
-    """Pillow's lazy picture. Only the plugin of the sniffed format is tried."""
+    """Open an image without decoding it. Only the plugin of the detected format is tried."""
     if file_format == "avif" and not features.check("avif"):
         raise ImageError("is an AVIF image, and this Pillow was built without AVIF; install a Pillow wheel from PyPI")
-    # Pillow warns of odd metadata, and of more than 89 megapixels: the limits are ours, and checked.
+    # Pillow warns of odd metadata, and of more than 89 megapixels; our own limits have been checked already.
     warnings.filterwarnings("ignore", module=r"PIL\b")
     return Image.open(io.BytesIO(data), formats=[file_format.upper()])
 
 
 @contextmanager
 def _damage_as_image_error() -> Iterator[None]:
-    """Whatever a decoder raises, as one sentence."""
+    """Turn whatever a decoder raises into an `ImageError` of one sentence."""
     try:
         yield
     except ImageError:
@@ -257,14 +271,13 @@ def _damage_as_image_error() -> Iterator[None]:
 QUALITIES = (92, 85, 78)
 _SHRINK = 0.75
 _SMALLEST_SIDE = 16
-
-# Level 6 with the filtered strategy: as small as Pillow's default for photos (4.0 MB of 1600×1200 noise) and
-# for drawings (0.26 MB), in 0.2 s and 0.06 s; run-length coding is twice as fast but four times as large for drawings.
-_PNG_OPTIONS = (cv2.IMWRITE_PNG_COMPRESSION, 6, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_FILTERED)
+_LINEAR_FROM = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedImage:
+    """An encoded image with its size in pixels, which may be smaller than asked for to fit into a limit on bytes."""
+
     data: bytes
     media_type: str
     width: int
@@ -272,24 +285,33 @@ class EncodedImage:
     notes: tuple[str, ...] = ()
 
 
-_LINEAR_FROM = 0.6
-
-
 def resize(pixels: Pixels, width: int, height: int) -> Pixels:
-    """Scaled down by area, the filter that neither rings nor aliases; a little only, linearly.
+    """Scale pixels down: by area, which neither rings nor aliases, or linearly where the scale is 0.6 or more.
 
     From 0.6 on, where every pixel still takes part, linear is as near to Lanczos as area is (sixty photos at 0.64: 42.7
     against 41.8 dB on average, 33.7 against 34.9 at worst) and takes 1.6 ms where area takes 12.8 (1600 to 1024 px).
     """
     if pixels.shape[:2] == (height, width):
         return pixels
-    little = min(width / pixels.shape[1], height / pixels.shape[0]) >= _LINEAR_FROM
-    how = cv2.INTER_LINEAR if little else cv2.INTER_AREA
-    return cv2.resize(pixels, (width, height), interpolation=how).astype(np.uint8, copy=False)
+    import cv2  # here, so that reading a header through this module does not load it
+
+    linear = min(width / pixels.shape[1], height / pixels.shape[0]) >= _LINEAR_FROM
+    filter_ = cv2.INTER_LINEAR if linear else cv2.INTER_AREA
+    return cv2.resize(pixels, (width, height), interpolation=filter_).astype(np.uint8, copy=False)
 
 
 def encode(pixels: Pixels, *, lossless: bool, formats: frozenset[str], max_bytes: int | None) -> EncodedImage:
-    """The picture in the best of `formats` that fits into `max_bytes`. Raises `ImageError` where nothing does."""
+    """Encode pixels in the best of `formats` that fits into `max_bytes`; see the top of this module.
+
+    Args:
+        pixels: Gray or RGB pixels, as in `Raster`.
+        lossless: Whether the source was lossless, so that PNG is preferred.
+        formats: Any of `jpeg`, `png`, `webp`.
+        max_bytes: The largest size, `None` for no limit.
+
+    Raises:
+        ImageError: When nothing fits.
+    """
     while True:
         for data, media_type, notes in _encodings(np.ascontiguousarray(pixels), lossless, formats):
             if max_bytes is None or len(data) <= max_bytes:
@@ -309,13 +331,18 @@ def _encodings(pixels: Pixels, lossless: bool, formats: frozenset[str]) -> Itera
         raise ValueError(f"formats must name jpeg, png or webp, not {sorted(formats)}")
     if lossy is not None:
         for quality in QUALITIES:
-            data = _encode_jpeg(pixels, quality) if lossy == "jpeg" else _encode_webp(pixels, quality)
+            data = _encode_jpeg(pixels, quality) if lossy == "jpeg" else encode_webp(pixels, quality)
             yield data, f"image/{lossy}", () if quality == QUALITIES[0] else (f"{lossy}_quality_{quality}",)
 
 
 def _encode_png(pixels: Pixels) -> bytes:
-    done, encoded = cv2.imencode(".png", pixels if pixels.ndim == 2 else pixels[:, :, ::-1], _PNG_OPTIONS)
-    if not done:
+    import cv2
+
+    # Level 6 with the filtered strategy: as small as Pillow's default for photos (4.0 MB of 1600×1200 noise) and for
+    # drawings (0.26 MB), in 0.2 s and 0.06 s; run-length coding is twice as fast but four times as large for drawings.
+    options = (cv2.IMWRITE_PNG_COMPRESSION, 6, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_FILTERED)
+    success, encoded = cv2.imencode(".png", pixels if pixels.ndim == 2 else pixels[:, :, ::-1], options)
+    if not success:
         raise ImageError("cannot be encoded as PNG")
     return encoded.tobytes()
 
@@ -328,9 +355,8 @@ def _encode_jpeg(pixels: Pixels, quality: int) -> bytes:
     return bytes(simplejpeg.encode_jpeg(pixels, quality, "RGB", "444", False))
 
 
-def _encode_webp(pixels: Pixels, quality: int) -> bytes:
-    from PIL import Image
-
+def encode_webp(pixels: Pixels, quality: int, method: int = 4) -> bytes:
+    """Encode pixels as lossy WebP. `method` is Pillow's effort, 0 (fast) to 6 (small)."""
     out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "WEBP", quality=quality, method=4)
+    Image.fromarray(pixels).save(out, "WEBP", quality=quality, method=method)
     return out.getvalue()

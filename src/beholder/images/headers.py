@@ -1,14 +1,7 @@
-"""What the first bytes of a picture say: what it is, how large it is, and whether it may be sent as it lies.
+"""What all image formats share before decoding: format detection, the header, limits, EXIF orientation, ICC profiles.
 
-The reasons that this package's inner modules give in an `ImageError` are predicates ("is cut off …"); `prepare`
-puts the name of the picture in front of them.
-
-The one thing we want from EXIF: which way is up.
-
-Colour profiles: is this one sRGB?
-
-That is judged by what it does (primaries and tone curve), not by its name: cameras, phones and
-web services each write their own, named `sRGB IEC61966-2.1`, `sRGB built-in`, `c2` or not at all.
+Inside this package the message of an `ImageError` is a predicate ("is cut off …"); the functions that know the name of
+the image (`prepare`, `source`) put it in front.
 """
 
 from __future__ import annotations
@@ -19,13 +12,15 @@ from dataclasses import dataclass
 from beholder.errors import ImageError
 from beholder.images.image import ImageLimits
 
+ImageSize = tuple[int, int]  # width, height
+
 SUPPORTED_FORMATS = "JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC"
 
 _BMP_HEADER_SIZES = {12, 40, 52, 56, 64, 108, 124}
 _AVIF_BRANDS = {b"avif", b"avis"}
 _HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 
-# What people hand over by mistake, by how it begins.
+# Files that people often give by mistake, by their first bytes, so that the message can name what they gave.
 _OTHER_SIGNATURES = (
     (b"%PDF", "a PDF document"),
     (b"PK\x03\x04", "a ZIP archive or an office document"),
@@ -40,12 +35,17 @@ _OTHER_SIGNATURES = (
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """A picture before a pixel is decoded.
+    """What is known of an image before a pixel is decoded.
 
-    `profile` is the ICC profile to convert from; `None` when the pixels are sRGB or untagged. `alpha` says that
-    there may be transparency: only decoding tells whether any is in use. `essence` is the file without a byte of
-    metadata, in pieces to be joined; empty where the file's structure must not be sent (or is none that we cut).
-    `sendable` says that judges read what `essence` holds, once it is known to be upright, sRGB and opaque.
+    Attributes:
+        width: The width in the file, before it is turned upright; `height` likewise.
+        orientation: The EXIF orientation, 1 to 8.
+        bits: Bits per channel.
+        alpha: Whether there may be transparency; only decoding tells whether any is in use.
+        sendable: Whether judges can read `stripped`, provided that it is upright, sRGB and opaque.
+        profile: The ICC profile to convert from; `None` when the pixels are sRGB or untagged.
+        stripped: The file without any metadata, in pieces to be joined; empty for formats that are always encoded
+            again and for files with segments of unknown meaning.
     """
 
     format: str
@@ -59,12 +59,12 @@ class ImageHeader:
     animated: bool = False
     sendable: bool = False
     profile: bytes | None = None
-    essence: tuple[bytes | memoryview, ...] = ()
+    stripped: tuple[bytes | memoryview, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def detect_format(data: bytes) -> str | None:
-    """The format by its magic bytes, never by a name: `jpeg`, `png`, `webp`, `gif`, `bmp`, `tiff`, `avif`, `heic`."""
+    """Return the format by its magic bytes: `jpeg`, `png`, `webp`, `gif`, `bmp`, `tiff`, `avif`, `heic` or `None`."""
     if data.startswith(b"\xff\xd8\xff"):
         return "jpeg"
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -84,21 +84,21 @@ def detect_format(data: bytes) -> str | None:
 
 def _detect_brand(data: bytes) -> str | None:
     (size,) = struct.unpack_from(">I", data)
-    ends = min(size, len(data), 1024)
-    brands = {data[8:12]} | {data[at : at + 4] for at in range(16, ends - 3, 4)}
+    end = min(size, len(data), 1024)
+    brands = {data[8:12]} | {data[at : at + 4] for at in range(16, end - 3, 4)}
     if brands & _AVIF_BRANDS:
         return "avif"
     return "heic" if brands & _HEIC_BRANDS else None
 
 
 def recognize_format(data: bytes) -> str:
-    """`sniff`, or an `ImageError` that says what the bytes look like instead."""
+    """Return the format like `detect_format`; raise an `ImageError` that says what the bytes seem to be otherwise."""
     if not data:
         raise ImageError("is empty (0 bytes)")
-    found = detect_format(data)
-    if found is None:
+    file_format = detect_format(data)
+    if file_format is None:
         raise ImageError(f"is {_describe_content(data)}; give {SUPPORTED_FORMATS}")
-    return found
+    return file_format
 
 
 def _describe_content(data: bytes) -> str:
@@ -123,7 +123,7 @@ def _describe_content(data: bytes) -> str:
 
 
 def check_size(width: int, height: int, limits: ImageLimits) -> None:
-    """Refuses a size before a decoder sees it."""
+    """Raise `ImageError` for a size in pixels that is zero or above the limits."""
     if width < 1 or height < 1:
         raise ImageError(f"is damaged: its header says {width}×{height} pixels")
     if max(width, height) > limits.max_side:
@@ -138,7 +138,7 @@ def check_size(width: int, height: int, limits: ImageLimits) -> None:
 
 
 def check_bytes(size: int, limits: ImageLimits) -> None:
-    """Refuses a file before it is read or parsed."""
+    """Raise `ImageError` for a file that has more bytes than the limits allow."""
     if size > limits.max_bytes:
         raise ImageError(f"has {_megabytes(size)}; at most {_megabytes(limits.max_bytes)} are opened")
 
@@ -153,10 +153,10 @@ _MAX_EXIF_ENTRIES = 1024
 
 
 def read_orientation(exif: bytes) -> int:
-    """The EXIF orientation, 1 to 8; 1 (upright) where there is none or the block makes no sense.
+    """Return the EXIF orientation, 1 to 8; 1 (upright) where there is none or the block is broken.
 
-    Takes the block with or without its `Exif\\0\\0` prefix. Never raises: a broken EXIF block is no reason to
-    refuse a picture, every viewer shows it as it lies.
+    Takes the block with or without its `Exif\\0\\0` prefix. Never raises: viewers show an image with a broken EXIF
+    block without turning it, and so do we.
     """
     tiff = exif.removeprefix(b"Exif\0\0")
     order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
@@ -174,9 +174,6 @@ def read_orientation(exif: bytes) -> int:
     return 1
 
 
-ImageSize = tuple[int, int]
-
-
 # The primaries as XYZ under D50, as every sRGB profile states them up to rounding.
 _SRGB_COLUMNS = {
     b"rXYZ": (0.4360, 0.2225, 0.0139),
@@ -191,9 +188,11 @@ _MAX_TAGS = 100
 
 
 def is_srgb(profile: bytes) -> bool:
-    """Whether pixels under this profile are sRGB pixels; a grey profile counts when its curve is that of sRGB.
+    """Return whether an ICC profile describes sRGB; a gray profile counts when its curve is that of sRGB.
 
-    A profile that cannot be parsed is not sRGB: the converter then says what is wrong with it.
+    Decided by primaries and tone curve, not by the name: cameras, phones and web services each write their own profile,
+    named `sRGB IEC61966-2.1`, `sRGB built-in`, `c2` or not at all. A profile that cannot be parsed is not sRGB; the
+    color conversion then reports it.
     """
     try:
         tags = _parse_tags(profile)
@@ -220,8 +219,8 @@ def _parse_xyz(tag: bytes) -> tuple[float, ...]:
     return tuple(value / 65536 for value in struct.unpack_from(">3i", tag, 8))
 
 
-def _is_close(found: tuple[float, ...], wanted: tuple[float, ...]) -> bool:
-    return all(abs(a - b) <= _TOLERANCE for a, b in zip(found, wanted, strict=True))
+def _is_close(values: tuple[float, ...], expected: tuple[float, ...]) -> bool:
+    return all(abs(a - b) <= _TOLERANCE for a, b in zip(values, expected, strict=True))
 
 
 def _has_srgb_curve(tag: bytes) -> bool:
@@ -250,7 +249,7 @@ def _evaluate_curve(tag: bytes, x: float) -> float:
 
 
 def _evaluate_parametric(kind: int, p: tuple[float, ...], x: float) -> float:
-    """The five function types of ICC.1:2010, 10.16; real results only."""
+    """Evaluate one of the five function types of ICC.1:2010, 10.16; a negative base counts as 0."""
     if kind == 0:
         return float(x ** p[0])
     g, a, b = p[:3]

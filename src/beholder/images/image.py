@@ -1,20 +1,17 @@
-"""What the rest of the house knows of a picture: how one is wanted, and how one was prepared.
-
-How a picture is called in a sentence: a hostile name must not move the cursor of the person who reads it.
-"""
+"""The values that other packages use for images: sources, limits, the size a judge wants, and the prepared image."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 
-# A path, a `data:` URI, an http(s) URL, or the bytes themselves.
+# A path, a `data:` URI, an http(s) or object-store URL, or the bytes themselves.
 ImageSource = str | os.PathLike[str] | bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """What may be opened at all; checked from the header, before a pixel is decoded."""
+    """The largest image that is opened at all; checked from the header, before a pixel is decoded."""
 
     max_bytes: int = 64 * 1024 * 1024
     max_pixels: int = 100_000_000
@@ -23,12 +20,18 @@ class ImageLimits:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How a judge wants its pictures. `None` means no limit of that kind.
+    """How a judge wants its images. `None` means no limit of that kind.
 
-    A picture within every limit, in one of `formats`, upright, sRGB and without alpha passes through as it is
-    (metadata cut out); any other is decoded, scaled down to fit and encoded again. Nothing is ever scaled up.
-    `detail` is the word for the provider; "low" also bounds the longer side at 512, which is all that such a
-    request lets a model see. `background` is where alpha goes, in sRGB.
+    An image within every limit, in one of `formats`, upright, sRGB and without alpha is sent unchanged but for its
+    metadata. Any other image is decoded, scaled down to fit and encoded again. Nothing is ever scaled up.
+
+    Attributes:
+        max_side: The longer side, in pixels.
+        max_bytes: The size of the encoded image.
+        formats: The formats that may be sent: `jpeg`, `png`, `webp`.
+        background: The sRGB color that replaces transparency.
+        detail: The provider's word for its detail setting. "low" also limits the longer side to 512 pixels, which is
+            all that such a request lets a model see.
     """
 
     max_side: int | None = 2048
@@ -46,10 +49,12 @@ DEFAULT_SIZING = Sizing()
 class PreparedImage:
     """The bytes that a judge gets, and what was done to make them.
 
-    `digest` is the SHA-256 of `data`; `source_digest` that of the file as it came. `notes` are flags of the
-    verdict, such as `first_frame_of_gif`, `rotated_upright`, `converted_to_srgb`, `alpha_over_background`,
-    `reduced_to_8_bit`, `converted_from_cmyk`, `colour_profile_ignored`, `jpeg_quality_85` (only when below 92).
-    `source_width` and `source_height` are those of the file, before it was turned upright.
+    Attributes:
+        digest: The SHA-256 of `data`, in hex; `source_digest` is that of the file as it was read.
+        source_width: The width in the file, before the image was turned upright; `source_height` likewise.
+        notes: Flags for the verdict, such as `first_frame_of_gif`, `rotated_upright`, `converted_to_srgb`,
+            `alpha_over_background`, `reduced_to_8_bit`, `converted_from_cmyk`, `colour_profile_ignored` or
+            `jpeg_quality_85` (only when below 92).
     """
 
     data: bytes
@@ -65,7 +70,7 @@ class PreparedImage:
 
     @property
     def scaled(self) -> bool:
-        """Whether the judge saw fewer pixels than the file has."""
+        """Whether the judge gets fewer pixels than the file has."""
         return {self.width, self.height} != {self.source_width, self.source_height}
 
 
@@ -73,8 +78,11 @@ _MAX_NAME_LENGTH = 160
 
 
 def printable_name(name: str) -> str:
-    """The name with everything unprintable escaped (newlines, escape codes, bidi overrides) and the middle of a
-    very long one left out."""
+    """Return a name that is safe to print in a message.
+
+    Unprintable characters (newlines, escape codes, bidi overrides) are escaped, since a hostile file name must not
+    control the terminal of the person who reads the message. The middle of a very long name is left out.
+    """
     safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
     if len(safe) <= _MAX_NAME_LENGTH:
         return safe

@@ -1,7 +1,7 @@
-"""PNG at the level of its chunks: what draws the picture is kept, everything else is dropped.
+"""PNG chunks: read the header and strip everything that is not needed to draw the image, without decoding.
 
-What the walk catches: a file cut off anywhere, a chunk whose checksum is wrong (0.3 ms a megabyte, against 12 for
-inflating it), missing or misplaced critical chunks. What it cannot catch: a well-sealed chunk of nonsense.
+The walk detects: a file that is cut off anywhere, a chunk with a wrong checksum (0.3 ms a megabyte, against 12 for
+inflating it), missing or misplaced critical chunks. It cannot detect bad data with a correct checksum.
 """
 
 from __future__ import annotations
@@ -12,33 +12,35 @@ import zlib
 from beholder.errors import ImageError
 from beholder.images.headers import ImageHeader, ImageSize, is_srgb, read_orientation
 
-_END_CHUNK = b"\0\0\0\0IEND\xaeB`\x82"
-
-
-def read_png_size(start: bytes, end: bytes, size: int) -> ImageSize | None:
-    if end != _END_CHUNK or start[12:16] != b"IHDR":
-        return None
-    width, height = struct.unpack_from(">II", start, 16)
-    return width, height
-
-
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_END_CHUNK = b"\0\0\0\0IEND\xaeB`\x82"
 _KEPT_CHUNKS = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
 _NOTED_CHUNKS = {b"eXIf", b"iCCP", b"sRGB", b"gAMA", b"cHRM", b"cICP", b"acTL"}
-_DEPTHS = {0: {1, 2, 4, 8, 16}, 2: {8, 16}, 3: {1, 2, 4, 8}, 4: {8, 16}, 6: {8, 16}}  # by colour type
+_DEPTHS = {0: {1, 2, 4, 8, 16}, 2: {8, 16}, 3: {1, 2, 4, 8}, 4: {8, 16}, 6: {8, 16}}  # by color type
 
 _MAX_CHUNKS = 100_000
 _MAX_PROFILE_BYTES = 8 * 1024 * 1024
-# In units of 1/100000, as the chunks state them: gamma; x and y of white, red, green and blue.
+# In units of 1/100000, as in the chunks: gamma; x and y of white, red, green and blue.
 _SRGB_GAMA = (45455,)
 _SRGB_CHRM = (31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)
 _CICP_SRGB = bytes([1, 13, 0, 1])
 
 
+def read_png_size(start: bytes, end: bytes, size: int) -> ImageSize | None:
+    """Return the size from the first and last bytes of a file; `None` where they are not enough. See `read_jpeg_size`.
+
+    Raises `ImageError` for a header that is damaged.
+    """
+    if end != _END_CHUNK or start[12:16] != b"IHDR":
+        return None
+    width, height, _, _ = _parse_ihdr(start[8:33])
+    return width, height
+
+
 def read_png_header(data: bytes) -> ImageHeader:
-    """Raises `ImageError` where the structure is broken."""
-    essence, noted, has_transparency = _walk_chunks(data)
-    width, height, bits, colour_type = _parse_ihdr(essence[1])
+    """Return the header of a whole PNG file. Raises `ImageError` where the structure is broken."""
+    stripped, noted, has_transparency = _walk_chunks(data)
+    width, height, bits, color_type = _parse_ihdr(stripped[1])
     profile, notes = _parse_color(noted)
     return ImageHeader(
         format="png",
@@ -46,20 +48,21 @@ def read_png_header(data: bytes) -> ImageHeader:
         height=height,
         orientation=read_orientation(noted.get(b"eXIf", b"")),
         bits=bits,
-        channels=1 if colour_type in (0, 4) else 3,
+        channels=1 if color_type in (0, 4) else 3,
         lossless=True,
-        alpha=colour_type in (4, 6) or has_transparency,
+        alpha=color_type in (4, 6) or has_transparency,
         animated=b"acTL" in noted,
         sendable=bits <= 8,
         profile=profile,
-        essence=tuple(essence),
+        stripped=tuple(stripped),
         notes=notes,
     )
 
 
 def _walk_chunks(data: bytes) -> tuple[list[bytes | memoryview], dict[bytes, bytes], bool]:
+    """Return the chunks to keep, the content of those that describe the image, and whether a color is transparent."""
     view = memoryview(data)
-    essence: list[bytes | memoryview] = [view[:8]]
+    stripped: list[bytes | memoryview] = [view[:8]]
     noted: dict[bytes, bytes] = {}
     seen: set[bytes] = set()
     at = len(_SIGNATURE)
@@ -77,7 +80,7 @@ def _walk_chunks(data: bytes) -> tuple[list[bytes | memoryview], dict[bytes, byt
                 raise ImageError("is damaged: a PNG chunk does not match its checksum")
             if kind == b"IHDR" and seen:
                 raise ImageError("is damaged: a PNG with two headers")
-            essence.append(view[at:end])
+            stripped.append(view[at:end])
         elif kind in _NOTED_CHUNKS:
             noted.setdefault(kind, data[at + 8 : end - 4])
         elif not kind[0] & 0x20:
@@ -90,19 +93,23 @@ def _walk_chunks(data: bytes) -> tuple[list[bytes | memoryview], dict[bytes, byt
         raise ImageError("is damaged: a PNG with too many chunks")
     if b"IDAT" not in seen:
         raise ImageError("is damaged: a PNG without a picture in it")
-    return essence, noted, b"tRNS" in seen
+    return stripped, noted, b"tRNS" in seen
 
 
 def _parse_ihdr(chunk: bytes | memoryview) -> tuple[int, int, int, int]:
-    width, height, bits, colour_type = struct.unpack_from(">IIBB", chunk, 8)
-    if bits not in _DEPTHS.get(colour_type, ()):
-        raise ImageError(f"is damaged: a PNG with {bits} bits of colour type {colour_type}")
-    return width, height, bits, colour_type
+    """Return width, height, bits and color type."""
+    width, height, bits, color_type = struct.unpack_from(">IIBB", chunk, 8)
+    if bits not in _DEPTHS.get(color_type, ()):
+        raise ImageError(f"is damaged: a PNG with {bits} bits of colour type {color_type}")
+    return width, height, bits, color_type
 
 
 def _parse_color(noted: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ...]]:
-    """The profile to convert from, by the precedence of the PNG standard: cICP, iCCP, sRGB, gAMA and cHRM. Colours
-    that are declared in another way than by a profile are not converted."""
+    """Return the profile to convert from, and notes.
+
+    The precedence is that of the PNG standard: cICP, iCCP, sRGB, gAMA and cHRM. Colors that are declared in another way
+    than by a profile are not converted.
+    """
     if (cicp := noted.get(b"cICP")) is not None:
         return None, () if cicp == _CICP_SRGB else ("colour_profile_ignored",)
     if (iccp := noted.get(b"iCCP")) is not None:
@@ -110,8 +117,8 @@ def _parse_color(noted: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ..
         if profile is None:
             return None, ("colour_profile_ignored",)
         return None if is_srgb(profile) else profile, ()
-    usual = _is_close(noted.get(b"gAMA"), _SRGB_GAMA, 500) and _is_close(noted.get(b"cHRM"), _SRGB_CHRM, 200)
-    return None, () if usual or b"sRGB" in noted else ("colour_profile_ignored",)
+    srgb = _is_close(noted.get(b"gAMA"), _SRGB_GAMA, 500) and _is_close(noted.get(b"cHRM"), _SRGB_CHRM, 200)
+    return None, () if srgb or b"sRGB" in noted else ("colour_profile_ignored",)
 
 
 def _inflate_profile(iccp: bytes) -> bytes | None:
@@ -122,9 +129,9 @@ def _inflate_profile(iccp: bytes) -> bytes | None:
         return None
 
 
-def _is_close(chunk: bytes | None, wanted: tuple[int, ...], tolerance: int) -> bool:
-    """Whether the chunk says what sRGB would; one that is absent, or not of its form, says nothing else."""
-    if chunk is None or len(chunk) != 4 * len(wanted):
+def _is_close(chunk: bytes | None, expected: tuple[int, ...], tolerance: int) -> bool:
+    """Return whether the chunk has the values of sRGB; true also for one that is absent or malformed."""
+    if chunk is None or len(chunk) != 4 * len(expected):
         return True
-    found = struct.unpack(f">{len(wanted)}I", chunk)
-    return all(abs(a - b) <= tolerance for a, b in zip(found, wanted, strict=True))
+    values = struct.unpack(f">{len(expected)}I", chunk)
+    return all(abs(a - b) <= tolerance for a, b in zip(values, expected, strict=True))

@@ -1,17 +1,14 @@
-"""Which addresses a remote image may come from: those that the whole internet reaches, and no other.
+"""Download images over http(s), from public addresses only (protection against server-side request forgery, SSRF).
 
-`ipaddress.is_global` alone is not enough: older Pythons get several ranges wrong (CVE-2024-4032), and IPv6 has four
-ways to write a private IPv4 address.
+A case file may come from somebody else, so an address in it must not give access to the network of whoever runs
+Beholder. The address is checked where it is used: the resolver gives the connection only addresses that it has checked,
+so a name that resolves differently a moment later (DNS rebinding) changes nothing; redirects are followed by hand and
+each is checked again.
 
-Images from the web, for those who allowed it. Imported late: loads aiohttp.
+No proxy is used, even if the environment names one: a proxy resolves the name itself, which would bypass the check.
+Where the network allows no direct connection, download the images first.
 
-A case file may come from a stranger, so an address in it must not become a way into the network of whoever runs
-Beholder. The address is checked where it is used: the resolver hands the connection only addresses that it has
-checked itself, so a name that resolves differently a moment later changes nothing; redirects are followed by hand
-and each is checked anew.
-
-No proxy is used, even if the environment names one: a proxy resolves the name itself, out of our sight, and so would
-undo the check. Where the network allows no direct connection, download the images first.
+Import this module late: it loads aiohttp.
 """
 
 from __future__ import annotations
@@ -33,6 +30,8 @@ from beholder.images.image import DEFAULT_IMAGE_LIMITS, ImageLimits, printable_n
 
 IPAddress = IPv4Address | IPv6Address
 
+# `ipaddress.is_global` is not enough: older Pythons get several ranges wrong (CVE-2024-4032), and IPv6 has several ways
+# to write a private IPv4 address.
 _RESERVED_V4 = tuple(
     IPv4Network(network)
     for network in (
@@ -72,7 +71,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_public(address: IPAddress) -> bool:
-    """Whether the whole internet reaches this address."""
+    """Return whether an address is public, that is, reachable from the whole internet."""
     if isinstance(address, IPv6Address):
         inner = _embedded_ipv4(address)
         if inner is not None:
@@ -82,7 +81,7 @@ def is_public(address: IPAddress) -> bool:
 
 
 def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that a translator would really connect to."""
+    """Return the IPv4 address that a translator (NAT64, 6to4) would connect to; `None` where there is none."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     number = int(address)
@@ -112,12 +111,19 @@ async def download_image(
     allowed: AddressPolicy = is_public,
     resolver: AbstractResolver | None = None,
 ) -> bytes:
-    """The bytes of a remote image, or an `ImageError`.
+    """Return the bytes of an image on the web.
 
-    `timeout_s` bounds everything: names, redirects and body. `allowed` decides what may be connected to, and
-    `resolver` finds the addresses; both are there for tests and for people with networks of their own.
+    Args:
+        url: An http or https address.
+        limits: The largest image that is read.
+        timeout_s: The time limit for everything: name resolution, redirects and body.
+        allowed: Decides which IP addresses may be connected to.
+        resolver: Resolves host names; the default is the system's.
+
+    Raises:
+        ImageError: When the address is not allowed or the image cannot be downloaded.
     """
-    at = _parse_url(url)
+    parsed = _parse_url(url)
     try:
         async with asyncio.timeout(timeout_s):
             connector = aiohttp.TCPConnector(
@@ -131,12 +137,12 @@ async def download_image(
                 auto_decompress=False,
                 trust_env=False,
             ) as session:
-                return await _follow_redirects(session, at, limits, allowed)
+                return await _follow_redirects(session, parsed, limits, allowed)
     except TimeoutError:
-        raise ImageError(f"{_redacted_url(at)} did not arrive within {timeout_s:g} s") from None
+        raise ImageError(f"{_redacted_url(parsed)} did not arrive within {timeout_s:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         hint = "; proxies are not used for images, download them first" if _has_proxy_variable() else ""
-        raise ImageError(f"{_redacted_url(at)} could not be fetched ({_describe_cause(error)}){hint}") from None
+        raise ImageError(f"{_redacted_url(parsed)} could not be fetched ({_describe_cause(error)}){hint}") from None
 
 
 async def _follow_redirects(
@@ -162,13 +168,13 @@ async def _read_body(response: aiohttp.ClientResponse, url: URL, limits: ImageLi
     try:
         headers.check_bytes(response.content_length or 0, limits)
         body = bytearray()
-        sniffed = False
+        recognized = False
         async for chunk in response.content.iter_chunked(_CHUNK):
             body += chunk
             headers.check_bytes(len(body), limits)
-            if not sniffed and len(body) >= _DETECT_BYTES:
+            if not recognized and len(body) >= _DETECT_BYTES:
                 headers.recognize_format(bytes(body))
-                sniffed = True
+                recognized = True
         headers.recognize_format(bytes(body[:_DETECT_BYTES]))
     except ImageError as error:
         raise ImageError(f"{_redacted_url(url)} {error}") from None
@@ -176,12 +182,14 @@ async def _read_body(response: aiohttp.ClientResponse, url: URL, limits: ImageLi
 
 
 def _parse_url(text: str, base: URL | None = None) -> URL:
-    """The address, absolute and of a kind that we fetch. The same parser that the connection uses, so that both read
-    the same host in it."""
+    """Return an absolute address of a kind that we fetch. Raises `ImageError` for any other.
+
+    This is the parser that the connection uses, so that both see the same host in it.
+    """
     try:
         url = URL(text) if base is None else base.join(URL(text))
         host = url.host
-        _ = url.port
+        _ = url.port  # raises ValueError for a bad port
     except ValueError:
         raise ImageError(f"{printable_name(text)} is not a web address") from None
     if url.scheme not in ("http", "https"):
@@ -194,7 +202,7 @@ def _parse_url(text: str, base: URL | None = None) -> URL:
 
 
 def _check_literal_host(url: URL, allowed: AddressPolicy) -> None:
-    """Addresses written as numbers never reach the resolver."""
+    """Check a host that is written as an IP address: such hosts never reach the resolver."""
     host = url.host or ""
     try:
         address = ip_address(host)
@@ -214,7 +222,7 @@ def _check_address(address: IPAddress, host: str, allowed: AddressPolicy) -> Non
 
 
 class _CheckedResolver(AbstractResolver):
-    """Gives out an answer only when every address in it is allowed."""
+    """A resolver that returns an answer only when every address in it is allowed."""
 
     def __init__(self, inner: AbstractResolver, allowed: AddressPolicy) -> None:
         self._inner = inner
@@ -223,17 +231,17 @@ class _CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._inner.resolve(host, port, family)
-        for result in found:
+        results = await self._inner.resolve(host, port, family)
+        for result in results:
             _check_address(ip_address(result["host"]), host, self._allowed)
-        return found
+        return results
 
     async def close(self) -> None:
         await self._inner.close()
 
 
 def _redacted_url(url: URL) -> str:
-    """Without query, user and password: signed addresses hold secrets, and errors end up in logs."""
+    """Return a URL without query, user and password: signed URLs hold secrets, and errors end up in logs."""
     return printable_name(str(url.with_user(None).with_query(None).with_fragment(None)) if url.absolute else url.path)
 
 
