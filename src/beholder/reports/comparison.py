@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
-from beholder.reports import summary
+from beholder.reports.charts import interval_chart
 from beholder.reports.formatting import format_interval, format_number
 from beholder.reports.run_data import RunData
 from beholder.reports.text import column_title, criterion_titles, escape_hidden, humanize, use_minus_sign
@@ -380,7 +380,7 @@ def _section_rows(columns: Sequence[ColumnChange]) -> list[ComparisonRow]:
     for one, cells in zip(columns, comparison_rows(columns), strict=True):
         wide = widest[one.kind] or 1.0
         way = "worse" if one.down else "better" if one.up else ""
-        chart = summary.interval_chart(one.difference, (-wide * 1.1, wide * 1.1), middle=0.0)
+        chart = interval_chart(one.difference, (-wide * 1.1, wide * 1.1), middle=0.0)
         rows.append(
             ComparisonRow(
                 (escape_hidden(cells[0]), *(use_minus_sign(cell) for cell in cells[1:])),

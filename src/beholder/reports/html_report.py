@@ -33,7 +33,7 @@ from markupsafe import Markup
 from beholder.images.prepare import THUMBNAIL_SIDE
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
-from beholder.reports import summary
+from beholder.reports import charts
 from beholder.reports.comparison import ChangedCase, ComparisonSection, compare_runs, comparison_section
 from beholder.reports.formatting import format_interval, format_number
 from beholder.reports.run_data import (
@@ -117,7 +117,7 @@ def make_environment(*packages: str) -> Environment:
         "state": humanize_state,
     }
     made.filters["flag"] = flag_title
-    made.globals |= {"charts": summary, "counted": format_count}
+    made.globals |= {"charts": charts, "counted": format_count}
     return made
 
 

@@ -7,10 +7,8 @@ A judge beside people, from the reviews in the ledger.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -21,6 +19,7 @@ from markupsafe import Markup
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
+from beholder.reports.charts import ReliabilityBin, ScaleRange, bias_chart, reliability_chart, scatter_chart
 from beholder.reports.summary import mean_estimates_of
 from beholder.reports.text import column_title, criterion_titles
 from beholder.reviews.ratings import read_review_ratings
@@ -33,140 +32,10 @@ from beholder.statistics.agreement import (
     describe_criterion,
     describe_overall,
 )
-from beholder.statistics.bootstrap import ClusterBootstrap, Estimate
+from beholder.statistics.bootstrap import ClusterBootstrap
 from beholder.statistics.data import Column, ColumnKind, Floats, Ratings, Scores, select_group, tabulate_verdicts
 from beholder.web.background import BackgroundDep, BackgroundResults, ProgressCacheDep, RunProgressCache
 from beholder.web.responses import LedgerDep, RunName, find_run, render_page
-
-PLOT_SIDE, PLOT_EDGE = 320, 40  # of the square that is drawn in, and the room for its numbers
-LEAN_WIDTH, LEAN_HEIGHT = 160, 20
-_MAX_DOT = 14.0  # radius of the dot that most cases share
-
-Scale = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class ReliabilityBin:
-    """Cases for which the judge says about the same: what it says on average, what people say, how many they are."""
-
-    judge: float
-    people: Estimate
-    cases: int
-
-
-def scatter_chart(
-    points: Sequence[tuple[float, float]], scale: Scale, constant: float | None, person: float | None = None
-) -> Markup:
-    """A dot for each pair (judge, people), larger where cases share it; a dashed line where both say the same, around
-    it a band as wide as one `person` is off from the others (the ceiling), and a level line for the best constant."""
-    low, high = scale
-    drawn, labels = [_frame(scale)], []
-    if person:
-        corners = [(low, low), (low, low + person), (high - person, high), (high, high), (high, high - person)]
-        corners.append((low + person, low))
-        ends = " ".join(f"{x:.1f},{y:.1f}" for x, y in (_point_at(*corner, scale) for corner in corners))
-        if person < high - low:  # else the band is everything
-            drawn.append(Markup('<polygon class="ceiling" points="{}"/>').format(ends))
-        labels.append(_svg_text("label end", *_text_below(high, low, scale, -6), f"band: one person, ±{person:.2g}"))
-    drawn.append(_svg_line("same", *_point_at(low, low, scale), *_point_at(high, high, scale)))
-    if constant is not None:
-        drawn.append(_svg_line("constant", *_point_at(low, constant, scale), *_point_at(high, constant, scale)))
-        under = constant > high - (high - low) / 12  # above there is no room
-        labels.append(
-            _svg_text(
-                "label start", *_text_below(low, constant, scale, 16 if under else -6), f"constant {constant:.3g}"
-            )
-        )
-    counted = Counter((round(x, 3), round(y, 3)) for x, y in points)
-    most = max(counted.values(), default=1)
-    for (x, y), many in sorted(counted.items(), key=lambda one: -one[1]):
-        left, top = _point_at(x, y, scale)
-        radius = max(3.0, _MAX_DOT * (many / most) ** 0.5 if most > 1 else 4.0)
-        drawn.append(Markup('<circle class="point" cx="{:.1f}" cy="{:.1f}" r="{:.1f}"/>').format(left, top, radius))
-    return Markup("").join([*drawn, *labels, Markup("</svg>")])
-
-
-def bias_chart(bias: float | None, reach: float) -> Markup:
-    """How far above the others somebody rates: a line from the middle, where nobody is, to a dot. `reach` is as far as
-    the ends are."""
-    middle, y = LEAN_WIDTH / 2, LEAN_HEIGHT / 2
-    drawn = [
-        Markup(
-            '<svg class="chart lean" viewBox="0 0 {} {}" width="{}" height="{}" aria-hidden="true" focusable="false">'
-        ).format(LEAN_WIDTH, LEAN_HEIGHT, LEAN_WIDTH, LEAN_HEIGHT),
-        _svg_line("axis", 0, y, LEAN_WIDTH, y),
-        _svg_line("axis", middle, 2, middle, LEAN_HEIGHT - 2),
-    ]
-    if bias is not None:
-        x = middle + (middle - 6) * bias / (reach or 1)
-        drawn.append(_svg_line("interval", middle, y, x, y))
-        drawn.append(Markup('<circle class="dot" cx="{:.1f}" cy="{}" r="4.5"/>').format(x, y))
-    return Markup("").join([*drawn, Markup("</svg>")])
-
-
-def reliability_chart(steps: Sequence[ReliabilityBin], scale: Scale) -> Markup:
-    """What people say where the judge says so much, with intervals; a dashed line where both would say the same."""
-    drawn = [
-        _frame(scale),
-        _svg_line("same", *_point_at(scale[0], scale[0], scale), *_point_at(scale[1], scale[1], scale)),
-    ]
-    known = [(step, step.people.value) for step in steps if step.people.value is not None]
-    for (one, low), (other, high) in pairwise(known):
-        drawn.append(_svg_line("curve", *_point_at(one.judge, low, scale), *_point_at(other.judge, high, scale)))
-    for step, value in known:
-        if step.people.low is not None and step.people.high is not None:
-            ends = (*_point_at(step.judge, step.people.low, scale), *_point_at(step.judge, step.people.high, scale))
-            drawn.append(_svg_line("interval", *ends))
-        left, top = _point_at(step.judge, value, scale)
-        drawn.append(Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="4.5"/>').format(left, top))
-    return Markup("").join([*drawn, Markup("</svg>")])
-
-
-def _frame(scale: Scale) -> Markup:
-    low, high = scale
-    ticks = [low + (high - low) * share for share in (0, 0.25, 0.5, 0.75, 1)]
-    whole = high - low
-    if whole == int(whole) and 1 < whole <= 10:
-        ticks = [low + step for step in range(int(whole) + 1)]
-    size = PLOT_SIDE + 2 * PLOT_EDGE
-    parts = [
-        Markup(
-            '<svg class="chart plot" viewBox="0 0 {} {}" width="{}" height="{}" aria-hidden="true" focusable="false">'
-        ).format(size, size, size, size),
-        _svg_line("axis", PLOT_EDGE, PLOT_SIDE + PLOT_EDGE, PLOT_SIDE + PLOT_EDGE, PLOT_SIDE + PLOT_EDGE),
-        _svg_line("axis", PLOT_EDGE, PLOT_EDGE, PLOT_EDGE, PLOT_SIDE + PLOT_EDGE),
-    ]
-    for tick in ticks:
-        left, _ = _point_at(tick, low, scale)
-        _, top = _point_at(low, tick, scale)
-        parts.append(_svg_text("tick", left, PLOT_SIDE + PLOT_EDGE + 18, f"{tick:g}"))
-        parts.append(_svg_text("tick end", PLOT_EDGE - 8, top + 4, f"{tick:g}"))
-    parts.append(_svg_text("name", PLOT_EDGE + PLOT_SIDE / 2, size - 4, "judge"))
-    parts.append(_svg_text("name start", 0, PLOT_EDGE - 16, "people"))
-    return Markup("").join(parts)
-
-
-def _point_at(x: float, y: float, scale: Scale) -> tuple[float, float]:
-    low, high = scale
-    width = (high - low) or 1.0
-    inset = _MAX_DOT / 2
-    room = PLOT_SIDE - 2 * inset
-    return PLOT_EDGE + inset + room * (x - low) / width, PLOT_EDGE + PLOT_SIDE - inset - room * (y - low) / width
-
-
-def _text_below(x: float, y: float, scale: Scale, lower: float) -> tuple[float, float]:
-    """A place in the frame for a text, so many pixels under the point."""
-    left, top = _point_at(x, y, scale)
-    return left, top + lower
-
-
-def _svg_line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
-    return Markup('<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>').format(kind, x1, y1, x2, y2)
-
-
-def _svg_text(kind: str, x: float, y: float, text: object) -> Markup:
-    return Markup('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>').format(kind, x, y, text)
-
 
 MAX_BINS = 8  # into which a scale is divided that has more values
 MIN_BIN_CASES = 2  # cases that a step must have
@@ -283,7 +152,7 @@ def _score_pairs(scores: Scores, column: Column, people: Ratings) -> list[tuple[
     return [(float(x), float(y)) for x, y in zip(column.values[both], said[both], strict=True)]
 
 
-def _reliability_bins(judge: Floats, people: Floats, scale: Scale, draws: ClusterBootstrap) -> list[ReliabilityBin]:
+def _reliability_bins(judge: Floats, people: Floats, scale: ScaleRange, draws: ClusterBootstrap) -> list[ReliabilityBin]:
     """Cases by what the judge says: each value for itself where there are few, else equal parts of the scale."""
     levels = np.unique(judge)
     if len(levels) <= MAX_BINS + 3:

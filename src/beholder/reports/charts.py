@@ -1,0 +1,265 @@
+"""SVG charts of the HTML report and of the web app.
+
+Every chart is decoration for people who see it (`aria-hidden`): the page has its numbers in a table or in words beside
+it. Colors come from CSS classes (`charts.css`), so that a chart follows the theme.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from beholder.reports.summary import HistogramBin, ScoreHistogram
+    from beholder.statistics.bootstrap import Estimate
+
+HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT, BAR_GAP = 240, 72, 2
+STRIP_WIDTH, STRIP_HEIGHT, STRIP_MARGIN = 160, 20, 6
+PLOT_SIZE, PLOT_MARGIN = 320, 40  # the square with the points, and the margin for the numbers of the axes
+MIN_BAR_HEIGHT = 1.5  # a bar for a single verdict stays visible
+MAX_DOT_RADIUS = 14.0  # of the dot that most cases share
+
+ScaleRange = tuple[float, float]
+
+_SVG = Markup('<svg class="chart {}" viewBox="0 0 {} {}" width="{}" height="{}" aria-hidden="true" focusable="false">')
+_STACKED_SVG = Markup(
+    '<svg class="chart stacked" viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Cases to which the judge gives about the same score: its mean score, the mean human rating, and their number."""
+
+    judge: float
+    people: Estimate
+    cases: int
+
+
+def histogram_chart(histogram: ScoreHistogram) -> Markup:
+    """Draw a bar for each bin, and below them the mean with its interval on the same axis."""
+    height = HISTOGRAM_HEIGHT + 34
+    slot = HISTOGRAM_WIDTH / len(histogram.bins)
+    whole = len(histogram.bins) > 1 and " to " not in histogram.bins[0].label
+    parts = _bars(histogram.bins)
+    parts += [
+        _text("count", (at + 0.5) * slot, HISTOGRAM_HEIGHT - tall - 3, one.count)
+        for at, (one, tall) in enumerate(_bar_heights(histogram.bins))
+        if one.count
+    ]
+    parts.append(_line("axis", 0, HISTOGRAM_HEIGHT, HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT))
+    low, high = histogram.scale
+    # A whole number is in the middle of its bar; bins of other numbers run from edge to edge.
+    left, right = (slot / 2, HISTOGRAM_WIDTH - slot / 2) if whole else (0.0, float(HISTOGRAM_WIDTH))
+
+    def x(value: float) -> float:
+        return left + (right - left) * (value - low) / (high - low) if high > low else left
+
+    parts += _interval(histogram.mean, x, HISTOGRAM_HEIGHT + 9)
+    if whole:
+        parts += [_text("tick", (at + 0.5) * slot, height - 4, one.label) for at, one in enumerate(histogram.bins)]
+    else:
+        parts.append(_text("tick start", 0, height - 4, f"{low:g}"))
+        parts.append(_text("tick", HISTOGRAM_WIDTH / 2, height - 4, f"{(low + high) / 2:g}"))
+        parts.append(_text("tick end", HISTOGRAM_WIDTH, height - 4, f"{high:g}"))
+    return _svg("spread", HISTOGRAM_WIDTH, height, parts)
+
+
+def bar_chart(bins: Sequence[HistogramBin]) -> Markup:
+    """Draw a bar for each bin with its label under it: for grades."""
+    slot = HISTOGRAM_WIDTH / max(1, len(bins))
+    crowded = any(len(one.label) * 7 > slot for one in bins)  # then every second label is a line lower
+    height = HISTOGRAM_HEIGHT + (34 if crowded else 18)
+    parts = _bars(bins)
+    for at, (one, tall) in enumerate(_bar_heights(bins)):
+        lower = 30 if crowded and at % 2 else 14
+        parts.append(_text("count", (at + 0.5) * slot, HISTOGRAM_HEIGHT - tall - 3, one.count))
+        parts.append(_text("tick", (at + 0.5) * slot, HISTOGRAM_HEIGHT + lower, one.label))
+    parts.append(_line("axis", 0, HISTOGRAM_HEIGHT, HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT))
+    return _svg("spread", HISTOGRAM_WIDTH, height, parts)
+
+
+def interval_chart(estimate: Estimate, scale: ScaleRange, middle: float | None = None) -> Markup:
+    """Draw a mean as a dot and its interval as a line, on its whole scale.
+
+    Args:
+        estimate: The mean with its interval; without a value only the axis is drawn.
+        scale: Lowest and highest value of the axis.
+        middle: A value to mark on the axis (0 for differences) in place of its ends.
+    """
+    low, high = scale
+    span = STRIP_WIDTH - 2 * STRIP_MARGIN
+    y = STRIP_HEIGHT / 2
+
+    def x(value: float) -> float:
+        return STRIP_MARGIN + span * (value - low) / (high - low) if high > low else STRIP_MARGIN
+
+    parts = [_line("axis", STRIP_MARGIN, y, STRIP_WIDTH - STRIP_MARGIN, y)]
+    marked = (STRIP_MARGIN, STRIP_WIDTH - STRIP_MARGIN) if middle is None else (x(middle),)
+    reach = 3 if middle is None else 8
+    parts += [_line("axis", at, y - reach, at, y + reach) for at in marked]
+    return _svg("strip", STRIP_WIDTH, STRIP_HEIGHT, [*parts, *_interval(estimate, x, y)])
+
+
+def share_bar(count: int, of: int, tone: str = "bad") -> Markup:
+    """Draw `count` of `of` as the filled part of a bar; `tone` is a CSS class."""
+    filled = STRIP_WIDTH * count / of if of else 0
+    return _svg(
+        "share", STRIP_WIDTH, 8, [_rect("track", 0, 0, STRIP_WIDTH, 8), _rect(f"bar {tone}", 0, 0, filled, 8)]
+    )
+
+
+def stacked_bar(parts: Sequence[tuple[str, int]]) -> Markup:
+    """Draw the parts of a whole side by side; a part is a CSS class with its count."""
+    whole = sum(count for _, count in parts) or 1
+    at, drawn = 0.0, [_STACKED_SVG]
+    for tone, count in parts:
+        width = 1000.0 * count / whole
+        drawn.append(_rect(f"slice {tone}", at, 0, max(width - 2, 1.0), 12))
+        at += width
+    return Markup("").join([*drawn, Markup("</svg>")])
+
+
+def scatter_chart(
+    points: Sequence[tuple[float, float]], scale: ScaleRange, constant: float | None, rater_error: float | None = None
+) -> Markup:
+    """Draw human ratings against the judge's scores.
+
+    Args:
+        points: (judge, people) of each case; a dot grows with the number of cases that share it.
+        scale: Of both axes. A dashed diagonal marks where both say the same.
+        constant: The best constant prediction, drawn as a level line.
+        rater_error: Mean absolute error of one rater against the others (the human ceiling), drawn as a band around
+            the diagonal.
+    """
+    low, high = scale
+    drawn, labels = _plot_axes(scale), []
+    if rater_error:
+        corners = [(low, low), (low, low + rater_error), (high - rater_error, high), (high, high)]
+        corners += [(high, high - rater_error), (low + rater_error, low)]
+        ends = " ".join(f"{x:.1f},{y:.1f}" for x, y in (_point(*corner, scale) for corner in corners))
+        if rater_error < high - low:  # else the band is the whole square
+            drawn.append(Markup('<polygon class="ceiling" points="{}"/>').format(ends))
+        x, y = _point(high, low, scale)
+        labels.append(_text("label end", x, y - 6, f"band: one person, ±{rater_error:.2g}"))
+    drawn.append(_line("same", *_point(low, low, scale), *_point(high, high, scale)))
+    if constant is not None:
+        drawn.append(_line("constant", *_point(low, constant, scale), *_point(high, constant, scale)))
+        x, y = _point(low, constant, scale)
+        below = constant > high - (high - low) / 12  # there is no place above the line
+        labels.append(_text("label start", x, y + (16 if below else -6), f"constant {constant:.3g}"))
+    counts = Counter((round(x, 3), round(y, 3)) for x, y in points)
+    most = max(counts.values(), default=1)
+    for (x, y), count in sorted(counts.items(), key=lambda item: -item[1]):
+        radius = max(3.0, MAX_DOT_RADIUS * (count / most) ** 0.5 if most > 1 else 4.0)
+        left, top = _point(x, y, scale)
+        drawn.append(Markup('<circle class="point" cx="{:.1f}" cy="{:.1f}" r="{:.1f}"/>').format(left, top, radius))
+    return _plot([*drawn, *labels])
+
+
+def reliability_chart(bins: Sequence[ReliabilityBin], scale: ScaleRange) -> Markup:
+    """Draw the mean human rating, with its interval, over the judge's score; the diagonal is perfect calibration."""
+    drawn = [*_plot_axes(scale), _line("same", *_point(scale[0], scale[0], scale), *_point(scale[1], scale[1], scale))]
+    known = [(one, one.people.value) for one in bins if one.people.value is not None]
+    for (one, low), (other, high) in pairwise(known):
+        drawn.append(_line("curve", *_point(one.judge, low, scale), *_point(other.judge, high, scale)))
+    for one, value in known:
+        if one.people.low is not None and one.people.high is not None:
+            ends = (*_point(one.judge, one.people.low, scale), *_point(one.judge, one.people.high, scale))
+            drawn.append(_line("interval", *ends))
+        drawn.append(_dot(*_point(one.judge, value, scale)))
+    return _plot(drawn)
+
+
+def bias_chart(bias: float | None, reach: float) -> Markup:
+    """Draw how far above (right) or below the others a rater is; `reach` is the bias at the ends of the axis."""
+    middle, y = STRIP_WIDTH / 2, STRIP_HEIGHT / 2
+    parts = [_line("axis", 0, y, STRIP_WIDTH, y), _line("axis", middle, 2, middle, STRIP_HEIGHT - 2)]
+    if bias is not None:
+        x = middle + (middle - 6) * bias / (reach or 1)
+        parts += [_line("interval", middle, y, x, y), _dot(x, y)]
+    return _svg("lean", STRIP_WIDTH, STRIP_HEIGHT, parts)
+
+
+def _bar_heights(bins: Sequence[HistogramBin]) -> list[tuple[HistogramBin, float]]:
+    most = max((one.count for one in bins), default=0) or 1
+    heights = (round((HISTOGRAM_HEIGHT - 14) * one.count / most, 1) for one in bins)
+    return [(one, max(tall, MIN_BAR_HEIGHT) if one.count else 0.0) for one, tall in zip(bins, heights, strict=True)]
+
+
+def _bars(bins: Sequence[HistogramBin]) -> list[Markup]:
+    slot = HISTOGRAM_WIDTH / max(1, len(bins))
+    return [
+        _rect("bar", at * slot + BAR_GAP, HISTOGRAM_HEIGHT - tall, slot - 2 * BAR_GAP, tall)
+        for at, (one, tall) in enumerate(_bar_heights(bins))
+        if one.count
+    ]
+
+
+def _plot_axes(scale: ScaleRange) -> list[Markup]:
+    low, high = scale
+    width = high - low
+    ticks = [low + width * share for share in (0, 0.25, 0.5, 0.75, 1)]
+    if width == int(width) and 1 < width <= 10:
+        ticks = [low + step for step in range(int(width) + 1)]
+    end = PLOT_SIZE + PLOT_MARGIN
+    parts = [_line("axis", PLOT_MARGIN, end, end, end), _line("axis", PLOT_MARGIN, PLOT_MARGIN, PLOT_MARGIN, end)]
+    for tick in ticks:
+        left, _ = _point(tick, low, scale)
+        _, top = _point(low, tick, scale)
+        parts.append(_text("tick", left, end + 18, f"{tick:g}"))
+        parts.append(_text("tick end", PLOT_MARGIN - 8, top + 4, f"{tick:g}"))
+    parts.append(_text("name", PLOT_MARGIN + PLOT_SIZE / 2, PLOT_SIZE + 2 * PLOT_MARGIN - 4, "judge"))
+    parts.append(_text("name start", 0, PLOT_MARGIN - 16, "people"))
+    return parts
+
+
+def _point(x: float, y: float, scale: ScaleRange) -> tuple[float, float]:
+    """Return the pixels of a point of a plot; an inset keeps large dots inside the square."""
+    low, high = scale
+    width = (high - low) or 1.0
+    inset = MAX_DOT_RADIUS / 2
+    inner = PLOT_SIZE - 2 * inset
+    left = PLOT_MARGIN + inset + inner * (x - low) / width
+    return left, PLOT_MARGIN + PLOT_SIZE - inset - inner * (y - low) / width
+
+
+def _plot(parts: Iterable[Markup]) -> Markup:
+    size = PLOT_SIZE + 2 * PLOT_MARGIN
+    return _svg("plot", size, size, parts)
+
+
+def _svg(kind: str, width: int, height: int, parts: Iterable[Markup]) -> Markup:
+    return Markup("").join([_SVG.format(kind, width, height, width, height), *parts, Markup("</svg>")])
+
+
+def _interval(estimate: Estimate, x: Callable[[float], float], y: float) -> list[Markup]:
+    parts = []
+    if estimate.low is not None and estimate.high is not None:
+        parts.append(_line("interval", x(estimate.low), y, x(estimate.high), y))
+    if estimate.value is not None:
+        parts.append(_dot(x(estimate.value), y))
+    return parts
+
+
+def _dot(x: float, y: float) -> Markup:
+    return Markup('<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="4.5"/>').format(x, y)
+
+
+def _rect(kind: str, x: float, y: float, width: float, height: float) -> Markup:
+    return Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
+        kind, x, y, width, height
+    )
+
+
+def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
+    return Markup('<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>').format(kind, x1, y1, x2, y2)
+
+
+def _text(kind: str, x: float, y: float, text: object) -> Markup:
+    return Markup('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>').format(kind, x, y, text)
