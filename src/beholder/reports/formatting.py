@@ -1,6 +1,6 @@
-"""Numbers for people: rounded as a person rounds, a dash where there is none, intervals in words.
+"""Numbers, intervals, tables and run states for people.
 
-What people call the state of a run.
+Numbers are rounded half up; a missing one is a dash.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def format_number(value: float | None, places: int = 3) -> str:
-    """`0.650`; a dash where there is none."""
+    """Return a number such as `0.650`; a dash for None."""
     if value is None:
         return "–"
     return f"{round_half_up(float(value), places) + 0.0:.{places}f}"  # + 0.0: no minus before a zero
 
 
 def format_interval(estimate: Estimate, places: int = 3) -> str:
-    """`0.650 (0.591 to 0.702)`, without the brackets where there is no interval, `not defined` where no value."""
+    """Return `0.650 (0.591 to 0.702)`; only the value where there is no interval, `not defined` where no value."""
     if estimate.value is None:
         return "not defined"
     value = format_number(estimate.value, places)
@@ -36,7 +36,7 @@ def format_interval(estimate: Estimate, places: int = 3) -> str:
 
 
 def numbers_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A plain table: texts to the left in the first column, numbers to the right in the others."""
+    """Return a table without borders: the first column is text, aligned left; the others are numbers, aligned right."""
     from rich.table import Table
     from rich.text import Text
 
@@ -49,7 +49,7 @@ def numbers_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Tabl
 
 
 def print_table(table: Table) -> None:
-    """Prints a table; where the terminal is too narrow its lines run over, since half a number is none."""
+    """Print a table; on a narrow terminal its lines wrap rather than lose digits."""
     from rich.console import Console
 
     console = Console(highlight=False, emoji=False)
@@ -62,5 +62,5 @@ REVIEW_OPEN = "open"
 
 
 def run_state(record: RunRecord) -> str:
-    """As it is kept; but a review that is under way was not interrupted, it is open."""
+    """Return the state as the ledger has it, except that an unfinished review is `open`, not `interrupted`."""
     return REVIEW_OPEN if record.state == INTERRUPTED and record.fingerprint.startswith(REVIEW_PREFIX) else record.state

@@ -1,6 +1,7 @@
-"""A verdict as the page keeps it: everything but what can be told from the rest, and no empty values.
+"""The data of a run for its reports, collected in one pass over its verdicts.
 
-A run, gathered for its page in one pass over the verdicts; the details go to a file as they come.
+`collect_run_data` counts and indexes every verdict, and writes its detail (everything that a page shows of it) to a file
+as it comes, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _OMITTED_KEYS = {"rubric_version", "score_derived"}
 
 
 class StringTable:
-    """Texts that come again and again, each kept once and known by its number."""
+    """Repeated texts, each stored once and referred to by its number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -40,7 +41,7 @@ class StringTable:
 
 
 def verdict_state(one: StoredVerdict) -> str:
-    """The outcome, or `left_open`."""
+    """Return the outcome of a verdict, or `left_open` for a scored one without a score."""
     verdict = one.verdict
     return LEFT_OPEN if verdict.scored and verdict.score is None else str(verdict.outcome)
 
@@ -48,9 +49,18 @@ def verdict_state(one: StoredVerdict) -> str:
 def verdict_detail(
     one: StoredVerdict, fields: Mapping[str, object], questions: StringTable, pictures: Mapping[str, int]
 ) -> dict[str, object]:
-    """JSON values with the names of `Verdict.to_dict`, without those that are empty; beside them `groups`, `fields`
-    (the texts of the case), `lack`, in each image its `picture` (a number, where the page has one), and in each
-    assertion the number of its question."""
+    """Return what a page shows of a verdict, as JSON values.
+
+    Args:
+        one: The verdict with the groups of its case.
+        fields: The texts of the case.
+        questions: Table of the texts of questions; new ones are added to it.
+        pictures: Number of each picture on the page, by the digest of the image file.
+
+    Returns:
+        The names of `Verdict.to_dict` without empty values, with `groups`, `fields` and `lack` (why there is no score);
+        each image has its `picture`, each assertion the number of its question.
+    """
     verdict = one.verdict
     values = {key: value for key, value in verdict.to_dict().items() if key not in _OMITTED_KEYS}
     values |= {"groups": dict(one.groups), "fields": dict(fields), "lack": verdict.missing_score_reason}
@@ -65,7 +75,7 @@ def verdict_detail(
 
 
 def truncate_detail(values: dict[str, object], longest: int) -> dict[str, object]:
-    """The detail with its long texts cut. Names stay whole: of the case, the judge, criteria and flags."""
+    """Return a detail with texts cut to `longest` characters. Names of the case, judge, criteria and flags stay whole."""
     kept = {key: value for key, value in values.items() if key in ("case", "rubric", "judge", "model", "images")}
     rest = {key: escape_hidden_values(value, longest) for key, value in values.items() if key not in kept}
     if measurements := rest.get("measurements"):
@@ -99,7 +109,7 @@ def _image_detail(image: object, pictures: Mapping[str, int]) -> dict[str, objec
 
 
 def _is_empty(value: object) -> bool:
-    """A 0 is something, and so is a False."""
+    """Return whether there is nothing to show; 0 and False are values."""
     return value is None or value in ("", [], {})
 
 
@@ -115,21 +125,21 @@ def _list(value: object) -> list[object]:
 
 MAX_EXAMPLES = 3
 AUDIT_FLAGS = (DISAGREE, NOT_AUDITED)
-_MAX_QUOTE = 160  # characters of an example
-_MAX_DISTINCT = 5000  # texts of a finding that are told apart; what else there is is in the cases
+_MAX_QUOTE = 160  # characters of the text of an example
+_MAX_DISTINCT = 5000  # texts of a finding that are counted; later ones are only in the cases
 
 T = TypeVar("T")
 ProgressCallback = Callable[[str, int, int], object]
-"""Hears how far a long piece of work is: what is done, how much of it, of how much."""
+"""Called as work proceeds, with its name, how much is done, and how much there is."""
 
 
 def no_progress(what: str, done: int, of: int) -> None:
-    """Nobody wants to know."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleVerdict:
-    """A verdict to look at: its number on the page, its case and rubric, and what it says on the matter."""
+    """A verdict to show as an example: its number on the page, its case and rubric, and a quote."""
 
     number: int
     case: str
@@ -138,7 +148,7 @@ class ExampleVerdict:
 
 
 class AskedAssertion(NamedTuple):
-    """An assertion as it was asked: by which rubric, for which style (empty for none)."""
+    """An assertion of a rubric, for a style (empty for none)."""
 
     rubric: str
     style: str
@@ -148,7 +158,7 @@ class AskedAssertion(NamedTuple):
 
 @dataclass(slots=True)
 class FindingCount:
-    """Something that came up: how often, of how many times it could have, and a few verdicts to look at."""
+    """How often something occurred, of how many times it could have, with a few examples."""
 
     count: int = 0
     of: int = 0
@@ -162,8 +172,10 @@ class FindingCount:
 
 @dataclass(slots=True)
 class VerdictIndex:
-    """What the page needs of every verdict to filter, sort and draw a card; a list for each thing, a place for each
-    verdict. Names that come again are numbers into `rubrics`, `flags` and `values`."""
+    """Columns over all verdicts with what the page needs to filter, sort and draw cards.
+
+    Rubrics, flags and group values are numbers into the tables `rubrics`, `flags` and `values`.
+    """
 
     case: list[str] = field(default_factory=list)
     rubric: list[int] = field(default_factory=list)
@@ -185,7 +197,7 @@ class VerdictIndex:
         return len(self.case)
 
     def add(self, one: StoredVerdict, pictures: list[int]) -> int:
-        """The number of the verdict on the page."""
+        """Add a verdict and return its number on the page."""
         verdict, number = one.verdict, len(self)
         self.case.append(escape_hidden(verdict.case))
         self.rubric.append(self.rubrics.number(escape_hidden(verdict.rubric)))
@@ -200,14 +212,14 @@ class VerdictIndex:
         self.pictured.append(pictures)
         for key, result in verdict.criteria.items():
             self.scales.setdefault(escape_hidden(key), (float(result.scale[0]), float(result.scale[1])))
-            _append_example(self.criteria, escape_hidden(key), number, result.score)
+            _append_padded(self.criteria, escape_hidden(key), number, result.score)
         groups = {**one.groups, FACET_STYLE: verdict.style} if verdict.style else one.groups
         for name, value in groups.items():
-            _append_example(self.groups, escape_hidden(name), number, self.values.number(escape_hidden(value)))
+            _append_padded(self.groups, escape_hidden(name), number, self.values.number(escape_hidden(value)))
         return number
 
     def to_dict(self) -> dict[str, object]:
-        """JSON values; short columns are filled up."""
+        """Return JSON values; columns of criteria and groups are padded to the number of verdicts."""
         for scores in self.criteria.values():
             scores.extend([None] * (len(self) - len(scores)))
         for values in self.groups.values():
@@ -220,7 +232,13 @@ class VerdictIndex:
 
 @dataclass(slots=True)
 class RunData:
-    """What a run came to, as its page tells it. `pictures` numbers the image files by their digest, in order."""
+    """Counts, index and scores of a run.
+
+    Attributes:
+        pictures: Number of each image file, by its digest, in order of appearance.
+        lacks: Verdicts without a score, by their state.
+        corrections: By (place, what the judge said, the value that is used, why).
+    """
 
     record: RunRecord
     tally: Tally = field(default_factory=Tally)
@@ -240,11 +258,18 @@ class RunData:
 def collect_run_data(
     ledger: Ledger, record: RunRecord, details: IO[bytes] | None = None, *, watch: ProgressCallback = no_progress
 ) -> RunData:
-    """The run; the detail of each verdict is written to `details`, where there is such a file: JSON, a line each."""
+    """Read all verdicts of a run once.
+
+    Args:
+        ledger: The ledger that has the run.
+        record: The run.
+        details: File that the detail of each verdict is written to, as a line of JSON.
+        watch: Told of progress.
+    """
     gathered = RunData(record)
     fields = {} if details is None else {case.id: case.fields for case in ledger.cases(record.id)}
 
-    def passing() -> Iterator[tuple[Verdict, Mapping[str, str]]]:
+    def read() -> Iterator[tuple[Verdict, Mapping[str, str]]]:
         for one in ledger.judged(record.id):
             number = _record_verdict(gathered, one)
             if details is not None:
@@ -253,13 +278,13 @@ def collect_run_data(
             watch("reading verdicts", number + 1, record.total)
             yield one.verdict, _verdict_groups(one)
 
-    gathered.scores = tabulate_verdicts(escape_hidden(record.name), passing())
+    gathered.scores = tabulate_verdicts(escape_hidden(record.name), read())
     gathered.cases = len(gathered.scores)
     return gathered
 
 
 def _record_verdict(gathered: RunData, one: StoredVerdict) -> int:
-    """Takes note of a verdict on its way into columns; its number on the page."""
+    """Index and count a verdict; return its number on the page."""
     verdict = one.verdict
     pictures = [gathered.pictures.setdefault(image.source_digest, len(gathered.pictures)) for image in verdict.images]
     number = gathered.index.add(one, pictures)
@@ -274,7 +299,7 @@ def _record_verdict(gathered: RunData, one: StoredVerdict) -> int:
 
 
 def _verdict_groups(one: StoredVerdict) -> Mapping[str, str]:
-    """Those of the case, and the style of the verdict where no group is called so."""
+    """Return the groups of the case and, as one more group, the style of the verdict."""
     style = one.verdict.style
     return {**one.groups, FACET_STYLE: style} if style and FACET_STYLE not in one.groups else one.groups
 
@@ -295,7 +320,7 @@ def _record_findings(gathered: RunData, number: int, verdict: Verdict) -> None:
             text = escape_hidden(item).strip()
             if text in found or len(found) < _MAX_DISTINCT:
                 found.setdefault(text, FindingCount()).add(number, verdict)
-    for flag in {flag.flag: flag for flag in reversed(verdict.flags)}.values():  # a verdict counts once for a flag
+    for flag in {flag.flag: flag for flag in reversed(verdict.flags)}.values():  # a verdict counts once for each flag
         gathered.flags.setdefault(flag.flag, FindingCount()).add(number, verdict, flag.why)
     for one in verdict.corrections:
         what = (
@@ -308,13 +333,13 @@ def _record_findings(gathered: RunData, number: int, verdict: Verdict) -> None:
 
 
 def format_correction_value(value: object) -> str:
-    """A value of a correction in words; a judge may have claimed anything."""
+    """Return a value of a correction as text; a judge may have claimed anything, so it is cut and escaped."""
     if value is None:
         return "nothing"
     return escape_hidden(truncate(value if isinstance(value, str) else quote_value(value), 60))
 
 
-def _append_example(columns: dict[str, list[T | None]], name: str, number: int, value: T | None) -> None:
+def _append_padded(columns: dict[str, list[T | None]], name: str, number: int, value: T | None) -> None:
     column = columns.setdefault(name, [])
     column.extend([None] * (number - len(column)))
     column.append(value)

@@ -1,8 +1,10 @@
-"""Text from models, cases and files, made safe for a terminal.
+"""Text for people: untrusted text made safe to show, and titles for keys.
 
-Texts from models, cases and files, made harmless for a page, and values in words.
+Text from models, cases and files may hold control characters. `printable` makes it safe for a terminal, `escape_hidden`
+for a page (escaping for HTML is left to the template). `humanize`, `column_title` and `flag_title` turn the keys of
+criteria, columns and flags into what people read.
 
-What people call a flag. Its key is for programs, and for whoever looks it up; pages show it when asked.
+The command line imports this module at start: standard library only.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from collections.abc import Iterable, Mapping
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """`text` without control characters: no escape sequence, and no line break unless `lines`.
+    """Return `text` with every control character replaced by a blank, so that a terminal shows what is there.
 
-    Direction overrides go too: they make a terminal show another text than the one that is there.
+    Escape sequences and direction overrides are among them. Line breaks stay if `lines`.
     """
     return "".join(
         letter if (letter == "\n" and lines) or not unicodedata.category(letter).startswith("C") else " "
@@ -26,29 +28,30 @@ def printable(text: str, *, lines: bool = False) -> str:
 
 
 def print_text(text: str, *, error: bool = False) -> None:
-    """Prints `text`, made safe, with its line breaks; to standard error if `error`."""
+    """Print `text`, made `printable`, with its line breaks; to standard error if `error`."""
     print(printable(text, lines=True), file=sys.stderr if error else sys.stdout, flush=True)
 
 
-# Control characters, halves of surrogate pairs (no file can hold one), and what makes a browser show another text than
-# the one that is there: overrides and marks of direction, annotations.
+# Control characters, lone surrogates (UTF-8 cannot encode them), and what makes a browser show another text than the one
+# that is there: direction overrides and marks, annotations.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-
-
 _NEGATIVE = re.compile(r"(?<![\w.])-(?=\d)")
 
 
 def escape_hidden(text: str) -> str:
-    """`text` with whatever hides or reorders letters written out (`\\u202e`). Escaping for HTML is the template's."""
+    """Return `text` with characters that hide or reorder letters written as escapes (`\\u202e`).
+
+    Line breaks become `\\n`. Escaping for HTML is left to the template.
+    """
     if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def escape_hidden_values(value: object, longest: int | None = None) -> object:
-    """JSON values with all their texts made plain, and cut to `longest` characters where that is given."""
+    """Return JSON values with `escape_hidden` applied to all keys and texts, and texts cut to `longest` characters."""
     if isinstance(value, str):
         return escape_hidden(value if longest is None else truncate(value, longest))
     if isinstance(value, Mapping):
@@ -59,23 +62,30 @@ def escape_hidden_values(value: object, longest: int | None = None) -> object:
 
 
 def truncate(text: str, longest: int) -> str:
-    """The text, or the beginning of it and an ellipsis: never longer than `longest`."""
+    """Return `text`, or its beginning and an ellipsis: never more than `longest` characters."""
     return text if len(text) <= longest else f"{text[: max(0, longest - 1)].rstrip()}…"
 
 
 def script_json(value: object) -> str:
-    """JSON that can stand in a `<script>`: nothing in it can end that, whatever the texts are."""
+    """Return JSON to put into a `<script>` element: no text in it can end the element."""
     dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return dumped.replace("<", "\\u003c")
 
 
 def humanize(key: str) -> str:
-    """`unchanged_regions` as people read it."""
+    """Return a key as people read it: `Unchanged regions` for `unchanged_regions`."""
     return escape_hidden(key).replace("_", " ").capitalize()
 
 
 def criterion_titles(rubrics: Iterable[Mapping[str, object]]) -> dict[str, str]:
-    """What the rubrics of a run call their criteria, by the column: `KEY`, or `RUBRIC.KEY` where several have it."""
+    """Return the titles of the criteria of rubrics, by column name.
+
+    Args:
+        rubrics: Rubrics as a run records them.
+
+    Returns:
+        A title under `KEY` and one with the rubric's name under `RUBRIC.KEY`, the column where several rubrics have it.
+    """
     found: dict[str, str] = {}
     for rubric in rubrics:
         criteria = rubric.get("criteria")
@@ -90,7 +100,7 @@ def criterion_titles(rubrics: Iterable[Mapping[str, object]]) -> dict[str, str]:
 
 
 def column_title(name: str, titles: Mapping[str, str]) -> str:
-    """What people call a column that is no assertion: a criterion by its title, `RUBRIC.score` as `Score, RUBRIC`."""
+    """Return the title of a column that is no assertion: of `titles`, or `Score, RUBRIC` for `RUBRIC.score`."""
     rubric, _, what = name.rpartition(".")
     if name in titles:
         return titles[name]
@@ -102,12 +112,12 @@ def column_title(name: str, titles: Mapping[str, str]) -> str:
 
 
 def use_minus_sign(text: str) -> str:
-    """Numbers with the sign that is a minus; a hyphen is as short as a dash between words."""
+    """Return `text` with a minus sign in place of the hyphen before numbers."""
     return _NEGATIVE.sub("−", text)
 
 
 FLAG_TITLES = {
-    "abstained": "left open",
+    "abstained": "not measured",
     "alpha_over_background": "transparency filled",
     "answer_as_boolean": "true or false for Yes or No",
     "assessment_missing": "no closing text",
@@ -147,7 +157,7 @@ _ENCODER_QUALITY = re.compile(r"(jpeg|webp)_quality_(\d+)")
 
 
 def flag_title(key: str) -> str:
-    """A few words in small letters; a flag that we do not know by its own."""
+    """Return a few words in lower case for a flag; for an unknown one its key without underscores."""
     if key in FLAG_TITLES:
         return FLAG_TITLES[key]
     if found := _FIRST_FRAME.fullmatch(key):
@@ -157,4 +167,4 @@ def flag_title(key: str) -> str:
     return key.replace("_", " ")
 
 
-MAX_REPORT_MB = 25.0  # how large it may be, unless one says otherwise; a MB is a million bytes
+MAX_REPORT_MB = 25.0  # default size limit of an HTML report; 1 MB is a million bytes
