@@ -1,4 +1,4 @@
-"""How a judge agrees with people, as tables."""
+"""Tables of `beholder agree`: agreement of a judge with people, and of people among themselves."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from beholder.statistics.bootstrap import Estimate
 _OTHER_METRICS = ("exact", "within_one", "tau_b", "tau_c", "pearson")
 
 TableSpec = tuple[str, Sequence[str], list[Sequence[str]]]
-"""Title, headers and rows."""
+"""Title, headers and rows of a table."""
 
 
 def agreement_tables(found: Agreement, *, full: bool) -> Iterable[TableSpec]:
-    """Narrow ones, so that intervals have room."""
+    """Yield narrow tables that fit a terminal with their intervals; with `full` also every coefficient and rater."""
     people = any(one.people for one in found.criteria)
     if any(not one.decides for one in found.criteria):
         yield from _scored_tables(found, people=people)

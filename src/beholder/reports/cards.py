@@ -1,7 +1,4 @@
-"""A verdict as a card that a person likes to read.
-
-Report cards of judges, for a terminal: one in full, or several side by side.
-"""
+"""Cards for a terminal: a verdict (`render_verdict`), and report cards of judges who took the exam."""
 
 from __future__ import annotations
 
@@ -37,14 +34,18 @@ if TYPE_CHECKING:
 
 
 BAR_WIDTH = 10
-MAX_TEXT = 2000  # characters of a text that is shown whole
+MAX_TEXT = 2000  # characters; longer texts are cut
 
 _MARKS = {"yes": ("✓", "green"), "no": ("✗", "red"), "not_applicable": ("–", "dim"), "abstained": ("?", "dim")}
 
 
 def render_verdict(verdict: Verdict, *, full: bool = False) -> Panel:
-    """The card. Passed assertions, and those that were left open, are counted and shown only when `full`; everything
-    that went wrong is shown, and of a very long text how much more there is."""
+    """Return a verdict as a card.
+
+    Args:
+        verdict: The verdict; without a score the card says why.
+        full: Show assertions answered Yes or not answered too; else they are only counted.
+    """
     title = Text.assemble((printable(verdict.case), "bold"), (f"  {verdict.rubric} {verdict.rubric_version}", "dim"))
     if verdict.setting:
         title.append(f" ({verdict.setting})", "dim")
@@ -116,7 +117,7 @@ def _headline(verdict: Verdict) -> Text:
 
 
 def _render_calibrated(verdict: Verdict) -> Iterator[Text]:
-    """What people would say, beside the judge's own number, and how far they may be from it."""
+    """Yield the calibrated scores (predicted human ratings with intervals) beside the judge's own."""
     for aspect, one in verdict.calibrated.items():
         line = Text.assemble((f"{printable(aspect)}: ", "bold"))
         if one.value is None or one.low is None or one.high is None:
@@ -124,15 +125,14 @@ def _render_calibrated(verdict: Verdict) -> Iterator[Text]:
         else:
             raw = "–" if one.raw is None else format_score(one.raw)
             line.append(f"people would say {format_score(one.value)}", "bold")
-            line.append(
-                f" ({format_score(one.low)} to {format_score(one.high)} of {format_score(one.scale[1])}); the judge said {raw}"
-            )
+            low, high, most = (format_score(end) for end in (one.low, one.high, one.scale[1]))
+            line.append(f" ({low} to {high} of {most}); the judge said {raw}")
         line.append(f"  calibration {one.calibration}", "dim")
         yield line
 
 
 def _render_coverage(verdict: Verdict, coverage: Coverage) -> str:
-    """How much was measured, and what can be said of the whole all the same."""
+    """Return how much was measured, and the range that the total lies in."""
     parts = [f"{coverage.measured} of {coverage.of} {coverage.what} measured"]
     if verdict.total_range and verdict.max_total is not None:
         low, high = (f"{round_half_up(end, 1):.1f}" for end in verdict.total_range)
@@ -144,7 +144,7 @@ def _render_coverage(verdict: Verdict, coverage: Coverage) -> str:
 
 
 def _failed_gates(verdict: Verdict) -> list[str]:
-    """What failed the case whatever its score; a juror's own gates are not the jury's."""
+    """Return the gates that failed the case whatever its score; those of single jurors do not count."""
     gates = {flag.at for flag in verdict.flags if flag.flag == "gate"}
     return [_criterion_name(key).lower() for key in (*verdict.findings, *verdict.criteria) if key in gates]
 
@@ -192,13 +192,13 @@ def _assertions(result: CriterionResult, full: bool) -> Iterator[RenderableType]
 
 
 def _assertion(one: AssertionResult) -> RenderableType:
-    mark, colour = _MARKS[one.answer]
+    mark, color = _MARKS[one.answer]
     text = Text.assemble((f"{printable(one.id)} ", "bold"), printable(one.question))
     if one.confidence is not None:
         text.append(f"  (confidence {format_score(one.confidence)})", "dim")
     if one.evidence:
         text.append(f"\n{printable(one.evidence)}", "dim")
-    return _item(mark, text, colour)
+    return _item(mark, text, color)
 
 
 def _jury(jury: Jury) -> Group:
@@ -212,16 +212,16 @@ def _jury(jury: Jury) -> Group:
         lines.append(Text(f"  {jury.agreement:.0%} of the assertions answered alike by all"))
     for juror in jury.jurors:
         if juror.score is not None:
-            said = f"{round_half_up(juror.score):.2f}"
+            result = f"{round_half_up(juror.score):.2f}"
         else:
-            said = (
-                "too much left open"
+            result = (
+                "too much not measured"
                 if juror.outcome == "scored"
                 else f"{juror.outcome}: {_truncate(juror.detail, 120)}"
             )
         flags = ", ".join(dict.fromkeys(flag.flag for flag in juror.flags))
         flagged = f"  ⚑ {flags}" if flags else ""
-        lines.append(Text(printable(f"  {juror.judge} #{juror.sample + 1}  {said}{flagged}"), "dim"))
+        lines.append(Text(printable(f"  {juror.judge} #{juror.sample + 1}  {result}{flagged}"), "dim"))
     return Group(*lines)
 
 
@@ -230,7 +230,7 @@ def _render_notes(verdict: Verdict) -> Iterator[RenderableType]:
         rows = [
             _item(
                 "±",
-                f"{one.at}: said {_format_value(one.said)}, stands {_format_value(one.stands)} ({one.why})",
+                f"{one.at}: said {_format_value(one.said)}, used {_format_value(one.stands)} ({one.why})",
                 "yellow",
             )
             for one in verdict.corrections
@@ -253,7 +253,7 @@ def _render_notes(verdict: Verdict) -> Iterator[RenderableType]:
 
 
 def _flag_lines(flags: Sequence[Flag]) -> Iterator[str]:
-    """The flags, those of one kind on one line with all their places."""
+    """Yield a line for each flag and reason, with all its places."""
     places: dict[tuple[str, str], list[str]] = {}
     for one in flags:
         places.setdefault((one.flag, one.why), []).append(one.at)
@@ -276,9 +276,9 @@ def _render_footer(verdict: Verdict) -> Text:
     return Text(" · ".join(parts), "dim")
 
 
-def _item(mark: str, text: str | Text, colour: str = "") -> Table:
+def _item(mark: str, text: str | Text, color: str = "") -> Table:
     grid = Table.grid(padding=(0, 1))
-    grid.add_row(Text(f"  {mark}", colour), text if isinstance(text, Text) else Text(printable(text)))
+    grid.add_row(Text(f"  {mark}", color), text if isinstance(text, Text) else Text(printable(text)))
     return grid
 
 
@@ -297,7 +297,7 @@ def _color(share: float) -> str:
 
 
 def _format_value(value: object) -> str:
-    """A value of a correction; a judge may have claimed anything."""
+    """Return a value of a correction as text; a judge may have claimed anything."""
     if value is None:
         return "nothing"
     if isinstance(value, int | float):
@@ -315,13 +315,13 @@ def _criterion_name(key: str) -> str:
 
 
 def format_score(value: float) -> str:
-    """At most two decimals, none where there are none; a huge one is only quoted."""
+    """Return a score with at most two decimals, without trailing zeros; a huge number is quoted as it is."""
     if not -MAX_JSON_NUMBER <= value <= MAX_JSON_NUMBER:
         return quote_value(value)
     return str(value) if isinstance(value, bool) else f"{round_half_up(value):.2f}".rstrip("0").rstrip(".")
 
 
-MAX_WIDTH = 120  # where nobody's terminal says how wide it is
+MAX_WIDTH = 120  # where the output is no terminal
 
 _EXAM_MARKS = {
     MarkStatus.PASSED: "✓",
@@ -333,14 +333,14 @@ _TONES = {MarkStatus.PASSED: "green", MarkStatus.FAILED: "bold red", MarkStatus.
 
 
 def print_report_card(card: ReportCard, *, details: bool = False) -> None:
-    """Every criterion with its marks, each in a sentence; with `details` also each kind and strength of damage."""
+    """Print every criterion with its marks, each in a sentence; with `details` also by kind and strength of damage."""
     console = _make_console()
     judge = card.judge if card.model in (None, card.judge) else f"{card.judge} ({card.model})"
     console.print(Text.assemble("\n", (printable(f"{judge}: exam in {card.rubric}"), "bold")))
-    told = (
+    source = (
         f"{card.papers} papers ({card.paper_set}) from {card.photographs} photographs, exam {card.exam}, run {card.run}"
     )
-    console.print(Text(printable(told), "dim"))
+    console.print(Text(printable(source), "dim"))
     for criterion in card.criteria:
         marks = list(card.of(criterion).values())
         console.print(Text.assemble("\n", (criterion, "bold"), f"  {card.qualified(criterion)}"))
@@ -354,7 +354,7 @@ def print_report_card(card: ReportCard, *, details: bool = False) -> None:
 
 
 def print_report_cards(cards: Sequence[ReportCard]) -> None:
-    """The marks of several sittings in columns, one table for each rubric. Sittings of other papers are named."""
+    """Print the marks of several exam runs in columns, one table for each rubric."""
     console = _make_console()
     for rubric in dict.fromkeys(card.rubric for card in cards):
         beside = [card for card in cards if card.rubric == rubric]
@@ -367,8 +367,8 @@ def print_report_cards(cards: Sequence[ReportCard]) -> None:
                     rows.append((f"{criterion}  {examined}", PASS_MARKS[examined].told(), *map(_mark_cell, marks)))
         console.print(numbers_table(("criterion", "pass mark", *(f"{card.judge} {card.run}" for card in beside)), rows))
         if len({card.paper_set for card in beside}) > 1:
-            told = ", ".join(f"{card.run} {card.papers} papers ({card.paper_set})" for card in beside)
-            console.print(Text(f"These sittings had different papers, so their marks differ for that too: {told}."))
+            papers = ", ".join(f"{card.run} {card.papers} papers ({card.paper_set})" for card in beside)
+            console.print(Text(f"These exam runs had different papers, so their marks differ for that too: {papers}."))
         for card in beside:
             console.print(Text(printable(card.told()), "bold"))
 
@@ -380,7 +380,7 @@ def _mark_cell(mark: Mark | None) -> str:
 
 
 def _marks_table(marks: Sequence[Mark]) -> Table:
-    """A line for each mark; those without a number come last, together by their reason."""
+    """Return a line for each mark; those without a number come last, grouped by reason."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     for name in ("", "examined", "mark"):
         table.add_column(name, no_wrap=True)
@@ -395,13 +395,13 @@ def _marks_table(marks: Sequence[Mark]) -> Table:
         sentence = Text(printable(mark.sentence + missed), "dim")
         table.add_row(sign, Text(mark.examined), Text(format_interval(mark.estimate)), sentence)
     for why, examined in reasons.items():
-        told = Text(printable(f"{', '.join(examined)}: {why}."), "dim")
-        table.add_row(Text(f" {_EXAM_MARKS[MarkStatus.NOT_EXAMINED]}", "yellow"), Text("not examined"), Text(), told)
+        reason = Text(printable(f"{', '.join(examined)}: {why}."), "dim")
+        table.add_row(Text(f" {_EXAM_MARKS[MarkStatus.NOT_EXAMINED]}", "yellow"), Text("not examined"), Text(), reason)
     return table
 
 
 def _print_details(console: Console, marks: Sequence[Mark]) -> None:
-    """Detection by kind and strength with the response to dose; and what moved a criterion that should have stayed."""
+    """Print detection and dose response by kind of damage, and what moved a criterion that should not have moved."""
     by = {mark.examined: mark.details for mark in marks}
     found = by.get(ExamMetric.DETECTION, ())
     if found:

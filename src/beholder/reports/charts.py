@@ -109,9 +109,7 @@ def interval_chart(estimate: Estimate, scale: ScaleRange, middle: float | None =
 def share_bar(count: int, of: int, tone: str = "bad") -> Markup:
     """Draw `count` of `of` as the filled part of a bar; `tone` is a CSS class."""
     filled = STRIP_WIDTH * count / of if of else 0
-    return _svg(
-        "share", STRIP_WIDTH, 8, [_rect("track", 0, 0, STRIP_WIDTH, 8), _rect(f"bar {tone}", 0, 0, filled, 8)]
-    )
+    return _svg("share", STRIP_WIDTH, 8, [_rect("track", 0, 0, STRIP_WIDTH, 8), _rect(f"bar {tone}", 0, 0, filled, 8)])
 
 
 def stacked_bar(parts: Sequence[tuple[str, int]]) -> Markup:

@@ -1,14 +1,7 @@
-"""A comparison as Markdown, for a pull request or a build's summary page.
+"""Reports for continuous integration: a run or a comparison as Markdown (pull requests) and as JUnit XML.
 
-Names come from cases and rubrics: inside `<code>`, and with everything but letters, digits, blanks, hyphens and slashes
-as a character reference, they can be no markup, no link, no table border, and call nobody by @name.
-
-A run as Markdown, for a pull request: what it came to, and where to look first. Names are kept from being markup as
-in `reports.markdown`.
-
-A comparison as JUnit XML, which every build server reads: a test for each column, failed where the gate says so.
-
-A run as JUnit XML: a test for each verdict, so that a build server lists the cases that failed.
+Names in Markdown come from cases and rubrics and are untrusted: inside `<code>`, with everything but letters, digits,
+blanks, hyphens and slashes as a character reference, they can be no markup, link, table border or @mention.
 """
 
 from __future__ import annotations
@@ -45,18 +38,20 @@ _SAFE_IN_PROSE = frozenset(" -/,.;:()–+%")
 
 
 def comparison_markdown(comparison: Comparison, gate: ComparisonGate | None = None) -> str:
-    """The verdict, the gate's decision, the tables, and what must not go unsaid."""
+    """Return a comparison as Markdown: the decision of the gate, the conclusion, tables and notes."""
     return "\n".join(_comparison_lines(comparison, gate)) + "\n"
 
 
 def format_code(text: str) -> str:
-    """A name, shown as it is."""
+    """Return an untrusted name as Markdown that shows it as it is."""
     return f"<code>{_escape_references(text[:_MAX_TEXT], _SAFE_IN_CODE)}</code>"
 
 
 def format_prose(text: str) -> str:
-    """A sentence that may have names in it: its full stops and colons stay where they end something, and what would
-    call somebody or lead to an issue is set apart from what follows it."""
+    """Return a sentence that may hold untrusted names as Markdown.
+
+    Full stops and colons stay where they end something; `@` and `#` cannot mention a person or an issue.
+    """
     safe = _escape_references(text, _SAFE_IN_PROSE)
     safe = re.sub(r"[.:](?=[^\s\d])", lambda found: f"&#{ord(found.group())};", safe)
     return re.sub(r"&#(35|64);", r"<code>&#\1;</code>", safe)
@@ -92,10 +87,10 @@ def _comparison_lines(comparison: Comparison, gate: ComparisonGate | None) -> It
     )
     headers = ("case", comparison.group or "group", "by", "what")
     yield from _collapsible("Cases that changed most", headers, moved, texts=(0, 1, 3))
-    said = [*comparison_notes(comparison), *cases_needed(comparison)]
-    if said:
+    notes = [*comparison_notes(comparison), *cases_needed(comparison)]
+    if notes:
         yield ""
-        yield from (f"- {format_prose(sentence)}" for sentence in said)
+        yield from (f"- {format_prose(sentence)}" for sentence in notes)
     yield ""
     yield f"<sub>{format_prose(comparison.told)} {format_prose(COMPARISON_LEGEND)}</sub>"
 
@@ -135,7 +130,7 @@ def _collapsible(
 
 
 def _table(headers: Sequence[str], cells: Iterable[Sequence[str]], texts: Sequence[int] = (0,)) -> Iterator[str]:
-    """`texts` are the columns that are no numbers."""
+    """Yield the lines of a table; `texts` are the columns that are no numbers."""
     yield f"| {' | '.join(format_prose(header) for header in headers)} |"
     yield f"|{'|'.join('---' if at in texts else '--:' for at in range(len(headers)))}|"
     for row in cells:
@@ -153,7 +148,7 @@ def run_markdown(
     *,
     watch: ProgressCallback = no_progress,
 ) -> str:
-    """The run; with an `other`, older one, what changed comes after it."""
+    """Return a run as Markdown; with an `other`, older run, what changed comes after it."""
     gathered = collect_run_data(ledger, record, watch=watch)
     lines = [*_run_lines(gathered, summarize_run(gathered, group))]
     if other is not None:
@@ -170,8 +165,8 @@ def _run_lines(gathered: RunData, summary: ReportSummary) -> Iterator[str]:
     )
     yield f"### {format_code(record.name)}"
     yield ""
-    told = f"{tally.verdicts:,} verdicts on {gathered.cases:,} cases by {rubrics or 'no rubric'}"
-    yield f"{told}, judged by {judges or 'nobody'}."
+    verdicts = f"{tally.verdicts:,} verdicts on {gathered.cases:,} cases by {rubrics or 'no rubric'}"
+    yield f"{verdicts}, judged by {judges or 'nobody'}."
     states = [f"{count:,} {format_prose(state.replace('_', ' '))}" for state, count, _ in summary.outcomes]
     yield f"{', '.join(states)}."
     figures = summary.figures
@@ -185,7 +180,8 @@ def _run_lines(gathered: RunData, summary: ReportSummary) -> Iterator[str]:
     yield from _collapsible_list("Worst cases", "| case | score | grade |\n|---|--:|---|", _worst_cases(gathered))
     several = len(gathered.versions) > 1
     rows = [
-        f"| {format_code(asked.id)} | {format_prose(asked.question)} | {_assertion_context(asked, several)} | {one.count:,} of {one.of:,} |"
+        f"| {format_code(asked.id)} | {format_prose(asked.question)} | {_assertion_context(asked, several)} "
+        f"| {one.count:,} of {one.of:,} |"
         for asked, one in summary.failing[:MAX_WORST]
     ]
     head = "| assertion | question | style | answered No |\n|---|---|---|--:|"
@@ -198,12 +194,12 @@ def _run_lines(gathered: RunData, summary: ReportSummary) -> Iterator[str]:
 
 
 def _assertion_context(asked: AskedAssertion, several: bool) -> str:
-    """For which style, and of several rubrics by which: two of them may have an assertion of the same id."""
+    """Return the style of an assertion and, of several rubrics, its rubric: two may have assertions of the same id."""
     return ", ".join(format_code(name) for name in (asked.style, asked.rubric if several else "") if name)
 
 
 def _worst_cases(gathered: RunData) -> list[str]:
-    """What has no score first, then the lowest scores."""
+    """Return rows of the worst cases: without a score first, then the lowest scores."""
     index = gathered.index
     order = sorted(range(len(index)), key=lambda at: (index.score[at] is not None, index.score[at] or 0.0, at))
     graded = [grade or state.replace("_", " ") for grade, state in zip(index.grade, index.state, strict=True)]
@@ -219,21 +215,23 @@ def _collapsible_list(title: str, head: str, rows: list[str]) -> Iterator[str]:
 
 
 def comparison_junit(comparison: Comparison, gate: ComparisonGate) -> str:
-    """What the gate looked at is a test each: failed where it regressed, or where the gate asks for more than it got;
-    an error where there was nothing to decide by; one that looks like a regression and is none says so in its own
-    `system-out`, everything else is told in that of the suite. Control characters in names become blanks: XML has no
-    place for them."""
-    looked = [one for one in comparison.changes if one.name in gate.on]
+    """Return a comparison as JUnit XML with a test for each column that the gate checks.
+
+    A test fails where the column regressed or the gate is inconclusive; it is an error where nothing can be decided. A
+    suspected regression that was not confirmed is in the test's `system-out`, everything else in that of the suite.
+    Control characters in names become blanks, since XML does not allow them.
+    """
+    checked = [one for one in comparison.changes if one.name in gate.on]
     unknown = [name for name in gate.undecided if name not in gate.on]
     suite = Xml.Element(
         "testsuite",
         name="beholder compare",
-        tests=str(len(looked) + len(unknown)),
+        tests=str(len(checked) + len(unknown)),
         failures=str(len(gate.failed)),
         errors=str(len(gate.undecided)),
         skipped="0",
     )
-    for change in looked:
+    for change in checked:
         _comparison_test(suite, change, comparison, gate)
     for name in unknown:
         _test_error(_test_case(suite, "column", name), gate.undecided[name])
@@ -241,19 +239,18 @@ def comparison_junit(comparison: Comparison, gate: ComparisonGate) -> str:
     Xml.SubElement(suite, "system-out").text = printable(
         "\n".join([conclusion(comparison), *unweighed, *comparison_notes(comparison), comparison.told]), lines=True
     )
-    whole = Xml.Element("testsuites", name="beholder")
-    whole.append(suite)
-    return Xml.tostring(whole, encoding="unicode", xml_declaration=True) + "\n"
+    return _junit_document(suite)
 
 
 def _comparison_test(suite: Xml.Element, change: ColumnChange, comparison: Comparison, gate: ComparisonGate) -> None:
     test = _test_case(suite, change.kind, change.name)
     if change.name in gate.failed:
         kind = "regression" if change.name in gate.regressed else "inconclusive"
-        said = printable(gate.failed[change.name])
-        failure = Xml.SubElement(test, "failure", type=kind, message=said)
-        fell = [_single_line(one) for one in comparison.moved if _drop_sentence(one, change.name)]
-        failure.text = printable("\n".join([said, *(["Cases that fell most:", *fell] if fell else [])]), lines=True)
+        reason = printable(gate.failed[change.name])
+        failure = Xml.SubElement(test, "failure", type=kind, message=reason)
+        dropped = [_change_line(one) for one in comparison.moved if _has_dropped(one, change.name)]
+        cases = ["Cases that fell most:", *dropped] if dropped else []
+        failure.text = printable("\n".join([reason, *cases]), lines=True)
     elif change.name in gate.undecided:
         _test_error(test, gate.undecided[change.name])
     elif change.name in gate.doubted:
@@ -264,16 +261,16 @@ def _test_case(suite: Xml.Element, kind: str, name: str) -> Xml.Element:
     return Xml.SubElement(suite, "testcase", classname=printable(f"beholder.compare.{kind}"), name=printable(name))
 
 
-def _test_error(test: Xml.Element, said: str) -> None:
-    Xml.SubElement(test, "error", type="undecided", message=printable(said))
+def _test_error(test: Xml.Element, reason: str) -> None:
+    Xml.SubElement(test, "error", type="undecided", message=printable(reason))
 
 
-def _drop_sentence(one: CaseChange, name: str) -> bool:
+def _has_dropped(one: CaseChange, name: str) -> bool:
     old, new = one.changes.get(name, (0.0, 0.0))
     return new < old
 
 
-def _single_line(one: CaseChange) -> str:
+def _change_line(one: CaseChange) -> str:
     changes = ", ".join(
         f"{name} {format_number(old)} → {format_number(new)}" for name, (old, new) in one.changes.items()
     )
@@ -284,33 +281,46 @@ SCORE_NAME = "score"
 
 
 def run_junit(ledger: Ledger, record: RunRecord, fail_under: Mapping[str, float] | None = None) -> str:
-    """A verdict that did not pass is a failure, and so is one below `fail_under`, whose names are those of a suite: of
-    `score` × 100, or by criterion on its own scale; there of means, here of each case. One without a score is an error
-    that names its outcome, one that was left open is skipped. What a scored one came to is in its `system-out`.
-    Control characters become blanks: XML has no place for them. Raises `UsageError` for a criterion that none has.
+    """Return a run as JUnit XML with a test for each verdict.
+
+    A test fails where the verdict did not pass or is below `fail_under`; it is an error, named after the outcome, where
+    there is no score, and skipped where the judge abstained. The result of a scored verdict is in `system-out`. Control
+    characters become blanks, since XML does not allow them.
+
+    Args:
+        ledger: The ledger that has the run.
+        record: The run.
+        fail_under: Least value for each case, by `score` (× 100) or criterion (on its own scale).
+
+    Raises:
+        UsageError: `fail_under` names a criterion that no verdict has.
     """
     suite = Xml.Element("testsuite", name=printable(record.name), timestamp=record.created.isoformat())
     counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
     unknown = dict.fromkeys(name for name in fail_under or () if name != SCORE_NAME)
-    there: dict[str, None] = {}
+    criteria: dict[str, None] = {}
     for verdict in ledger.verdicts(record.id):
         counts["tests"] += 1
-        there |= dict.fromkeys(verdict.criteria)
+        criteria |= dict.fromkeys(verdict.criteria)
         kind = _verdict_test(suite, verdict, fail_under or {})
         if kind:
             counts[kind] += 1
-    if missing := [name for name in unknown if name not in there]:
-        known = ", ".join((SCORE_NAME, *there))
+    if missing := [name for name in unknown if name not in criteria]:
+        known = ", ".join((SCORE_NAME, *criteria))
         raise UsageError(f"--fail-under {missing[0]}: no verdict of the run has it; there are: {known}.")
     for name, count in counts.items():
         suite.set(name, str(count))
-    whole = Xml.Element("testsuites", name="beholder")
-    whole.append(suite)
-    return Xml.tostring(whole, encoding="unicode", xml_declaration=True) + "\n"
+    return _junit_document(suite)
+
+
+def _junit_document(suite: Xml.Element) -> str:
+    suites = Xml.Element("testsuites", name="beholder")
+    suites.append(suite)
+    return Xml.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def _verdict_test(suite: Xml.Element, verdict: Verdict, fail_under: Mapping[str, float]) -> str:
-    """Writes a test; under which count it goes, empty for one that is well."""
+    """Add a test; return the count that it belongs to, empty for one that passed."""
     test = Xml.SubElement(
         suite,
         "testcase",
@@ -332,8 +342,8 @@ def _verdict_test(suite: Xml.Element, verdict: Verdict, fail_under: Mapping[str,
         failure = Xml.SubElement(test, "failure", type=kind, message=printable(message))
         failure.text = printable("\n".join(_failure_reasons(verdict)), lines=True)
     scores = [f"{key} {one.score:g}" for key, one in verdict.criteria.items() if one.score is not None]
-    told = [_result_line(verdict), *([", ".join(scores)] if scores else [])]
-    Xml.SubElement(test, "system-out").text = printable("\n".join(told), lines=True)
+    lines = [_result_line(verdict), *([", ".join(scores)] if scores else [])]
+    Xml.SubElement(test, "system-out").text = printable("\n".join(lines), lines=True)
     return "failures" if failed else ""
 
 
@@ -343,18 +353,18 @@ def _result_line(verdict: Verdict) -> str:
 
 
 def _below_threshold(verdict: Verdict, fail_under: Mapping[str, float]) -> list[str]:
-    """What is lower than was asked for; a criterion that was left open is not."""
-    said = []
+    """Return a sentence for each value below its threshold; a criterion without a score is not below."""
+    sentences = []
     for name, least in fail_under.items():
         score = verdict.score if name == SCORE_NAME else getattr(verdict.criteria.get(name), "score", None)
         if score is None:
             continue
         reached = to_fraction(str(score)) * (100 if name == SCORE_NAME else 1)
         if reached < to_fraction(least):
-            said.append(
+            sentences.append(
                 f"{name} is {float(reached):g}{' of 100' if name == SCORE_NAME else ''}, and {least:g} was asked for"
             )
-    return said
+    return sentences
 
 
 def _failure_reasons(verdict: Verdict) -> list[str]:

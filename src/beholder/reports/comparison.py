@@ -1,6 +1,7 @@
-"""A comparison in words: the verdict in one sentence, the rows of its table, and what must not go unsaid.
+"""A comparison of two runs for people: one sentence of conclusion, the rows of the table, notes and warnings.
 
-A run against an older one, for its page: what `beholder compare` says, with the cases to look at.
+`beholder compare` and the Markdown and JUnit reports (`ci`) use the sentences; `compare_runs` and `comparison_section`
+make the section of the HTML report and of the web app, with the cases that changed most and their pictures.
 """
 
 from __future__ import annotations
@@ -22,45 +23,51 @@ from beholder.statistics.comparison import GRADE, ColumnChange, Comparison, Comp
 from beholder.statistics.data import ColumnKind
 from beholder.statistics.pairs import UnevenCase, describe_run_differences, join_names, load_compared_run, match_grades
 
-COMPARISON_HEADERS = ("", "cases", "before", "after", "difference", "p (Holm)", "better–same–worse", "least seen")
+COMPARISON_HEADERS = ("", "cases", "before", "after", "difference", "p (Holm)", "better–same–worse", "detectable")
 _MAX_NAMED = 4  # columns in a sentence
 
 COMPARISON_LEGEND = (
     "The difference is after less before, over cases with a number in both runs; its interval says where the true one "
     "lies. p is the chance of one at least as large if nothing had changed (sign flips of whole groups), corrected by "
-    "Holm for the other rows of its kind. “Least seen” is the smallest true difference that such a comparison finds 8 "
-    "times in 10, corrected as p is."
+    "Holm for the other rows of its kind. “Detectable” is the smallest detectable difference: the smallest true one "
+    "that such a comparison finds 8 times in 10, corrected as p is."
 )
 
 
 def with_titles(comparison: Comparison, label: Callable[[str], str]) -> Comparison:
-    """The comparison with what people call its columns in place of their names, and with both where two are called the
-    same; assertions keep their ids."""
+    """Return the comparison with titles in place of column names.
+
+    Args:
+        comparison: The comparison.
+        label: Gives the title of a column name. Where two columns have the same title, both get their names after it.
+            Assertions keep their ids.
+    """
     ids = {one.name for one in comparison.of(ColumnKind.ASSERTION)}
-    often = Counter(label(one.name) for one in comparison.changes if one.name not in ids)
+    title_counts = Counter(label(one.name) for one in comparison.changes if one.name not in ids)
 
-    def called(name: str) -> str:
+    def title_of(name: str) -> str:
         title = name if name in ids else label(name)
-        return title if often[title] < 2 else f"{title} ({name})"
+        return title if title_counts[title] < 2 else f"{title} ({name})"
 
-    def fates(found: Sequence[UnevenCase]) -> tuple[UnevenCase, ...]:
+    def rename(cases: Sequence[UnevenCase]) -> tuple[UnevenCase, ...]:
         return tuple(
-            replace(one, lost=tuple(map(called, one.lost)), gained=tuple(map(called, one.gained))) for one in found
+            replace(one, lost=tuple(map(title_of, one.lost)), gained=tuple(map(title_of, one.gained))) for one in cases
         )
 
     return replace(
         comparison,
-        changes=tuple(replace(one, name=called(one.name)) for one in comparison.changes),
+        changes=tuple(replace(one, name=title_of(one.name)) for one in comparison.changes),
         moved=tuple(
-            replace(one, changes={called(name): both for name, both in one.changes.items()}) for one in comparison.moved
+            replace(one, changes={title_of(name): both for name, both in one.changes.items()})
+            for one in comparison.moved
         ),
-        unlike=fates(comparison.unlike),
-        neither=fates(comparison.neither),
+        unlike=rename(comparison.unlike),
+        neither=rename(comparison.neither),
     )
 
 
 def comparison_rows(changes: Sequence[ColumnChange]) -> Iterator[tuple[str, ...]]:
-    """Cells under `HEADERS`."""
+    """Yield the cells of each column of the comparison, under `COMPARISON_HEADERS`."""
     for one in changes:
         yield (
             one.name,
@@ -75,14 +82,14 @@ def comparison_rows(changes: Sequence[ColumnChange]) -> Iterator[tuple[str, ...]
 
 
 def conclusion(comparison: Comparison) -> str:
-    """One sentence for a reader who is no statistician; before it, one on the cases that lost their number, if any."""
+    """Return the result in one sentence for a reader who is no statistician; a sentence on lost scores comes first."""
     main = comparison.of(ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION)
     lost = _lost_sentence(comparison, main)
     if not any(one.cases for one in main):
-        said = f"Nothing has a number in both {comparison.before} and {comparison.after}: they cannot be compared."
-        return f"{lost} {said}" if lost else said
-    said = _change_sentence(comparison, main)
-    return f"{lost} Of the others only: {said}" if lost else said
+        nothing = f"Nothing has a number in both {comparison.before} and {comparison.after}: they cannot be compared."
+        return f"{lost} {nothing}" if lost else nothing
+    changed = _change_sentence(comparison, main)
+    return f"{lost} Of the others only: {changed}" if lost else changed
 
 
 def _lost_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> str:
@@ -90,7 +97,7 @@ def _lost_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> str:
     if one is None:
         return ""
     lost = f"{one.lost:,} of {comparison.cases:,} cases lost {'its' if one.lost == 1 else 'their'} {one.name}"
-    if one.worst is None or not one.may_have_fallen or _count_lost(one.difference, one.margin):
+    if one.worst is None or not one.may_have_fallen or _is_regression(one.difference, one.margin):
         return f"{lost}."
     had = "had it" if one.lost == 1 else "had each"
     fallen = f"{one.name} would be worse by {_format_amount(one.worst, 'worse')}"
@@ -98,13 +105,12 @@ def _lost_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> str:
 
 
 def _change_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> str:
-    """Over the cases with a number in both runs."""
+    """Return what changed on the cases with a number in both runs."""
     parts = []
     for word, chosen in (("worse", [one for one in main if one.down]), ("better", [one for one in main if one.up])):
         if chosen:
-            parts.append(
-                f"{word} on {_join_with_and([f'{one.name} by {_format_amount(one.difference, word)}' for one in chosen])}"
-            )
+            amounts = [f"{one.name} by {_format_amount(one.difference, word)}" for one in chosen]
+            parts.append(f"{word} on {_join_with_and(amounts)}")
     for word, chosen in (
         ("more often fails", [one for one in comparison.of(ColumnKind.ASSERTION) if one.down]),
         ("more often passes", [one for one in comparison.of(ColumnKind.ASSERTION) if one.up]),
@@ -129,42 +135,41 @@ def _change_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> st
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """What must not go unsaid: cases that are not in the numbers, and what they could turn."""
-    said = [f"Not like with like: {warning}" for warning in comparison.warnings]
+    """Return warnings and notes: cases that the numbers leave out, and whether they could reverse the result."""
+    notes = [f"Not like with like: {warning}" for warning in comparison.warnings]
     for name, only in ((comparison.before, comparison.only_before), (comparison.after, comparison.only_after)):
         if only:
-            said.append(f"{_count_cases(len(only))} only in {name}: {join_names(only)}.")
+            notes.append(f"{_count_cases(len(only))} only in {name}: {join_names(only)}.")
     if unlike := comparison.unlike:
         counts = "counts" if len(unlike) == 1 else "count"
-        said.append(
-            f"{_count_cases(len(unlike), 'lacks', 'lack')} a number in one of the two runs, and {counts} only where both "
-            f"have one: {join_names([_describe_fate(one) for one in unlike])}."
+        notes.append(
+            f"{_count_cases(len(unlike), 'lacks', 'lack')} a number in one of the two runs, and {counts} only where "
+            f"both have one: {join_names([_describe_uneven(one) for one in unlike])}."
         )
     if comparison.neither:
         named = join_names([f"{one.case} (before: {one.before}; now: {one.after})" for one in comparison.neither])
-        said.append(f"{_count_cases(len(comparison.neither), 'has', 'have')} no score in either run: {named}.")
-    said += [sentence for one in comparison.changes if (sentence := _turned_sentence(one))]
+        notes.append(f"{_count_cases(len(comparison.neither), 'has', 'have')} no score in either run: {named}.")
+    notes += [sentence for one in comparison.changes if (sentence := _lost_scores_sentence(one))]
     if comparison.group is None:
-        said.append("The cases name no source: each is taken as independent of the others (--group says otherwise).")
-    return said
+        notes.append("The cases name no source: each is taken as independent of the others (--group says otherwise).")
+    return notes
 
 
 def cases_needed(comparison: Comparison) -> list[str]:
-    """How many cases it takes to see the difference that was asked about: of each overall score, else of criteria."""
-    said = []
+    """Return how many cases detect the difference asked about, for each overall score, else for each criterion."""
+    sentences = []
     for one in comparison.of(ColumnKind.OVERALL) or comparison.of(ColumnKind.CRITERION):
-        asked = one.power
-        if asked.detect is None:
+        power = one.power
+        if power.detect is None:
             continue
-        if asked.more is None:
-            said.append(f"{one.name}: how many cases show {asked.detect:g} is not known; {asked.why}.")
-        elif asked.more == 0:
-            said.append(f"{one.name}: these {one.cases:,} cases are enough to see a difference of {asked.detect:g}.")
+        if power.more is None:
+            sentence = f"how many cases show {power.detect:g} is not known; {power.why}."
+        elif power.more == 0:
+            sentence = f"these {one.cases:,} cases are enough to see a difference of {power.detect:g}."
         else:
-            said.append(
-                f"{one.name}: to see a difference of {asked.detect:g} takes {asked.cases:,} cases, {asked.more:,} more."
-            )
-    return said
+            sentence = f"to see a difference of {power.detect:g} takes {power.cases:,} cases, {power.more:,} more."
+        sentences.append(f"{one.name}: {sentence}")
+    return sentences
 
 
 def _format_signed(one: ColumnChange) -> str:
@@ -173,7 +178,7 @@ def _format_signed(one: ColumnChange) -> str:
 
 
 def format_p_value(p: float | None) -> str:
-    """A p-value; a dash where there is none."""
+    """Return a p-value with three decimals, `<0.001` for a smaller one, a dash for None."""
     return "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
@@ -187,7 +192,7 @@ def _format_amount(difference: Estimate, word: str) -> str:
 
 
 def _hint_sentences(hinted: Sequence[ColumnChange]) -> str:
-    """Changes of which the interval is sure and the test is not."""
+    """Return the changes that the interval shows and the permutation test does not confirm."""
     words = [
         (one, "worse" if one.difference.value is not None and one.difference.value < 0 else "better") for one in hinted
     ]
@@ -199,22 +204,23 @@ def _hint_sentences(hinted: Sequence[ColumnChange]) -> str:
 
 
 def _undetectable_sentence(main: Sequence[ColumnChange]) -> str:
-    """How large a drop could have been without being noticed, of the first column in which nothing is shown: the
-    overall score, if there is one; and why nothing could be, where groups are too few. Of what is shown to have moved
-    nothing: a fall that was noticed could not have gone unnoticed."""
+    """Return how large a drop could have gone undetected, and why nothing could be detected where groups are too few.
+
+    The drop is that of the first column without a shown change (the overall score, if there is one).
+    """
     first = next((one for one in main if one.power.least is not None and not one.shown), None)
     blind = next((one for one in main if one.cases and one.power.blind), None)
-    said = [blind.power.why] if blind is not None else []
+    parts = [blind.power.why] if blind is not None else []
     if first is not None:
-        said.insert(0, f"a drop of {first.name} under {first.power.least:.2g} would probably have gone unnoticed")
-    return "; " + ("; ".join(said) or "how small a change they would show is not known")
+        parts.insert(0, f"a drop of {first.name} under {first.power.least:.2g} would probably have gone unnoticed")
+    return "; " + ("; ".join(parts) or "how small a change they would show is not known")
 
 
-def _turned_sentence(one: ColumnChange) -> str:
-    """Whether the cases that lost their score could turn the result."""
+def _lost_scores_sentence(one: ColumnChange) -> str:
+    """Return whether the cases that lost their score could reverse the result."""
     if one.kind != ColumnKind.OVERALL or one.worst is None or one.best is None:
         return ""
-    was, better = _count_lost(one.difference, one.margin), _count_lost(one.best, one.margin)
+    was, better = _is_regression(one.difference, one.margin), _is_regression(one.best, one.margin)
     lost = (
         "1 case had a score and has none now" if one.lost == 1 else f"{one.lost:,} cases had a score and have none now"
     )
@@ -227,11 +233,11 @@ def _turned_sentence(one: ColumnChange) -> str:
     return f"{lost}: not even the lowest or highest {one.name} for each would turn the result."
 
 
-def _count_lost(difference: Estimate, margin: float) -> bool:
+def _is_regression(difference: Estimate, margin: float) -> bool:
     return difference.high is not None and difference.high < -margin - EQUALITY_TOLERANCE
 
 
-def _describe_fate(one: UnevenCase) -> str:
+def _describe_uneven(one: UnevenCase) -> str:
     if one.before == one.after:
         gone = [f"no {name} any more" for name in one.lost] + [f"{name} is new" for name in one.gained]
         return f"{one.case} ({', '.join(gone)})"
@@ -247,19 +253,19 @@ def _join_with_and(parts: Sequence[str]) -> str:
 
 
 def _change_phrase(parts: Sequence[str]) -> str:
-    """`is worse on …, better on …, and more often fails …`."""
+    """Join parts to `is worse on … and better on …, and more often fails …`."""
     states = [part for part in parts if not part.startswith("more often")]
-    deeds = [part for part in parts if part.startswith("more often")]
-    return _join_with_and([*([f"is {' and '.join(states)}"] if states else []), *deeds])
+    verbs = [part for part in parts if part.startswith("more often")]
+    return _join_with_and([*([f"is {' and '.join(states)}"] if states else []), *verbs])
 
 
-_MAX_ASSERTIONS = 12
+_MAX_ASSERTIONS = 12  # in the section of a page
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One column of the comparison: cells under `changes.HEADERS`, the difference drawn, which way it went, and of an
-    assertion what it asks."""
+    """A row of the table: cells under `COMPARISON_HEADERS`, a chart of the difference, its direction, and for an
+    assertion its question."""
 
     cells: tuple[str, ...]
     chart: Markup
@@ -269,8 +275,14 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True)
 class ChangedCase:
-    """A case that changed much; `number` is its place on the page, if it has one, `what` each number that changed,
-    `shots` its pictures: what each is, and its digest."""
+    """A case that changed much.
+
+    Attributes:
+        number: Of its verdict on the page, if it is there.
+        by: Total change, with its sign.
+        what: Each number that changed, as `NAME OLD → NEW`.
+        shots: Label and digest of each of its pictures.
+    """
 
     case: str
     number: int | None
@@ -281,8 +293,8 @@ class ChangedCase:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """A comparison of two runs of a ledger, its columns called as people call them. `shots` are the pictures of the
-    cases that changed most, as in `Mover`."""
+    """A comparison of two runs with titles for its columns; `shots` are the pictures of the cases that changed most, as
+    in `ChangedCase`."""
 
     comparison: Comparison
     shots: Mapping[str, tuple[tuple[str, str], ...]]
@@ -290,6 +302,8 @@ class RunComparison:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSection:
+    """What a page shows of a comparison; `name` is the older run, `verdict` the conclusion, `told` the method."""
+
     name: str
     verdict: str
     rows: tuple[ComparisonRow, ...]
@@ -300,7 +314,17 @@ class ComparisonSection:
 
 
 def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str | None = None) -> RunComparison:
-    """`record` as the newer run, `other` as the older. Raises `UsageError` where they have no case in common."""
+    """Compare two runs of a ledger.
+
+    Args:
+        ledger: The ledger that has both runs.
+        record: The newer run.
+        other: The older run.
+        group: Name of the group of cases that belong together (clusters of the bootstrap); else `source`.
+
+    Raises:
+        UsageError: The runs have no case in common.
+    """
     before, after = load_compared_run(ledger, other.id), load_compared_run(ledger, record.id)
     found = compare(
         before.scores,
@@ -319,7 +343,7 @@ def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str
 def _case_pictures(
     ledger: Ledger, record: RunRecord, other: RunRecord, cases: Sequence[str]
 ) -> dict[str, tuple[tuple[str, str], ...]]:
-    """By case what went in, and what came out before and now; as far as the ledger keeps it."""
+    """Return for each case its input and its output before and now, as far as the ledger has thumbnails."""
     old, new = (
         {one.verdict.case: one.verdict.images for one in ledger.judged_on(run.id, cases) if one.verdict.images}
         for run in (other, record)
@@ -338,14 +362,19 @@ def _case_pictures(
 
 
 def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunData) -> ComparisonSection:
-    """What the page shows of a comparison: all overall numbers and criteria, and assertions that surely changed. The
-    pictures of its cases are among those of the page."""
+    """Return the section of a page: overall numbers, criteria, and assertions with a shown change.
+
+    Args:
+        compared: The comparison.
+        other: The older run.
+        gathered: Data of the newer run; the pictures of the cases that changed are added to its pictures.
+    """
     comparison = compared.comparison
     for shots in compared.shots.values():
         for _, digest in shots:
             gathered.pictures.setdefault(digest, len(gathered.pictures))
     main = comparison.of(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)
-    turned = [one for one in comparison.of(ColumnKind.ASSERTION) if one.shown][:_MAX_ASSERTIONS]
+    assertions = [one for one in comparison.of(ColumnKind.ASSERTION) if one.shown][:_MAX_ASSERTIONS]
     place = {case: number for number, case in reversed(list(enumerate(gathered.index.case)))}
     movers = [
         ChangedCase(
@@ -363,7 +392,7 @@ def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunD
     return ComparisonSection(
         escape_hidden(other.name),
         use_minus_sign(escape_hidden(conclusion(comparison))),
-        tuple(_section_rows([*main, *turned])),
+        tuple(_section_rows([*main, *assertions])),
         tuple(movers),
         tuple(use_minus_sign(escape_hidden(note)) for note in comparison_notes(comparison)),
         f"{comparison.told} {COMPARISON_LEGEND}",
@@ -371,7 +400,7 @@ def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunD
 
 
 def _section_rows(columns: Sequence[ColumnChange]) -> list[ComparisonRow]:
-    """Differences of one kind are drawn on one scale, with 0 in the middle."""
+    """Return the rows; differences of one kind are drawn on the same scale, with 0 in the middle."""
     widest: dict[str, float] = {}
     for one in columns:
         ends = (one.difference.value, one.difference.low, one.difference.high)

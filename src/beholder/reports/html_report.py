@@ -1,12 +1,9 @@
-"""A run as one HTML file that opens from disk: see `page.write_report`.
+"""The HTML report: a run as one file that opens from disk, without network or server.
 
-Style sheets and scripts, taken into a page: one `<style>` and one `<script>`, with what the page may run or load.
-
-How pages are drawn: everything that comes from elsewhere is made plain and escaped.
-
-The pictures of a report: the ledger's thumbnails, made smaller until all of them fit into the room there is.
-
-A run as one HTML file: no network, no server; everything in it that comes from elsewhere is escaped.
+`write_report` keeps the file within a size limit. Pictures are the thumbnails of the ledger, reduced until they fit;
+then texts are cut. Style sheets and scripts are bundled into one `<style>` and one `<script>` under a content-security
+policy that allows nothing else. `make_environment` is the Jinja environment that the web app uses too: all text is
+escaped, and characters that hide or reorder letters are shown as escapes.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ import math
 import re
 import tempfile
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -68,19 +65,22 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const)\b)", re.MU
 
 @cache
 def bundle_style_sheet() -> str:
+    """Return all style sheets as one."""
     return "".join(_read_asset(name) for name in STYLE_SHEETS)
 
 
 @cache
 def bundle_script() -> str:
-    """The modules as one, in an order in which each finds what it uses: their imports of each other go, and `export`
-    before a declaration. Our modules use no other forms, and no name at their top twice."""
+    """Return all scripts as one module.
+
+    Imports of each other and `export` before a declaration are removed; our modules use no other forms, and no two have
+    the same top-level name. `SCRIPTS` is in order of dependency.
+    """
     return "".join(_EXPORT.sub("", _IMPORT.sub("", _read_asset(name))) for name in SCRIPTS)
 
 
 def content_security_policy() -> str:
-    """A content-security policy under which this very style sheet and script work, and pictures in the page; nothing
-    else, and nothing from elsewhere."""
+    """Return the policy that allows exactly our style sheet and script (by digest) and pictures inside the page."""
     return (
         f"default-src 'none'; img-src data: blob:; style-src '{_csp_digest(bundle_style_sheet())}'; "
         f"script-src '{_csp_digest(bundle_script())}'; base-uri 'none'; form-action 'none'"
@@ -99,8 +99,15 @@ TEMPLATE_PACKAGE = "beholder.reports"
 
 
 def make_environment(*packages: str) -> Environment:
-    """Templates of these packages, and those that a report and the app share (`parts.html.j2`). What is text is shown
-    without anything that hides or reorders its letters; `Markup` is ours, and stays."""
+    """Return a Jinja environment.
+
+    Args:
+        packages: Packages whose templates are found first; then those of this package, among them `parts.html.j2`,
+            which the report and the web app share.
+
+    Returns:
+        An environment that escapes text, and shows characters that hide or reorder letters as escapes; `Markup` stays.
+    """
     made = Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in (*packages, TEMPLATE_PACKAGE)]),
         autoescape=True,
@@ -130,28 +137,28 @@ def _format_interval_filter(estimate: Estimate, places: int = 3) -> str:
 
 
 def humanize_state(state: str) -> str:
-    """`over_budget` as people read it."""
+    """Return a state as people read it: `over budget` for `over_budget`."""
     return state.replace("_", " ")
 
 
 THREADS = 2
-BLOCK_BYTES = 400_000  # characters of pictures that the page reads at a time, when it needs one of them
-BLOCK_OVERHEAD = 80  # bytes that the page has around a block, whatever is in it
-_SAMPLE_SIZE = 40  # pictures from which the size of all is guessed
-_SIZE_MARGIN = 1.04  # by which a guess may be wrong before a second try is likely
-_BATCH = 64
-_WEBP_METHOD = 2  # of WebP: 4 makes a picture 4 % smaller and takes 20 % longer
+BLOCK_BYTES = 400_000  # of base64 in a block of pictures; the page parses a block when it needs one of its pictures
+BLOCK_OVERHEAD = 80  # bytes of markup around a block
+_SAMPLE_SIZE = 40  # pictures from which the size of all is estimated
+_SIZE_MARGIN = 1.04  # error of the estimate that is allowed for, so that a second try is rare
+_BATCH = 64  # pictures that are reduced at a time, so that memory stays bounded
+_WEBP_METHOD = 2  # effort of the encoder: 4 makes a picture 4 % smaller and takes 20 % longer
 
 
 @dataclass(frozen=True, slots=True)
 class PictureDetail:
-    """How much of a picture is kept: pixels on its longer side, WebP quality. `None`: as the ledger has it."""
+    """Size limit of pictures: pixels of the longer side, and WebP quality (None: as the ledger has it)."""
 
     side: int
     quality: int | None = None
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return f"at most {self.side} pixels wide and high" + (
             "" if self.quality is None else f", WebP quality {self.quality}"
         )
@@ -162,9 +169,15 @@ DETAIL_LEVELS = (PictureDetail(THUMBNAIL_SIDE), *(PictureDetail(side, 32 + side 
 
 @dataclass(frozen=True, slots=True)
 class ReportPictures:
-    """Pictures in a file, as blocks of base64 JSON. `starts` has the number of the first picture of each block;
-    `missing` are numbers of pictures that the ledger does not have; `size` is in bytes as the page holds them, with
-    what it says of blocks and of missing ones."""
+    """Pictures in a file, as blocks of JSON arrays of base64 texts.
+
+    Attributes:
+        detail: The size limit that they were reduced to.
+        size: Bytes in the page, with the markup around blocks and the list of missing pictures.
+        starts: Number of the first picture of each block.
+        missing: Numbers of pictures that the ledger does not have.
+        lengths: Bytes of each block in the file.
+    """
 
     detail: PictureDetail
     size: int
@@ -173,26 +186,34 @@ class ReportPictures:
     lengths: tuple[int, ...] = field(default=(), repr=False)
 
     def blocks(self, file: IO[bytes]) -> Iterator[str]:
+        """Read the blocks back from the file."""
         file.seek(0)
         for length in self.lengths:
             yield file.read(length).decode("ascii")
 
 
 def min_picture_bytes(ledger: Ledger, digests: Sequence[str]) -> int:
-    """About how many bytes of a page the pictures need at least."""
+    """Estimate the bytes that the pictures need in the page with the least detail."""
     return round(_estimate_bytes(ledger, digests, DETAIL_LEVELS[-1]) * _SIZE_MARGIN)
 
 
 def write_pictures(
-    ledger: Ledger, digests: Sequence[str], room: int, file: IO[bytes], watch: ProgressCallback = no_progress
+    ledger: Ledger, digests: Sequence[str], max_bytes: int, file: IO[bytes], watch: ProgressCallback = no_progress
 ) -> ReportPictures:
-    """Writes the pictures to `file` with as much detail as `room` bytes of the page allow; with the least there is
-    where none of them fits. Pictures that are small already stay as they are."""
+    """Write pictures with as much detail as fits, or with the least detail where nothing fits.
+
+    Args:
+        ledger: The ledger with the thumbnails.
+        digests: Of the image files, in the order of their numbers on the page.
+        max_bytes: Size limit in the page.
+        file: Where the blocks are written.
+        watch: Told of progress.
+    """
     at = bisect_left(
-        DETAIL_LEVELS, True, key=lambda rung: _estimate_bytes(ledger, digests, rung) * _SIZE_MARGIN <= room
+        DETAIL_LEVELS, True, key=lambda detail: _estimate_bytes(ledger, digests, detail) * _SIZE_MARGIN <= max_bytes
     )
-    for rung in DETAIL_LEVELS[at:-1]:
-        made = _write_blocks(ledger, digests, rung, file, room, watch)
+    for detail in DETAIL_LEVELS[at:-1]:
+        made = _write_blocks(ledger, digests, detail, file, max_bytes, watch)
         if made is not None:
             return made
     made = _write_blocks(ledger, digests, DETAIL_LEVELS[-1], file, None, watch)
@@ -203,17 +224,18 @@ def write_pictures(
 def _write_blocks(
     ledger: Ledger,
     digests: Sequence[str],
-    rung: PictureDetail,
+    detail: PictureDetail,
     file: IO[bytes],
-    room: int | None,
+    max_bytes: int | None,
     watch: ProgressCallback,
 ) -> ReportPictures | None:
+    """Write all pictures; return None as soon as they exceed `max_bytes`."""
     import pybase64
 
     file.seek(0)
     file.truncate()
     size, starts, lengths, missing = BLOCK_OVERHEAD, [0], [0], set()
-    for number, data in enumerate(_make_pictures(ledger, digests, rung)):
+    for number, data in enumerate(_make_pictures(ledger, digests, detail)):
         if data is None:
             missing.add(number)
         text = b"" if data is None else pybase64.b64encode(data)
@@ -225,38 +247,38 @@ def _write_blocks(
         lengths[-1] += file.write((b'["' if number == starts[-1] else b',"') + text + b'"')
         size += _encoded_size(data, number)
         watch("making pictures", number + 1, len(digests))
-        if room is not None and size > room:
+        if max_bytes is not None and size > max_bytes:
             return None
     lengths[-1] += file.write(b"]" if digests else b"[]")
-    return ReportPictures(rung, size, tuple(starts), frozenset(missing), tuple(lengths))
+    return ReportPictures(detail, size, tuple(starts), frozenset(missing), tuple(lengths))
 
 
-def _make_pictures(ledger: Ledger, digests: Sequence[str], rung: PictureDetail) -> Iterator[bytes | None]:
-    """The pictures in order; `None` where there is none. Some are made at a time, so that memory stays flat."""
+def _make_pictures(ledger: Ledger, digests: Sequence[str], detail: PictureDetail) -> Iterator[bytes | None]:
+    """Yield the pictures in order, None for one that the ledger does not have."""
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(digests), _BATCH):
-            some = digests[start : start + _BATCH]
-            kept = ledger.has_thumbnail(some)
-            stored = [ledger.thumbnail(digest) if digest in kept else None for digest in some]
-            yield from pool.map(partial(_reduce_picture, rung=rung), stored)
+            batch = digests[start : start + _BATCH]
+            kept = ledger.has_thumbnail(batch)
+            stored = [ledger.thumbnail(digest) if digest in kept else None for digest in batch]
+            yield from pool.map(partial(_reduce_picture, detail=detail), stored)
 
 
-def _estimate_bytes(ledger: Ledger, digests: Sequence[str], rung: PictureDetail) -> float:
-    """Bytes in the page, judged by some pictures from beginning to end; exact where there are few."""
+def _estimate_bytes(ledger: Ledger, digests: Sequence[str], detail: PictureDetail) -> float:
+    """Estimate bytes in the page from an evenly spaced sample of pictures; exact where there are few."""
     step = max(1, len(digests) // _SAMPLE_SIZE)
-    some = digests[::step]
-    sizes = [_encoded_size(data, len(digests)) for data in _make_pictures(ledger, some, rung)]
-    return BLOCK_OVERHEAD + sum(sizes) / max(1, len(some)) * len(digests)
+    sample = digests[::step]
+    sizes = [_encoded_size(data, len(digests)) for data in _make_pictures(ledger, sample, detail)]
+    return BLOCK_OVERHEAD + sum(sizes) / max(1, len(sample)) * len(digests)
 
 
 def _encoded_size(data: bytes | None, number: int) -> int:
-    """Bytes that a picture takes in the page: base64 in quotes, a comma, and for a missing one its number in a list."""
+    """Return the bytes of a picture in the page: base64 in quotes, a comma, and a missing one's number in a list."""
     return 4 * ((len(data) + 2) // 3) + 3 if data is not None else 3 + len(str(number)) + 1
 
 
-def _reduce_picture(stored: bytes | None, rung: PictureDetail) -> bytes | None:
-    """The picture with no more detail than the rung has; `None` where there is none, or none that can be read."""
-    if stored is None or rung.quality is None:
+def _reduce_picture(stored: bytes | None, detail: PictureDetail) -> bytes | None:
+    """Return the picture reduced to `detail`, or as it is if that is smaller; None for one that cannot be read."""
+    if stored is None or detail.quality is None:
         return stored
     from PIL import Image, UnidentifiedImageError
 
@@ -265,32 +287,25 @@ def _reduce_picture(stored: bytes | None, rung: PictureDetail) -> bytes | None:
             picture = opened.convert("RGB")
     except (UnidentifiedImageError, OSError, ValueError):
         return None
-    share = rung.side / max(picture.size)
+    share = detail.side / max(picture.size)
     if share < 1:
         size = (max(1, round(picture.width * share)), max(1, round(picture.height * share)))
         picture = picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
     out = io.BytesIO()
-    picture.save(out, "WEBP", quality=rung.quality, method=_WEBP_METHOD)
+    picture.save(out, "WEBP", quality=detail.quality, method=_WEBP_METHOD)
     return out.getvalue() if share < 1 or out.tell() < len(stored) else stored
 
 
-TEXT_LENGTHS = (
-    1200,
-    400,
-    160,
-    60,
-)  # characters that texts are cut to, when pictures alone cannot make a page small enough
+# Characters that texts are cut to, one after the other, where reduced pictures are not enough.
+TEXT_LENGTHS = (1200, 400, 160, 60)
 
-_DETAILS_PER_BLOCK = 64  # verdicts whose details the page reads at a time
-_SPARE_BYTES = 20_000  # bytes for what the page says of its own pictures
-
-PartsRenderer = Callable[[Iterable[str], Iterable[str], ReportPictures | None, tuple[str, ...]], Iterator[bytes]]
-"""The page: from blocks of details, blocks of pictures, what pictures there are, and notes."""
+_DETAILS_PER_BLOCK = 64  # verdicts; the page parses a block when it needs one of them
+_SPARE_BYTES = 20_000  # for the part of the page that depends on the pictures: starts of blocks, notes
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenReport:
-    """What a report came to: `size` in bytes, how much detail its pictures have, and what a reader should know."""
+    """Size in bytes and contents of a report; `pictures` describes their detail, `notes` what was reduced."""
 
     size: int
     cases: int
@@ -309,9 +324,20 @@ def write_report(
     other: RunRecord | None = None,
     watch: ProgressCallback = no_progress,
 ) -> WrittenReport:
-    """Writes the report of a run, within `max_mb` million bytes: pictures lose detail first, then texts are cut; no
-    case is left out. With an `other`, older run it says what changed. The same runs give the same bytes. Raises
-    `UsageError` for a `group` that no case has, and for runs without a case in common."""
+    """Write the report of a run. The same runs give the same bytes.
+
+    Args:
+        ledger: The ledger that has the run.
+        record: The run.
+        out: Where the page is written.
+        max_mb: Size limit in million bytes: pictures lose detail first, then texts are cut; no case is left out.
+        group: Name of the group of cases that belong together (clusters of the bootstrap); else `source`.
+        other: An older run to compare with.
+        watch: Told of progress.
+
+    Raises:
+        UsageError: No case has the group, or the runs have no case in common.
+    """
     with tempfile.TemporaryFile() as details, tempfile.TemporaryFile() as shots, tempfile.TemporaryFile() as shorter:
         gathered = collect_run_data(ledger, record, details, watch=watch)
         changed = (
@@ -322,7 +348,7 @@ def write_report(
         left = int(max_mb * 1_000_000) - sum(map(len, parts((), (), None, ()))) - _SPARE_BYTES
         texts, cut = _fit_details(details, shorter, left - min_picture_bytes(ledger, digests))
         pictures = write_pictures(ledger, digests, left - _details_size(texts), shots, watch)
-        if _details_size(texts) + pictures.size > left:  # the guess was too low; now it is known what pictures take
+        if _details_size(texts) + pictures.size > left:  # the estimate was too low; now their size is known
             texts, cut = _fit_details(details, shorter, left - pictures.size)
         notes = _report_notes(max_mb, cut, len(pictures.missing), len(digests))
         if _details_size(texts) + pictures.size > left:
@@ -332,7 +358,7 @@ def write_report(
         written = sum(
             out.write(part) for part in parts(_split_detail_blocks(texts), pictures.blocks(shots), pictures, notes)
         )
-    detail = pictures.detail.told if len(digests) > len(pictures.missing) else ""
+    detail = pictures.detail.description if len(digests) > len(pictures.missing) else ""
     return WrittenReport(written, gathered.cases, len(gathered.index), detail, notes)
 
 
@@ -346,7 +372,7 @@ def _report_notes(max_mb: float, cut: int | None, lost: int, of: int) -> tuple[s
 
 
 def _add_size_note(notes: tuple[str, ...], max_mb: float, page: Iterator[bytes]) -> tuple[str, ...]:
-    """The notes, and that the page is too large where it truly is: what it was allowed had something to spare."""
+    """Add a note if the page exceeds its limit: without the spare bytes it may still be within."""
     if sum(map(len, page)) <= max_mb * 1_000_000:
         return notes
     return (
@@ -363,7 +389,7 @@ def _missing_pictures_note(lost: int, of: int) -> str:
 
 
 def _details_size(details: IO[bytes]) -> int:
-    """Bytes that the details take on the page: a `<` is longer there, and there is something around each block."""
+    """Return the bytes of the details in the page: `<` is written as an escape, and each block has markup around it."""
     details.seek(0)
     lines = size = 0
     for line in details:
@@ -372,9 +398,13 @@ def _details_size(details: IO[bytes]) -> int:
     return size + math.ceil(lines / _DETAILS_PER_BLOCK) * BLOCK_OVERHEAD
 
 
-def _fit_details(details: IO[bytes], shorter: IO[bytes], room: int) -> tuple[IO[bytes], int | None]:
-    """The details, cut as far as they must be to fit, and how far: `None` where they fit as they are."""
-    if _details_size(details) <= room:
+def _fit_details(details: IO[bytes], shorter: IO[bytes], max_bytes: int) -> tuple[IO[bytes], int | None]:
+    """Cut texts as far as necessary, into `shorter`.
+
+    Returns:
+        The file to use, and the characters that texts were cut to (None: not cut).
+    """
+    if _details_size(details) <= max_bytes:
         return details, None
     for longest in TEXT_LENGTHS:
         shorter.seek(0)
@@ -383,7 +413,7 @@ def _fit_details(details: IO[bytes], shorter: IO[bytes], room: int) -> tuple[IO[
         for line in details:
             cut = truncate_detail(json.loads(line), longest)
             shorter.write(json.dumps(cut, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
-        if _details_size(shorter) <= room:
+        if _details_size(shorter) <= max_bytes:
             break
     return shorter, longest
 
@@ -415,7 +445,9 @@ def _render_parts(
         against=changed,
         pedigree=run_provenance(gathered),
         notes=notes,
-        picture_detail=pictures.detail.told if pictures and len(gathered.pictures) > len(pictures.missing) else "",
+        picture_detail=pictures.detail.description
+        if pictures and len(gathered.pictures) > len(pictures.missing)
+        else "",
         index={
             **gathered.index.to_dict(),
             "questions": [escape_hidden(text) for text in gathered.questions.texts],
@@ -450,7 +482,7 @@ def _case_link(one: ExampleVerdict | ChangedCase) -> str:
 
 
 def _list_link(**asked: str) -> str:
-    """The cases that these filters leave, where the page has such filters."""
+    """Return the fragment that filters the cases; empty for filters that the page does not have."""
     wanted = {name: escape_hidden(value) for name, value in asked.items() if value}
     if "group" in wanted:
         name, _, value = wanted.pop("group").partition("=")

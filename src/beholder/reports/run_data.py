@@ -1,7 +1,7 @@
 """The data of a run for its reports, collected in one pass over its verdicts.
 
-`collect_run_data` counts and indexes every verdict, and writes its detail (everything that a page shows of it) to a file
-as it comes, so that memory stays bounded.
+`collect_run_data` counts and indexes every verdict, and writes its detail (all that a page shows of it) to a file as it
+comes, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def verdict_detail(
 
 
 def truncate_detail(values: dict[str, object], longest: int) -> dict[str, object]:
-    """Return a detail with texts cut to `longest` characters. Names of the case, judge, criteria and flags stay whole."""
+    """Return a detail with texts cut to `longest` characters; names of case, judge, criteria and flags stay whole."""
     kept = {key: value for key, value in values.items() if key in ("case", "rubric", "judge", "model", "images")}
     rest = {key: escape_hidden_values(value, longest) for key, value in values.items() if key not in kept}
     if measurements := rest.get("measurements"):

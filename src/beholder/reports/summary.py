@@ -25,9 +25,9 @@ from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, estimate_m
 from beholder.statistics.data import SOURCE_GROUP, Column, ColumnKind, Floats, Scores, select_group
 from beholder.verdicts.verdict import format_count
 
-BINS = 10  # of a scale whose numbers are not whole
-MAX_INTEGER_BINS = 11  # steps of a scale of whole numbers that get a bar each
-MAX_GROUP_VALUES = 24  # of a group that is split by
+BINS = 10  # on a scale whose numbers are not whole
+MAX_INTEGER_BINS = 11  # a scale with more whole numbers is divided into `BINS`
+MAX_GROUP_VALUES = 24  # groups with more values are not split by
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class HistogramBin:
 
 @dataclass(frozen=True, slots=True)
 class ScoreHistogram:
-    """How one column is spread over its scale, and its mean."""
+    """The distribution of one column over its scale, and its mean."""
 
     key: str
     title: str
@@ -49,13 +49,13 @@ class ScoreHistogram:
 
     @property
     def places(self) -> int:
-        """Decimals that a mean is shown with."""
+        """Decimals that the mean is shown with."""
         return 3 if self.scale[1] - self.scale[0] <= 1 else 2
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSplitRow:
-    """The cases with one value of a group: how many, how many of them have a score, and means by column."""
+    """The cases with one value of a group: their number, how many have a score, and means by column."""
 
     value: str
     cases: int
@@ -65,7 +65,7 @@ class GroupSplitRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupSplit:
-    """A run by the values of one group, best first by `by` (a column) where that is defined."""
+    """A run split by the values of one group, the best value first."""
 
     group: str
     columns: tuple[ScoreHistogram, ...]
@@ -74,8 +74,16 @@ class GroupSplit:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """`overall` are the rubrics' scores (0–1), `criteria` on their own scales. `told` says how intervals were drawn;
-    `unsplit` which groups have too many values to split by."""
+    """The numbers of a run.
+
+    Attributes:
+        overall: Scores of the rubrics, 0 to 1.
+        criteria: Scores of the criteria, on their own scales.
+        passed: Share that passed, by column.
+        splits: The same means by group.
+        told: How intervals were computed.
+        unsplit: Groups with too many values to split by.
+    """
 
     overall: tuple[ScoreHistogram, ...]
     criteria: tuple[ScoreHistogram, ...]
@@ -86,8 +94,16 @@ class RunFigures:
 
 
 def compute_figures(gathered: RunData, group: str | None = None) -> RunFigures:
-    """`group` names what belongs together when intervals are drawn; else `source`, if the cases have it. Raises
-    `UsageError` for a group that no case has."""
+    """Compute histograms and means with intervals, all on the same bootstrap samples.
+
+    Args:
+        gathered: Data of the run.
+        group: Name of the group of cases that belong together (clusters of the bootstrap); else `source`, if the
+            cases have it.
+
+    Raises:
+        UsageError: No case has the group.
+    """
     scores = gathered.scores
     together = select_group(scores, group)
     draws = ClusterBootstrap(together, len(scores))
@@ -124,7 +140,7 @@ def compute_figures(gathered: RunData, group: str | None = None) -> RunFigures:
 
 
 def mean_estimates_of(draws: ClusterBootstrap, columns: Mapping[str, Floats]) -> dict[str, Estimate]:
-    """The mean of each column with its interval, nan left out, all over the same draws."""
+    """Return the mean of each column with its interval, ignoring nan, all on the same bootstrap samples."""
     if not columns or not draws.size:
         return {}
     return dict(zip(columns, estimate_means(draws, sum_by_group(draws, list(columns.values()))), strict=True))
@@ -152,11 +168,11 @@ def _histogram_bins(values: Floats, low: float, high: float) -> tuple[HistogramB
 
 
 def _split_groups(scores: Scores, together: str) -> tuple[list[str], tuple[str, ...]]:
-    """The groups to split by (style and model first), and those with too many values."""
+    """Return the groups to split by (style and model first), and those with too many values."""
     names = [name for name in scores.groups if name != together]
     names.sort(key=lambda name: {FACET_STYLE: 0, "model": 1}.get(name, 2))
     sizes = {name: len(_group_values(scores, name)) for name in names}
-    few = min(MAX_GROUP_VALUES, max(2, len(scores) // 2))  # or nearly every case would be a row of its own
+    few = min(MAX_GROUP_VALUES, max(2, len(scores) // 2))  # else nearly every case would have a row of its own
     most = {name: MAX_GROUP_VALUES if name in (FACET_STYLE, "model") else few for name in names}
     fitting = [name for name in names if 2 <= sizes[name] <= most[name]]
     return fitting, tuple(name for name in names if sizes[name] > most[name])
@@ -204,8 +220,17 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class ReportSummary:
-    """What a run came to. `failed` has, by the column that says who passed, its rubric and how many verdicts did not;
-    `corrected` is how often code corrected the judge, of which `corrections` are the most common."""
+    """What a report shows before the cases.
+
+    Attributes:
+        facts: Names with their values: who judged what, when, for how much.
+        outcomes: State, number of verdicts, examples.
+        failed: By the column of who passed, its rubric and the number of verdicts that did not pass.
+        failing: The assertions that fail most.
+        findings: By kind, the number of all and the most common ones.
+        flags: Flag, whether the audit raised it, its count.
+        corrections: The most common corrections by code; `corrected` is the number of all.
+    """
 
     verdicts: int
     cases: int
@@ -222,7 +247,7 @@ class ReportSummary:
 
 
 def summarize_run(gathered: RunData, group: str | None = None) -> ReportSummary:
-    """`group` as in `figures.figures`, whose errors these are too."""
+    """Summarize a run; `group` and errors as in `compute_figures`."""
     return ReportSummary(
         gathered.tally.verdicts,
         gathered.cases,
@@ -240,7 +265,7 @@ def summarize_run(gathered: RunData, group: str | None = None) -> ReportSummary:
 
 
 def run_facts(gathered: RunData) -> list[tuple[str, list[str]]]:
-    """Who judged what, when, for how much. Of a run that was not gone through yet, what its record says."""
+    """Return who judged what, when, for how much; without verdicts yet, what the record of the run says."""
     record, tally = gathered.record, gathered.tally
     made, changed = (f"{moment:%Y-%m-%d %H:%M} UTC" for moment in (record.created, record.updated))
     rubrics = [f"{escape_hidden(name)} {escape_hidden(version)}" for name, version in gathered.versions.items()]
@@ -263,14 +288,14 @@ def run_facts(gathered: RunData) -> list[tuple[str, list[str]]]:
 
 
 def run_judges(record: RunRecord) -> list[str]:
-    """Who judges, as far as the suite says."""
+    """Return the judges that the suite of a run names."""
     judges = record.suite.get("judges")
     names = [one.get("judge") if isinstance(one, dict) else one for one in judges] if isinstance(judges, list) else []
     return [str(name) for name in names if name]
 
 
 def prompt_digests(record: RunRecord) -> dict[str, str]:
-    """By rubric, the SHA-256 of what the judge was asked with, whatever the case: rubric and prompt as JSON."""
+    """Return for each rubric the SHA-256 of rubric and prompt as JSON: what all cases were asked with."""
     return {
         escape_hidden(_rubric_line(rubric)): hashlib.sha256(
             json.dumps([rubric, record.prompt], sort_keys=True, default=str).encode("utf-8", "surrogatepass")
@@ -280,6 +305,7 @@ def prompt_digests(record: RunRecord) -> dict[str, str]:
 
 
 def run_provenance(gathered: RunData) -> list[tuple[str, str]]:
+    """Return ids, digests and versions, for a reader who wants to reproduce the run."""
     record = gathered.record
     rows = [("Run", record.id), ("Fingerprint", record.fingerprint)]
     rows += [(f"Prompt digest, {name}", digest) for name, digest in prompt_digests(record).items()]
@@ -301,16 +327,16 @@ def _cost_lines(spent: Decimal | None, unpriced: int, reused: int) -> str:
 
 
 def _token_lines(usage: Mapping[str, int]) -> list[str]:
-    told = [
+    counts = [
         f"{usage[name]:,} {name.removesuffix('_tokens')}"
         for name in ("input_tokens", "output_tokens")
         if usage.get(name)
     ]
-    return [" + ".join(told)] if told else []
+    return [" + ".join(counts)] if counts else []
 
 
 def count_outcomes(gathered: RunData) -> list[tuple[str, int, list[ExampleVerdict]]]:
-    """Scored first, then what has no score, most first; with examples."""
+    """Return states with counts and examples: scored first, then those without a score by frequency."""
     counts = {SCORED: gathered.tally.score.count} | {state: one.count for state, one in gathered.lacks.items()}
     lacks = gathered.lacks
     return [
@@ -319,13 +345,13 @@ def count_outcomes(gathered: RunData) -> list[tuple[str, int, list[ExampleVerdic
 
 
 def count_states(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Scored first, then what has no score, most first."""
+    """Return states with counts: scored first, then those without a score by frequency."""
     rest = sorted((-count, state) for state, count in counts.items() if state != SCORED and count)
     return [(SCORED, counts.get(SCORED, 0)), *((state, -count) for count, state in rest)]
 
 
 def count_grades(gathered: RunData) -> dict[str, list[HistogramBin]]:
-    """By rubric, best grade first, as the rubric lists them; those it does not list come last."""
+    """Return the number of each grade by rubric, in the order of `grade_names`."""
     found = {}
     for rubric, tally in gathered.tally.rubrics.items():
         if tally.grades:
@@ -337,7 +363,7 @@ def count_grades(gathered: RunData) -> dict[str, list[HistogramBin]]:
 
 
 def grade_names(rubrics: Sequence[Mapping[str, object]], given: Collection[str]) -> list[str]:
-    """Best first, as the rubrics list them; those that were given and they do not list come last."""
+    """Return the grades that rubrics list, best first, then others that were given."""
     listed: list[str] = []
     for rubric in rubrics:
         scoring = rubric.get("scoring")
@@ -347,6 +373,7 @@ def grade_names(rubrics: Sequence[Mapping[str, object]], given: Collection[str])
 
 
 def count_failed(gathered: RunData) -> dict[str, tuple[str, int]]:
+    """Return by column of who passed its rubric and the number of verdicts that did not pass."""
     rubrics = gathered.tally.rubrics
     return {
         "passed" if len(rubrics) == 1 else f"{name}.passed": (name, tally.passed[False])
@@ -355,14 +382,14 @@ def count_failed(gathered: RunData) -> dict[str, tuple[str, int]]:
 
 
 def top_failing_assertions(gathered: RunData) -> list[tuple[AskedAssertion, FindingCount]]:
-    """The assertions that fail most: by their number of No, then by share."""
+    """Return the assertions that fail most: by the number of No answers, then by share."""
     failing = [item for item in gathered.assertions.items() if item[1].count]
     failing.sort(key=lambda item: (-item[1].count, -item[1].count / item[1].of, item[0]))
     return failing[:MAX_LISTED]
 
 
 def count_findings(gathered: RunData) -> dict[str, tuple[int, list[tuple[str, FindingCount]]]]:
-    """By kind, how many there are in all, and the most common."""
+    """Return for each kind of finding the number of all and the most common ones."""
     return {
         key: (sum(one.count for one in items.values()), most_common(items))
         for key, items in gathered.findings.items()
@@ -371,12 +398,12 @@ def count_findings(gathered: RunData) -> dict[str, tuple[int, list[tuple[str, Fi
 
 
 def most_common(items: Mapping[Key, FindingCount]) -> list[tuple[Key, FindingCount]]:
-    """What is most common."""
+    """Return the most frequent items with their counts."""
     return sorted(items.items(), key=lambda item: (-item[1].count, str(item[0])))[:MAX_LISTED]
 
 
 def count_flags(gathered: RunData) -> list[tuple[str, bool, FindingCount]]:
-    """What the audit found comes first, then what is most common."""
+    """Return the flags: those of the audit first, then by frequency."""
     return sorted(
         ((name, name in AUDIT_FLAGS, one) for name, one in gathered.flags.items()),
         key=lambda item: (not item[1], -item[2].count, item[0]),

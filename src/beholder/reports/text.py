@@ -32,8 +32,8 @@ def print_text(text: str, *, error: bool = False) -> None:
     print(printable(text, lines=True), file=sys.stderr if error else sys.stdout, flush=True)
 
 
-# Control characters, lone surrogates (UTF-8 cannot encode them), and what makes a browser show another text than the one
-# that is there: direction overrides and marks, annotations.
+# Control characters, lone surrogates (UTF-8 cannot encode them), and what makes a browser show another text than the
+# one that is there: direction overrides and marks, annotations.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
