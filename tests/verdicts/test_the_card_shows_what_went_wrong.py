@@ -137,4 +137,4 @@ def test_a_mean_of_some_factors_says_how_many() -> None:
 
 def test_a_juror_that_left_too_much_open_says_so() -> None:
     juror = Juror("instruments", 0, Outcome.SCORED)
-    assert "too much left open" in shown(replace(VERDICT, jury=Jury(1, 0, {}, None, (juror,))))
+    assert "too much not measured" in shown(replace(VERDICT, jury=Jury(1, 0, {}, None, (juror,))))
