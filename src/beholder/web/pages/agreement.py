@@ -152,7 +152,9 @@ def _score_pairs(scores: Scores, column: Column, people: Ratings) -> list[tuple[
     return [(float(x), float(y)) for x, y in zip(column.values[both], said[both], strict=True)]
 
 
-def _reliability_bins(judge: Floats, people: Floats, scale: ScaleRange, draws: ClusterBootstrap) -> list[ReliabilityBin]:
+def _reliability_bins(
+    judge: Floats, people: Floats, scale: ScaleRange, draws: ClusterBootstrap
+) -> list[ReliabilityBin]:
     """Cases by what the judge says: each value for itself where there are few, else equal parts of the scale."""
     levels = np.unique(judge)
     if len(levels) <= MAX_BINS + 3:
