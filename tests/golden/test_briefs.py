@@ -39,13 +39,13 @@ def told(one: Json) -> Json:
         **{key: one[key] for key in ("rubric", "rubric_version", "setting", "brief_digest")},
         "system": short(one["system"]),
         "content": [short(part["text"]) if "text" in part else _picture(part) for part in one["content"]],
-        "schema": schema and f"sha256 {digest(json.dumps(schema))}: {' '.join(_names(schema))}"[:400],
+        "schema": schema and f"sha256 {digest(json.dumps(schema))[:24]}: {' '.join(_names(schema))}"[:160],
     }
 
 
 def _picture(part: Json) -> str:
     """All that is said of a picture, on one line."""
-    return ", ".join(f"{key} {value}" for key, value in part.items())
+    return " ".join(f"{value}" for value in part.values())
 
 
 def _names(schema: Json) -> Iterator[str]:
@@ -66,9 +66,9 @@ def test_restyles_in_every_style() -> None:
         one = brief("restyle", PHOTO, STYLED, "--set", f"style={style}")
         found[style] = {
             "brief_digest": one["brief_digest"],
-            "system": digest(one["system"]),
-            "schema": digest(json.dumps(one["schema"])),
-            "content": digest(json.dumps(one["content"])),
+            "system": digest(one["system"])[:24],
+            "schema": digest(json.dumps(one["schema"]))[:24],
+            "content": digest(json.dumps(one["content"]))[:24],
         }
     check("briefs_styles", found)
 
@@ -116,13 +116,13 @@ def test_edits() -> None:
                 f"{rubric} by its images": (rubric, PHOTO, EDITED, *said),
                 f"{rubric} offline": (rubric, TARGET, EDITED, *said, "--setting", "offline"),
                 f"{rubric} by role": (rubric, "--image", f"target={TARGET}", "--image", f"edited={EDITED}", *said),
-                f"{rubric} in Japanese": (rubric, PHOTO, EDITED, "--set", f"instruction={JAPANESE}"),
-                f"{rubric} asked several": (rubric, PHOTO, EDITED, "--set", "instruction=a", "--set", "instruction=b"),
             }
         )
     (Path("own.md")).write_text("Was it done? {{instruction}} {braces} {{ image_reference }}\n", "utf-8")
     found |= _each(
         {
+            "in Japanese": ("edit-fidelity", PHOTO, EDITED, "--set", f"instruction={JAPANESE}"),
+            "several": ("edit-preservation", PHOTO, EDITED, "--set", "instruction=a", "--set", "instruction=b"),
             "prompt of one's own": ("edit-quality", PHOTO, EDITED, "--set", "instruction=x", "--prompt", "own.md"),
         }
     )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import hashlib
 import http.client
 import io
@@ -26,7 +27,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -35,9 +36,9 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 import pytest
+import typer.main
 
-from beholder.testing.base import Course, Fault
-from beholder.testing.server import JudgeServer
+from beholder.testing import Course, Fault, JudgeServer
 
 __all__ = ["Course", "Fault"]
 
@@ -62,7 +63,7 @@ PIXELS = ("numpy", "opencv-python-headless", "pillow", "simplejpeg")
 Json: TypeAlias = Any
 Reply: TypeAlias = "str | Mapping[str, object] | Fault | Callable[..., str | Mapping[str, object] | Fault]"
 
-LONGEST = 160
+LONGEST = 130
 
 
 # --- stored values ---------------------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ def check(name: str, found: Mapping[str, Json], *, within: float = 0.0, made_wit
     versions = {package: _version(package) for package in made_with}
     document = {**({"made_with": versions} if versions else {}), "values": found}
     if os.environ.get("GOLDEN_WRITE"):
-        path.write_text(json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
+        path.write_text(_written(document) + "\n", "utf-8")
         return
     stored = json.loads(path.read_text("utf-8"))
     if versions != stored.get("made_with", {}):
@@ -112,6 +113,20 @@ def differences(old: Json, new: Json, within: float = 0.0, place: str = "") -> I
         yield f"{place}: was {_shown(old)}\n    and is {_shown(new)}"
 
 
+def _written(value: Json, indent: str = "") -> str:
+    """JSON with sorted keys, a value to a line as far as that is not too long."""
+    line = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    if not isinstance(value, dict | list) or len(indent) + len(line) < 220:
+        return line
+    deeper = indent + " "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(deeper + _written(one, deeper) for one in value) + f"\n{indent}]"
+    entries = (
+        f"{deeper}{json.dumps(key, ensure_ascii=False)}: {_written(value[key], deeper)}" for key in sorted(value)
+    )
+    return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
+
+
 def _shown(value: Json) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 400 else f"{text[:400]}…"
@@ -124,7 +139,7 @@ def digest(data: str | bytes) -> str:
 def short(value: Json) -> Json:
     """JSON values with every long text as its digest, its length and its start."""
     if isinstance(value, str):
-        return value if len(value) <= LONGEST else f"sha256 {digest(value)}, {len(value)} characters: {value[:80]}…"
+        return value if len(value) <= LONGEST else f"sha256 {digest(value)[:24]}, {len(value)} long: {value[:80]}…"
     if isinstance(value, Mapping):
         return {key: short(one) for key, one in value.items()}
     return [short(one) for one in value] if isinstance(value, list | tuple) else value
@@ -159,7 +174,12 @@ def beholder(*words: str | Path, code: int | None = 0) -> Done:
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     argv = ["beholder", *map(str, words)]
     ended = 0
-    with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        mock.patch.object(sys, "argv", argv),
+        mock.patch.object(typer.main, "get_command", _command),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         try:
             runpy.run_module("beholder", run_name="__main__")
         except SystemExit as stop:
@@ -167,6 +187,9 @@ def beholder(*words: str | Path, code: int | None = 0) -> Done:
     done = Done(ended, *(stream.buffer.getvalue().decode() for stream in (out, err)))
     assert code is None or ended == code, f"beholder {' '.join(argv[1:])}: exit code {ended}\n{done.err}\n{done.out}"
     return done
+
+
+_command = functools.cache(typer.main.get_command)  # making them anew for each command would take most of the time
 
 
 def brief(*words: str | Path) -> Json:
@@ -177,9 +200,7 @@ def brief(*words: str | Path) -> Json:
 
 # --- judges ----------------------------------------------------------------------------------------------------------
 
-WORDS = (
-    "the brick wall on the left keeps every joint of its mortar and the lamp above the door throws its light as before"
-)
+WORDS = "the red wall on the left is as it was, the lamp and the sky are so too"
 
 
 def answer_to(schema: Json, turn: int = 0) -> Json:
@@ -195,7 +216,7 @@ def answer_to(schema: Json, turn: int = 0) -> Json:
                 return ["a lamp that is not there"] if number % 4 == 0 else []
             case "integer":
                 low, high = part["minimum"], part["maximum"]
-                return low + (number * 7 + 3) % (high - low + 1)
+                return low + (number * 3 + number // 4) % (high - low + 1)
             case "number":
                 return round(part["minimum"] + (part["maximum"] - part["minimum"]) * (number * 37 % 101) / 100, 2)
             case "string" if "enum" in part:
@@ -280,30 +301,62 @@ def wiretap() -> Iterator[Wiretap]:
             yield tap
 
 
+Response: TypeAlias = tuple[int, Sequence[tuple[str, str]], bytes]
+
+
 @contextmanager
 def _proxy(server: str, exchanges: list[Exchange]) -> Iterator[None]:
+    """Passes requests on to a server, whatever host they were meant for."""
+
+    def passed(request: Exchange) -> Response:
+        place = urlsplit(request.url)
+        onward = http.client.HTTPConnection(server, timeout=60)
+        headers = {name: value for name, value in request.headers.items() if name not in _HOP}
+        path = f"{place.path}?{place.query}" if place.query else place.path
+        onward.request(request.method, path, body=request.body, headers=headers)
+        response = onward.getresponse()
+        data = response.read()
+        onward.close()
+        return response.status, response.getheaders(), data
+
+    with _answering(passed, exchanges):
+        yield
+
+
+@contextmanager
+def replay(replies: Mapping[str, Json]) -> Iterator[list[Exchange]]:
+    """A server that has these answers, a text or JSON by "METHOD URL", and 404 for everything else. Gives the requests
+    that came."""
+
+    def answer(request: Exchange) -> Response:
+        said = replies.get(f"{request.method} {request.url}")
+        text = said if isinstance(said, str) else json.dumps(said)
+        return 404 if said is None else 200, [("Content-Type", "application/json")], text.encode()
+
+    exchanges: list[Exchange] = []
+    with _answering(answer, exchanges):
+        yield exchanges
+
+
+@contextmanager
+def _answering(answer: Callable[[Exchange], Response], exchanges: list[Exchange]) -> Iterator[None]:
+    """An HTTP proxy on loopback that `http_proxy` names while it is open."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def handle_one(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            body = self._body(headers)
-            place = urlsplit(self.path)
-            path = f"{place.path}?{place.query}" if place.query else place.path
-            onward = http.client.HTTPConnection(server, timeout=60)
-            passed = {name: value for name, value in headers.items() if name not in _HOP}
-            onward.request(self.command, path, body=body, headers=passed)
-            response = onward.getresponse()
-            data = response.read()
-            exchanges.append(Exchange(self.command, self.path, headers, body, response.status))
-            self.send_response(response.status)
-            for name, value in response.getheaders():
+            request = Exchange(self.command, self.path, headers, self._body(headers))
+            status, said, data = answer(request)
+            exchanges.append(replace(request, status=status))
+            self.send_response(status)
+            for name, value in said:
                 if name.lower() not in {*_HOP, "content-length", "date", "server"}:
                     self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
-            onward.close()
 
         do_GET = do_POST = do_DELETE = handle_one  # noqa: N815  # the names that http.server calls
 
