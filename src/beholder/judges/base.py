@@ -1,8 +1,9 @@
-"""The one door to whoever answers a brief."""
+"""The protocol of judges, and what a judge can do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol, runtime_checkable
 
@@ -12,23 +13,20 @@ from beholder.rubrics.brief import Brief
 from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.answer import Answer, Turn
 
-INSTRUMENTS = "instruments"  # the one judge that is no model, and the one that is asked where none is named
-MEASURED_NOT_SEEN = "measured_not_seen"  # the flag of an answer that nobody gave who can see
+INSTRUMENTS = "instruments"  # the one judge of ours that is no model, and the default
+MEASURED_NOT_SEEN = "measured_not_seen"  # flag of answers that were measured, by a judge that cannot see
+
+CostBound = Callable[[Brief, Sequence[Turn], int | None], tuple[Decimal, int | None]]
+"""Returns what a call (brief, earlier turns, limit of tokens) costs at most, and the limit for which that is true."""
 
 
 @runtime_checkable
 class Judge(Protocol):
-    """Answers briefs. Raises `SetupError` when it can never answer, `Unreachable` when it could not this time, and
-    `ImageError` for a picture that it cannot read.
-
-    A judge that is no model may have three things more, which the functions below ask for: `abstains` (True: it may
-    answer "abstain" in place of a score or an answer, and give `measurements`), `objection(rubric)` (why it cannot
-    answer a rubric at all; empty where it can) and `needs_images(rubric)` (False: it takes a brief without pictures).
-    """
+    """Answers briefs. A judge that is no model may also have `capabilities`; see `capabilities_of`."""
 
     @property
     def name(self) -> str:
-        """As the user named it: `openai:gpt-5-mini`."""
+        """The name by which the user chose it: `openai:gpt-5-mini`."""
 
     @property
     def identity(self) -> str:
@@ -36,51 +34,90 @@ class Judge(Protocol):
 
     @property
     def sizing(self) -> Sizing:
-        """How it wants its pictures."""
+        """How large its images may be."""
 
     async def answer(
         self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
     ) -> Answer:
-        """One request. `earlier` turns follow the brief; `max_tokens` overrides the judge's own limit."""
+        """Answer a brief.
+
+        Args:
+            brief: the question.
+            sample: number of the sample, from 0, where a brief is asked several times.
+            earlier: earlier turns of the conversation, which follow the brief.
+            max_tokens: limit for the answer; takes precedence over the judge's own.
+
+        Raises:
+            SetupError: it can never answer.
+            Unreachable: it could not answer this time.
+            ImageError: it cannot read an image.
+        """
 
     async def aclose(self) -> None:
-        """Lets go of connections; a judge that is asked again afterwards makes new ones."""
+        """Close connections; a judge that is asked again opens new ones."""
 
 
-# What one call (a brief, earlier turns, a limit of tokens) may cost at most, and the limit under which that is true.
-CostBound = Callable[[Brief, Sequence[Turn], int | None], tuple[Decimal, int | None]]
+def _needs_images(rubric: Rubric) -> bool:
+    return True
 
 
-def may_abstain(judge: Judge) -> bool:
-    """Whether "abstain" is an answer of this judge. A model's never is: it must look, and say Yes or No."""
-    return bool(getattr(judge, "abstains", False))
+def _has_no_objection(rubric: Rubric) -> str:
+    return ""
 
 
-def answers_later(judge: Judge) -> bool:
-    """Whether this judge is asked by batch, so that most answers are not there yet when it is asked."""
-    return bool(getattr(judge, "answers_later", False))
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a judge can do; the defaults are those of a model.
+
+    Attributes:
+        abstains: it may answer "abstain" in place of a score or an answer, and give `measurements`. A model never may:
+            it must look, and say Yes or No.
+        answers_later: it is asked by batch, so that most answers are not there yet when it is asked.
+        needs_images: returns whether a case of a rubric must have its images.
+        objection: returns why it cannot answer a rubric at all; empty where it can.
+    """
+
+    abstains: bool = False
+    answers_later: bool = False
+    needs_images: Callable[[Rubric], bool] = _needs_images
+    objection: Callable[[Rubric], str] = _has_no_objection
 
 
-def needs_images(judge: Judge, rubric: Rubric) -> bool:
-    """Whether a case of this rubric must have its images for this judge; of a model always."""
-    says = getattr(judge, "needs_images", None)
-    return bool(says(rubric)) if callable(says) else True
+def capabilities_of(judge: Judge) -> Capabilities:
+    """Return the judge's `capabilities`; without them, those of the attributes that plug-ins may have instead.
+
+    These are `abstains`, `answers_later`, `needs_images(rubric)` and `objection(rubric)`.
+    """
+    own = getattr(judge, "capabilities", None)
+    if isinstance(own, Capabilities):
+        return own
+    needs_images, objection = getattr(judge, "needs_images", None), getattr(judge, "objection", None)
+    return Capabilities(
+        abstains=bool(getattr(judge, "abstains", False)),
+        answers_later=bool(getattr(judge, "answers_later", False)),
+        needs_images=needs_images if callable(needs_images) else _needs_images,
+        objection=objection if callable(objection) else _has_no_objection,
+    )
 
 
 def check_judges(judges: Sequence[Judge], rubrics: Sequence[Rubric]) -> None:
-    """Raises `SetupError` for a judge that can answer none of the rubrics. Of several (those of `edit`), the ones that
-    it cannot answer get verdicts in which all is left open."""
+    """Raise `SetupError` for a judge that can answer none of the rubrics.
+
+    Of several (those of `edit`), the ones that it cannot answer get verdicts in which nothing is measured.
+    """
     for judge in judges:
-        says = getattr(judge, "objection", None)
-        objections = [says(rubric) for rubric in rubrics] if callable(says) else [""]
+        objections = [capabilities_of(judge).objection(rubric) for rubric in rubrics]
         if objections and all(objections):
             raise SetupError(str(objections[0]))
 
 
 def identity_for_brief(judge: Judge, brief: Brief) -> str:
-    """What an answer to this brief depends on besides its digest: the judge's identity, and for one that measures also
-    how the assertions are measured, which the digest leaves out."""
-    if not may_abstain(judge):
+    """Return what an answer to this brief depends on besides its digest.
+
+    That is the judge's identity, and for a judge that measures also how the assertions are measured, which the digest
+    does not include.
+    """
+    if not capabilities_of(judge).abstains:
         return judge.identity
-    measured = [one.measured for criterion in brief.criteria for one in criterion.assertions]
+    measured = [assertion.measured for criterion in brief.criteria for assertion in criterion.assertions]
     return f"{judge.identity} {measured}" if any(measured) else judge.identity

@@ -14,7 +14,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 
 from beholder.errors import AnswerError, ImageError, OverBudget, Unreachable
-from beholder.judges.base import MEASURED_NOT_SEEN, Judge, may_abstain
+from beholder.judges.base import MEASURED_NOT_SEEN, Judge, capabilities_of
 from beholder.rubrics.brief import Brief
 from beholder.verdicts.answer import Answer, Finish, Turn
 from beholder.verdicts.jury import ConversationResult
@@ -37,7 +37,7 @@ async def ask_judge(
 
     Raises `SetupError` only; every other failure is an outcome.
     """
-    talk = Conversation(brief, head, may_abstain(judge))
+    talk = Conversation(brief, head, capabilities_of(judge).abstains)
     try:
         async with asyncio.timeout(timeout_s):
             while talk.open:

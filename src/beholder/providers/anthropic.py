@@ -1,14 +1,13 @@
 """Anthropic's messages.
 
 Request and reply: https://platform.claude.com/docs/en/api/messages
-Structured output, `output_config.format`, no beta header: https://platform.claude.com/docs/en/build-with-claude/structured-outputs
-Cache mark: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
-Pictures: https://platform.claude.com/docs/en/build-with-claude/vision
-
-Anthropic's Message Batches: one request that holds all others, and a stream of results.
-
-Guide, limits (100,000 requests, 256 MB), price: https://platform.claude.com/docs/en/build-with-claude/batch-processing
-Calls: https://platform.claude.com/docs/en/api/messages/batches
+Structured output, `output_config.format`, no beta header:
+https://platform.claude.com/docs/en/build-with-claude/structured-outputs
+Prompt cache: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+Images and their tokens, 28-pixel patches (about width × height ÷ 784; earlier pages said ÷ 750):
+https://platform.claude.com/docs/en/build-with-claude/vision#evaluate-image-size and …/vision-coordinates (scaling)
+Batches (one request that holds all others, and a stream of results; 100,000 requests, 256 MB):
+https://platform.claude.com/docs/en/build-with-claude/batch-processing and …/docs/en/api/messages/batches
 """
 
 from __future__ import annotations
@@ -23,23 +22,29 @@ import msgspec
 
 from beholder.images.image import Sizing
 from beholder.providers.base import (
-    UNCONFIRMED,
-    BatchHandle,
-    BatchResult,
-    BatchState,
-    BatchStatus,
+    NEWEST_VERSION,
+    THINKING_TOKENS,
     ChatRequest,
     HttpRequest,
+    ImageTokenCounter,
     Provider,
-    ProviderReply,
-    UnconfirmedBatch,
+    TokenRules,
     ceil_div,
-    handle_from_reply,
     parse_model_version,
     system_message,
     turn_texts,
 )
-from beholder.providers.http import BatchApi, BatchClient
+from beholder.providers.batch import (
+    UNCONFIRMED,
+    BatchApi,
+    BatchClient,
+    BatchHandle,
+    BatchResult,
+    BatchState,
+    BatchStatus,
+    UnconfirmedBatch,
+    handle_from_reply,
+)
 from beholder.providers.payload import (
     ImageSplicer,
     MalformedReplyError,
@@ -54,7 +59,7 @@ from beholder.providers.payload import (
     word_set,
 )
 from beholder.rubrics.brief import TextBlock
-from beholder.verdicts.answer import BatchStage, Finish, Usage
+from beholder.verdicts.answer import Answer, BatchStage, Finish, Usage
 
 BASE_URL = "https://api.anthropic.com"
 # The version of 2026-10-21 refuses sampling parameters; the one before still takes them, for models that know them.
@@ -71,69 +76,69 @@ FINISHES = {
     "model_context_window_exceeded": Finish.LENGTH,
     "refusal": Finish.REFUSED,
 }
-# Claude 5 and later think without being asked, and thoughts count towards `max_tokens`: without room of their own
-# they would eat the answer's.
-THINKING_TOKENS = 8192
 _GENERATION = re.compile(r"claude-[a-z]+-(\d+)")
 
 
 def build_request(question: ChatRequest) -> HttpRequest:
+    """Return the messages request for a question; the system message is marked for the prompt cache."""
     brief = question.brief
     splicer = ImageSplicer()
     content: list[dict[str, object]] = []
     for part in brief.content:
-        words = part.text if isinstance(part, TextBlock) else part.label
-        if words.strip():
-            content.append({"type": "text", "text": words})
+        text = part.text if isinstance(part, TextBlock) else part.label
+        if text.strip():
+            content.append({"type": "text", "text": text})
         if not isinstance(part, TextBlock):
-            data = splicer.stand_in(part.image.data)
+            data = splicer.add_image(part.image.data)
             source = {"type": "base64", "media_type": part.image.media_type, "data": data}
             content.append({"type": "image", "source": source})
     messages: list[dict[str, object]] = [{"role": "user", "content": content}]
-    for said, reply in turn_texts(question.earlier):
-        messages += ({"role": "assistant", "content": said}, {"role": "user", "content": reply})
+    for answer, reply in turn_texts(question.earlier):
+        messages += ({"role": "assistant", "content": answer}, {"role": "user", "content": reply})
 
     body: dict[str, object] = {"model": question.model}
-    body |= nest_parameters(question.params, PARAMETER_NAMES, wire="anthropic", reserved=RESERVED_PARAMETERS)
+    body |= nest_parameters(question.params, PARAMETER_NAMES, provider="anthropic", reserved=RESERVED_PARAMETERS)
     if question.max_tokens is not None or "max_tokens" not in body:
         body["max_tokens"] = (question.max_tokens or brief.answer_tokens) + _thinking_tokens(question.model, body)
     if (system := system_message(brief, question.structured)).strip():
         body["system"] = [{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]
     if question.structured and brief.schema is not None:
-        form = {"type": "json_schema", "schema": narrow_schema(brief.schema, SCHEMA_KEYWORDS)}
-        body["output_config"] = {**as_mapping(body.get("output_config")), "format": form}
+        output_format = {"type": "json_schema", "schema": narrow_schema(brief.schema, SCHEMA_KEYWORDS)}
+        body["output_config"] = {**as_mapping(body.get("output_config")), "format": output_format}
     body["messages"] = messages
     version = SAMPLING_API_VERSION if SAMPLING_PARAMETERS & body.keys() else API_VERSION
     headers = {"Content-Type": "application/json", "anthropic-version": version}
     if question.key:
         headers["x-api-key"] = question.key
-    return HttpRequest(f"{question.base_url}/v1/messages", headers, splicer.dump(body))
+    return HttpRequest(f"{question.base_url}/v1/messages", headers, splicer.encode(body))
 
 
-def parse_reply(payload: bytes) -> ProviderReply:
+def parse_reply(payload: bytes) -> Answer:
+    """Return the answer in a message; raise `MalformedReplyError` where there is none."""
     body = parse_object(payload)
     if body.get("type") != "message" or not isinstance(body.get("content"), list):
         raise MalformedReplyError(as_text(as_mapping(body.get("error")).get("message")) or "the reply is no message")
     usage, stop = as_mapping(body.get("usage")), as_mapping(body.get("stop_details"))
     cached, written = as_count(usage.get("cache_read_input_tokens")), as_count(usage.get("cache_creation_input_tokens"))
-    return ProviderReply(
+    return Answer(
         text="".join(
             as_text(block.get("text")) for block in as_objects(body["content"]) if block.get("type") == "text"
         ),
         finish=FINISHES.get(as_text(body.get("stop_reason")), Finish.COMPLETE),
         model=as_text(body.get("model")) or None,
-        # Anthropic's `input_tokens` leaves out what came from the cache or went into it; ours is the total.
+        # Anthropic's `input_tokens` excludes what was read from or written to the cache; ours is the total.
         usage=Usage(
             input_tokens=sum_counts(as_count(usage.get("input_tokens")), cached, written),
             output_tokens=as_count(usage.get("output_tokens")),
             cached_tokens=cached,
+            cache_write_tokens=written or 0,
         ),
         detail=as_text(stop.get("explanation")) or as_text(stop.get("category")),
-        cache_writes=written or 0,
     )
 
 
 def _thinking_tokens(model: str, body: Mapping[str, object]) -> int:
+    """Return the tokens for thoughts, which count towards `max_tokens`; Claude 5 and later always think."""
     thinking = as_mapping(body.get("thinking"))
     if (budget := as_count(thinking.get("budget_tokens"))) is not None:
         return budget
@@ -144,22 +149,9 @@ def _thinking_tokens(model: str, body: Mapping[str, object]) -> int:
     return THINKING_TOKENS if thinks else 0
 
 
-PROVIDER = Provider(
-    name="anthropic",
-    key_variables=("ANTHROPIC_API_KEY",),
-    base_url=BASE_URL,
-    # Every Claude sees 1568 pixels a side unscaled; 5 MB bind the base64, which is a third longer than the bytes.
-    sizing=Sizing(max_side=1568, max_bytes=5 * 1024 * 1024 * 3 // 4),
-    request=build_request,
-    read=parse_reply,
-    base_url_variable="ANTHROPIC_BASE_URL",
-    names=PARAMETER_NAMES,
-)
-
-
 BATCH_PATH = "/v1/messages/batches"
 CLOCK_SKEW = timedelta(minutes=5)  # between the provider's clock and ours
-MAX_SUBMIT_DELAY = timedelta(hours=1)  # after a job was begun here: it is uploaded first
+MAX_SUBMIT_DELAY = timedelta(hours=1)  # from the beginning of a submission to the job: the file is uploaded first
 # https://platform.claude.com/docs/en/api/errors#http-errors
 ERROR_STATUSES = {
     "invalid_request_error": 400,
@@ -188,50 +180,53 @@ class _AnthropicBatchLine(msgspec.Struct):
 _LINE_DECODER = msgspec.json.Decoder(_AnthropicBatchLine)
 
 
-def frame_request(key: str) -> tuple[bytes, bytes]:
+def _frame_request(key: str) -> tuple[bytes, bytes]:
     return f'{{"custom_id":"{key}","params":'.encode(), b"}"
 
 
-async def submit_batch(desk: BatchClient, file: Path, note: str) -> BatchHandle:
-    """A batch can carry no note; `find` goes by the number of its requests and its time."""
-    with desk.making():
-        batch = await desk.send(BATCH_PATH, file, {"Content-Type": "application/json"})
+async def _submit_batch(client: BatchClient, file: Path, note: str) -> BatchHandle:
+    """Submit a batch. It cannot carry a note, so `find` compares the number of requests and the time."""
+    with client.require_batch_api():
+        batch = await client.post_file(BATCH_PATH, file, {"Content-Type": "application/json"})
     return handle_from_reply(batch, "id")
 
 
-async def find_batch(desk: BatchClient, lost: UnconfirmedBatch) -> BatchHandle | None:
-    """The batch of that many requests that was begun soonest after; if it is not the one, none of its results will have
-    a key of ours."""
+async def _find_batch(client: BatchClient, unconfirmed: UnconfirmedBatch) -> BatchHandle | None:
+    """Return the batch with the same number of requests that was created soonest after.
+
+    If that is the wrong one, none of its results will have a key of ours.
+    """
     nearest: tuple[bool, timedelta, str] | None = None
-    async for batch, begun in _iter_batches_since(desk, lost.since - CLOCK_SKEW):
-        id_, late = as_text(batch.get("id")), begun - lost.since
-        same = sum(_request_counts(batch).values()) == lost.count and late < MAX_SUBMIT_DELAY and id_ not in lost.others
-        rank = (late < timedelta(0), abs(late), id_)  # before it was begun only by a clock that is slow
-        if same and (nearest is None or rank < nearest):
+    async for batch, created in _iter_batches_since(client, unconfirmed.since - CLOCK_SKEW):
+        id_, delay = as_text(batch.get("id")), created - unconfirmed.since
+        same_count = sum(_request_counts(batch).values()) == unconfirmed.count
+        possible = same_count and delay < MAX_SUBMIT_DELAY and id_ not in unconfirmed.others
+        rank = (delay < timedelta(0), abs(delay), id_)  # negative only if the provider's clock is slow
+        if possible and (nearest is None or rank < nearest):
             nearest = rank
     return {"id": nearest[2], UNCONFIRMED: "yes"} if nearest else None
 
 
 async def _iter_batches_since(
-    desk: BatchClient, since: datetime
+    client: BatchClient, since: datetime
 ) -> AsyncIterator[tuple[Mapping[str, object], datetime]]:
-    """The newest first, as the provider lists them."""
+    """Iterate over batches and when they were created, newest first, as the provider lists them."""
     after = ""
     while True:
-        page = await desk.get(f"{BATCH_PATH}?limit=100{after}")
-        found = as_objects(page.get("data"))
-        for batch in found:
-            begun = _created_at(batch)
-            if begun is None or begun < since:
+        page = await client.get(f"{BATCH_PATH}?limit=100{after}")
+        batches = as_objects(page.get("data"))
+        for batch in batches:
+            created = _created_at(batch)
+            if created is None or created < since:
                 return
-            yield batch, begun
-        if not found or not page.get("has_more"):
+            yield batch, created
+        if not batches or not page.get("has_more"):
             return
-        after = f"&after_id={as_text(found[-1].get('id'))}"
+        after = f"&after_id={as_text(batches[-1].get('id'))}"
 
 
-async def get_batch_status(desk: BatchClient, handle: BatchHandle) -> BatchStatus:
-    batch = await desk.get(f"{BATCH_PATH}/{handle['id']}")
+async def _get_batch_status(client: BatchClient, handle: BatchHandle) -> BatchStatus:
+    batch = await client.get(f"{BATCH_PATH}/{handle['id']}")
     status = as_text(batch.get("processing_status"))
     counts = _request_counts(batch)
     return BatchStatus(
@@ -241,18 +236,18 @@ async def get_batch_status(desk: BatchClient, handle: BatchHandle) -> BatchStatu
     )
 
 
-async def iter_results(desk: BatchClient, handle: BatchHandle) -> AsyncIterator[BatchResult]:
-    """From the base URL, and not from `results_url`: the key goes nowhere else."""
-    async for result in desk.results(f"{BATCH_PATH}/{handle['id']}/results", "custom_id", _parse_result):
+async def _iter_results(client: BatchClient, handle: BatchHandle) -> AsyncIterator[BatchResult]:
+    """Iterate over the results at the base URL, not at `results_url`: the key must not go anywhere else."""
+    async for result in client.results(f"{BATCH_PATH}/{handle['id']}/results", "custom_id", _parse_result):
         yield result
 
 
-async def cancel_batch(desk: BatchClient, handle: BatchHandle) -> None:
-    await desk.say(f"{BATCH_PATH}/{handle['id']}/cancel", {})
+async def _cancel_batch(client: BatchClient, handle: BatchHandle) -> None:
+    await client.post_json(f"{BATCH_PATH}/{handle['id']}/cancel", {})
 
 
-async def delete_files(desk: BatchClient, handle: BatchHandle) -> None:
-    """Nothing was uploaded but the batch itself."""
+async def _delete_files(client: BatchClient, handle: BatchHandle) -> None:
+    """Do nothing: no file was uploaded."""
 
 
 def _parse_result(data: bytes) -> BatchResult:
@@ -281,34 +276,25 @@ def _created_at(batch: Mapping[str, object]) -> datetime | None:
         return None
 
 
-BATCH_API = BatchApi(
-    "anthropic",
-    100_000,
-    frame_request,
-    submit_batch,
-    find_batch,
-    get_batch_status,
-    iter_results,
-    cancel_batch,
-    delete_files,
-    opening=b'{"requests":[',
-    between=b",",
-    closing=b"]}",
-)
-
-
-def claude_version(name: str) -> tuple[int, int]:
-    """`claude-opus-4-7`, `claude-3-5-haiku-20241022`, `claude-sonnet-4-20250514` (a date is no version)."""
+def _claude_version(name: str) -> tuple[int, int]:
+    """Parse `claude-opus-4-7`, `claude-3-5-haiku-20241022`, `claude-sonnet-4-20250514` (a date is no version)."""
     return parse_model_version(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?", name)
 
 
-# The longest side and the most tokens of a picture: Claude 4.7 and later, and before.
+# Longest side in pixels and most tokens of an image: Claude 4.7 and later, and before.
 HIGH_RESOLUTION_LIMITS = (2576, 4784)
 STANDARD_LIMITS = (1568, 1568)
 
 
-def anthropic_image_tokens(width: int, height: int, side: int, most: int) -> int:
-    """A token for each 28 × 28 pixels of the largest size, in the same proportions, that is within both limits."""
+def _image_rule(name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
+    version = _claude_version(name)
+    limits, tier = (HIGH_RESOLUTION_LIMITS, "high resolution") if version >= (4, 7) else (STANDARD_LIMITS, "standard")
+    unknown = "; model unknown" if version == NEWEST_VERSION else ""
+    return f"anthropic patches, {tier}{unknown}", lambda width, height: _image_tokens(width, height, *limits)
+
+
+def _image_tokens(width: int, height: int, max_side: int, max_tokens: int) -> int:
+    """Count a token for each 28 × 28 pixels, at the largest size of the same proportions within both limits."""
     long, short = max(width, height), min(width, height)
 
     def cells(edge: int) -> tuple[int, int]:
@@ -316,8 +302,46 @@ def anthropic_image_tokens(width: int, height: int, side: int, most: int) -> int
 
     def too_large(edge: int) -> bool:
         across, down = cells(edge)
-        return across * 28 > side or across * down > most
+        return across * 28 > max_side or across * down > max_tokens
 
     edge = bisect_left(range(1, long + 1), True, key=too_large)
     across, down = cells(edge)
     return across * down
+
+
+TOKEN_RULES = TokenRules(
+    model_names=re.compile("claude"),
+    image_rule=_image_rule,
+    # The models page says 2.5 million characters to a million tokens since 4.7, and 3.4 million before.
+    characters_per_10_tokens=lambda name: 25 if _claude_version(name) >= (4, 7) else 34,
+    thinks=lambda name: _claude_version(name) >= (5, 0),
+    adds_thinking_tokens=True,
+)
+
+BATCH_API = BatchApi(
+    max_requests=100_000,
+    frame=_frame_request,
+    submit=_submit_batch,
+    find=_find_batch,
+    get_status=_get_batch_status,
+    results=_iter_results,
+    cancel=_cancel_batch,
+    delete_files=_delete_files,
+    prefix=b'{"requests":[',
+    separator=b",",
+    suffix=b"]}",
+)
+
+PROVIDER = Provider(
+    name="anthropic",
+    key_variables=("ANTHROPIC_API_KEY",),
+    base_url=BASE_URL,
+    # Every Claude sees 1568 pixels a side unscaled; 5 MB is the limit for base64, which is a third longer than bytes.
+    sizing=Sizing(max_side=1568, max_bytes=5 * 1024 * 1024 * 3 // 4),
+    build_request=build_request,
+    parse_reply=parse_reply,
+    base_url_variable="ANTHROPIC_BASE_URL",
+    parameter_names=PARAMETER_NAMES,
+    token_rules=TOKEN_RULES,
+    batch=BATCH_API,
+)

@@ -1,23 +1,13 @@
-"""Wires: how a brief becomes one HTTP request in a provider's form, and the reply an answer.
+"""Providers: how a brief becomes one HTTP request in a provider's form, and the reply an answer.
 
-`openai`, `anthropic` and `google` are pure functions; only `transport` touches the network.
+`openai`, `anthropic` and `google` each hold one provider: request, reply, schema dialect, token rules and batch calls,
+as pure functions that are put together in a `Provider`. Only `http` touches the network.
 
-Plugins: an entry point of the group `beholder.judges` is named after the prefix that users write (`openai` in
+Plug-ins: an entry point of the group `beholder.judges` is named after the prefix that users write (`openai` in
 `openai:gpt-5-mini`) and loads either
 
-- a `Wire`: `ModelJudge` does the rest (keys, retries, timeouts, prices); our own three are such entries; or
-- a callable `(model: str, settings: beholder.judges.model.Settings) -> Judge` for anything else.
-
-Batch APIs: many requests handed in as one job, answered within a day, at half the price.
-
-Each module here knows one provider's calls. What a job holds is what the live wire would send (`ModelJudge.request`),
-byte for byte, and a reply is read as the live one is (`ModelJudge.read`): the same brief, the same key of the cache,
-the same checks.
-
-Why not pydantic-ai's `Model.batch_*` (2.66)? For OpenAI they speak only the Responses API, they encode from its own
-message model (so that body and cache key of a batch would not be those of a live request), they hold a whole job and
-all its results in memory (`b"\n".join(…)`, `list[BatchResult]`: 200 MB of pictures several times over), and they leave
-nothing at the provider by which a job can be found again after a crash between handing it in and writing it down.
+- a `Provider`: `ModelJudge` does the rest (keys, retries, timeouts, prices); our own three are such entries; or
+- a callable `(model: str, settings: JudgeSettings) -> Judge` for anything else.
 """
 
 from __future__ import annotations
@@ -28,34 +18,45 @@ import os
 import random as randomness
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from enum import StrEnum
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import urlsplit
 
 from beholder.errors import SetupError
 from beholder.images.image import Sizing
 from beholder.providers.payload import RequestBody
 from beholder.providers.prices import Price
-from beholder.providers.retry import (
-    FilteredRequestError,
-    NoStructuredOutputError,
-    RequestLimiter,
-    Retrier,
-    RetryableError,
-)
+from beholder.providers.retry import RequestLimiter, Retrier
 from beholder.rubrics.brief import Brief, TextBlock
-from beholder.verdicts.answer import Answer, BatchStage, Finish, Turn, Usage
+from beholder.verdicts.answer import Answer, Turn
+
+if TYPE_CHECKING:
+    from beholder.providers.batch import BatchApi
+
+
+ENTRY_POINT_GROUP = "beholder.judges"
+STRUCTURED_OUTPUT_UNAVAILABLE = "structured_output_unavailable"
+# Extra output tokens for models that think without being asked: thoughts count towards the limit of an answer.
+THINKING_TOKENS = 8192
+NEWEST_VERSION = (99, 0)  # of a model whose name has no version
+EMPTY_BRIEF = Brief("", "", None, "", (), None, "", "")  # to build a request for its headers and checks only
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A brief as one model is asked it.
+    """One question to one model, before it takes a provider's form.
 
-    `base_url` has no slash at its end. `structured` asks for the provider's own constrained output; without it the
-    schema is told in words. `max_tokens` is room for the answer and goes before a limit in `params`.
+    Attributes:
+        brief: the prompt, the images and the schema of the answer.
+        model: the model's name.
+        base_url: without a slash at its end.
+        key: API key; `None` for none.
+        params: model parameters that the user set.
+        earlier: earlier turns of the conversation.
+        max_tokens: limit for the answer; takes precedence over one in `params`.
+        structured: ask for the provider's structured output; otherwise the schema goes into the system message.
+        detail: image detail that the user set.
     """
 
     brief: Brief
@@ -71,7 +72,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What to POST. Headers hold the key, so neither they nor the pictures show in a repr."""
+    """What to POST. Headers hold the key, so neither they nor the images show in a repr."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -79,37 +80,72 @@ class HttpRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderReply:
-    """A provider's reply, read. `cache_writes` are input tokens billed as written to a prompt cache."""
+class HttpResponse:
+    """A response of any status; header names are in lower case."""
 
-    text: str
-    finish: Finish = Finish.COMPLETE
-    model: str | None = None
-    usage: Usage = field(default=Usage())
-    detail: str = ""
-    cache_writes: int = 0
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+
+ImageTokenCounter = Callable[[int, int], int]
+"""Returns the tokens of an image of this width and height in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRules:
+    """How the models of one maker count tokens. All functions take the model's name in lower case.
+
+    Attributes:
+        model_names: finds the maker's models by name, whichever provider serves them.
+        image_rule: returns, for a model and an image detail, the name of the rule and the counter.
+        characters_per_10_tokens: English characters that make up ten tokens of a model.
+        thinks: whether a model may think without being asked; `True` for an unknown model.
+        adds_thinking_tokens: whether our requests add `THINKING_TOKENS` to a limit that is given.
+    """
+
+    model_names: re.Pattern[str]
+    image_rule: Callable[[str, str | None], tuple[str, ImageTokenCounter]]
+    characters_per_10_tokens: Callable[[str], int]
+    thinks: Callable[[str], bool]
+    adds_thinking_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A provider's protocol. `names` are the common parameters that it names differently, `details` the picture
-    details it knows; `keyless` says whether another base URL may go without a key, as local servers do;
-    `base_url_variable` names the variable by which the provider's own SDK is sent to another base URL."""
+    """A provider's protocol.
+
+    Attributes:
+        name: the prefix of its judges, `openai` in `openai:gpt-5-mini`.
+        key_variables: environment variables in which a key may be, the first one first.
+        base_url: the provider's own.
+        sizing: how large images may be.
+        build_request: returns the HTTP request for a question.
+        parse_reply: returns the answer in a reply with status 2xx; raises `MalformedReplyError`.
+        parameter_names: common parameters that it names differently, or does not have (`None`).
+        image_details: image details that it knows.
+        key_optional: another base URL may go without a key, as local servers do.
+        base_url_variable: environment variable by which the provider's own SDK is sent to another base URL.
+        token_rules: how its models count tokens; `None` where nobody knows.
+        batch: its batch API; `None` where there is none.
+    """
 
     name: str
     key_variables: tuple[str, ...]
     base_url: str
     sizing: Sizing
-    request: Callable[[ChatRequest], HttpRequest]
-    read: Callable[[bytes], ProviderReply]
-    names: Mapping[str, str | None] = field(default_factory=dict)
-    details: tuple[str, ...] = ()
-    keyless: bool = False
+    build_request: Callable[[ChatRequest], HttpRequest]
+    parse_reply: Callable[[bytes], Answer]
+    parameter_names: Mapping[str, str | None] = field(default_factory=dict)
+    image_details: tuple[str, ...] = ()
+    key_optional: bool = False
     base_url_variable: str = ""
+    token_rules: TokenRules | None = None
+    batch: BatchApi | None = None
 
 
 def system_message(brief: Brief, structured: bool) -> str:
-    """The system message; where the provider cannot hold an answer to the schema, with the schema in words."""
+    """Return the system message; without structured output it ends with the schema and how to answer by it."""
     if brief.schema is None or structured:
         return brief.system
     schema = json.dumps(brief.schema, ensure_ascii=False, default=dict)
@@ -118,88 +154,26 @@ def system_message(brief: Brief, structured: bool) -> str:
 
 
 def turn_texts(earlier: Sequence[Turn]) -> list[tuple[str, str]]:
-    """Earlier turns as (assistant, user) texts. Anthropic refuses a message without text, so an empty one is named."""
+    """Return earlier turns as (assistant, user) texts; Anthropic rejects empty texts, so those are replaced."""
     return [(turn.answer if turn.answer.strip() else "(empty answer)", turn.reply) for turn in earlier]
-
-
-# A job of ours is never larger, whatever a provider allows: it lies on the disk until it is handed in.
-MAX_BATCH_BYTES = 200_000_000
-
-UNCONFIRMED = "unsure"  # in the handle of a job that was found again by nothing but its size and its time
-
-BatchHandle = Mapping[str, str]
-"""By which a provider finds a job again; can be kept as JSON."""
-
-
-class BatchState(StrEnum):
-    IN_PROGRESS = "in_progress"
-    CANCELING = "canceling"
-    ENDED = "ended"
-
-
-@dataclass(frozen=True, slots=True)
-class BatchStatus:
-    """How far a job is. Of so many requests as are `answered` or `failed` an ended job has a result; `rest` became of
-    the others; `why` says why, where the provider did, and `full` that it had no room for the job: handing it in again
-    later will help."""
-
-    state: BatchState
-    answered: int = 0
-    failed: int = 0
-    rest: BatchStage = BatchStage.EXPIRED
-    why: str = ""
-    full: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BatchResult:
-    """What became of the request of that key; `body` is the provider's reply or error, as it would have come live. A
-    result that nobody can read is an error, and has no key where even that cannot be read."""
-
-    key: str
-    ending: BatchStage
-    status: int = 200
-    body: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class UnconfirmedBatch:
-    """What is known of a job that may or may not have been handed in: the note it would carry, when it was begun, how
-    many requests it has, and the ids of jobs that it surely is not."""
-
-    note: str
-    since: datetime
-    count: int
-    others: Collection[str] = ()
-
-
-class IncompleteResultsError(RetryableError):
-    """Results came to an end, and some are missing."""
-
-
-class BatchNotFoundError(Exception):
-    """The provider does not know the job, or has its results no more. Never leaves `judges` and `runs`."""
-
-
-def handle_from_reply(made: Mapping[str, object], key: str) -> BatchHandle:
-    """The handle of a job that was made just now."""
-    id_ = made.get(key)
-    if not isinstance(id_, str) or not id_:
-        raise RetryableError("A job was taken, and its reply says not under which name.")
-    return {"id": id_}
-
-
-ENTRY_POINT_GROUP = "beholder.judges"
-STRUCTURED_OUTPUT_UNAVAILABLE = "structured_output_unavailable"
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
-    """What a person may set about a judge. `params` are model parameters, and `detail` and `max_side` for pictures.
+    """What a user may set about a judge.
 
-    `base_urls`, in place of `base_url`, are servers of your own that all serve this model: requests are spread over
-    them. `retries` counts requests after the first. `price` goes before the price list. `sleep`, `random` and `clock`
-    are there so that tests need not wait.
+    Attributes:
+        base_url: where the model is served; `None` for the provider's own.
+        base_urls: in place of `base_url`, several servers of your own that all serve this model; requests are spread
+            over them.
+        params: model parameters; `detail` and `max_side` are for images.
+        key_variable: environment variable that holds the key.
+        timeout_s: for one request.
+        connect_timeout_s: for its connection.
+        retries: most requests after the first.
+        limiter: rate limiter for all requests of the judge.
+        price: takes precedence over the price list.
+        sleep: replaces `asyncio.sleep` in tests; so do `random` and `clock` for randomness and time.
     """
 
     base_url: str | None = None
@@ -209,19 +183,19 @@ class JudgeSettings:
     timeout_s: float = 120.0
     connect_timeout_s: float = 10.0
     retries: int = 5
-    gate: RequestLimiter | None = None
+    limiter: RequestLimiter | None = None
     price: Price | None = None
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = randomness.random
     clock: Callable[[], float] = time.monotonic
 
-    def patience(self, brief: Brief) -> Retrier:
-        """For one call with `brief`."""
-        return Retrier(self.retries, self.sleep, self.random, self.gate, estimate_request_tokens(brief))
+    def retrier(self, brief: Brief) -> Retrier:
+        """Return the retries of one call with `brief`."""
+        return Retrier(self.retries, self.sleep, self.random, self.limiter, estimate_request_tokens(brief))
 
 
 class JudgeSettingsKwargs(TypedDict, total=False):
-    """`Settings` as keywords."""
+    """`JudgeSettings` as keywords; a test checks that both agree."""
 
     base_url: str | None
     base_urls: Sequence[str]
@@ -230,7 +204,7 @@ class JudgeSettingsKwargs(TypedDict, total=False):
     timeout_s: float
     connect_timeout_s: float
     retries: int
-    gate: RequestLimiter | None
+    limiter: RequestLimiter | None
     price: Price | None
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
@@ -240,57 +214,59 @@ class JudgeSettingsKwargs(TypedDict, total=False):
 DEFAULT_SETTINGS = JudgeSettings()
 
 
-async def ask_with_schema_fallback(
-    ask: Callable[[bool], Awaitable[Answer]], patience: Retrier, brief: Brief, able: bool
-) -> tuple[Answer, bool]:
-    """Asks with structured output as long as the judge is able to, then without; also whether it still is."""
-    try:
-        try:
-            answer = await ask(able and brief.schema is not None)
-        except NoStructuredOutputError:
-            able = False
-            answer = await ask(False)
-    except FilteredRequestError as blocked:
-        answer = Answer("", finish=Finish.FILTERED, detail=str(blocked))
-    flags = (STRUCTURED_OUTPUT_UNAVAILABLE,) if brief.schema is not None and not able else ()
-    return replace(answer, attempts=patience.attempts, flags=flags), able
+def finish_answer(answer: Answer, attempts: int, brief: Brief, structured_output: bool) -> Answer:
+    """Return the answer with its number of requests, and flagged where the schema could not be enforced."""
+    unavailable = brief.schema is not None and not structured_output
+    return replace(answer, attempts=attempts, flags=(STRUCTURED_OUTPUT_UNAVAILABLE,) if unavailable else ())
 
 
 def format_identity(name: str, base_url: str, params: Mapping[str, object], detail: str | None) -> str:
-    """What an answer of a model depends on besides the brief, as one text.
+    """Return as one text what a model's answer depends on besides the brief.
 
-    A server of your own is told from others by its base URL, since two may serve different weights under one name.
-    Where `base_urls` are given, even one, that is not so: they all serve the same model, and whoever adds a fourth
-    server or loses one has the same judge and all of its answers. There the model's name alone says what is served;
-    other weights, another quantisation or another chat template need a name of their own (vLLM's
-    `--served-model-name`).
+    A server of your own is identified by its base URL, since two may serve different weights under one name. With
+    `base_urls`, even a single one, it is not: they all serve the same model, so that servers can be added and removed
+    without losing the judge's answers. Then only the model's name tells what is served; other weights, another
+    quantization or another chat template need a name of their own (vLLM's `--served-model-name`).
     """
     return json.dumps([name, base_url, dict(sorted(params.items())), detail], ensure_ascii=False, default=str)
 
 
 def estimate_request_tokens(brief: Brief) -> int:
-    """About what one request uses, for a limit of tokens a minute: four characters a token, 750 pixels a token."""
+    """Estimate the tokens of a request for a rate limit: four characters per token, 750 pixels per token."""
     texts = len(brief.system) + sum(len(part.text) for part in brief.content if isinstance(part, TextBlock))
     pixels = sum(picture.image.width * picture.image.height for picture in brief.images)
     return texts // 4 + pixels // 750 + brief.answer_tokens
 
 
 def split_image_params(
-    params: Mapping[str, object], sizing: Sizing, details: tuple[str, ...], wire: str
+    params: Mapping[str, object], sizing: Sizing, details: tuple[str, ...], provider: str
 ) -> tuple[dict[str, object], Sizing]:
-    """The model's parameters, and the sizing with `detail` and `max_side`, which belong to the pictures."""
+    """Split `detail` and `max_side`, which are for images, from the model's parameters.
+
+    Args:
+        params: the parameters that a user set.
+        sizing: the provider's sizing.
+        details: image details that the provider knows.
+        provider: name of the provider, for messages.
+
+    Returns:
+        The model's parameters, and the sizing with `detail` and `max_side`.
+
+    Raises:
+        SetupError: a parameter has no JSON form, or one of the two is invalid.
+    """
     rest = dict(params)
     try:
         json.dumps(rest, allow_nan=False)
     except (TypeError, ValueError):
         raise SetupError(
-            f"A parameter for {wire} is infinite, a date or some other thing, and JSON has no word for that."
+            f"A parameter for {provider} is infinite, a date or some other thing, and JSON has no word for that."
         ) from None
     detail, max_side = rest.pop("detail", None), rest.pop("max_side", None)
     if detail is not None:
         if detail not in details:
             known = f"it knows {', '.join(details)}" if details else "set max_side instead"
-            raise SetupError(f"{wire} knows no picture detail '{detail}'; {known}.")
+            raise SetupError(f"{provider} knows no picture detail '{detail}'; {known}.")
         sizing = replace(sizing, detail=str(detail))
     if max_side is not None:
         if not isinstance(max_side, int) or isinstance(max_side, bool) or max_side < 1:
@@ -300,14 +276,23 @@ def split_image_params(
 
 
 def apply_sample_seed(params: Mapping[str, object], sample: int) -> Mapping[str, object]:
-    """The parameters for one sample. One seed for all would make every sample the same answer."""
+    """Return the parameters for one sample: one seed for all would give every sample the same answer."""
     seed = params.get("seed")
     return {**params, "seed": seed + sample} if sample and isinstance(seed, int) else params
 
 
-def find_api_key(wire: Provider, variable: str | None, *, needed: bool) -> tuple[str | None, str]:
-    """The key and the variable that held it; no key where none is set and none is needed."""
-    names = (variable,) if variable else wire.key_variables
+def find_api_key(provider: Provider, variable: str | None, *, needed: bool) -> tuple[str | None, str]:
+    """Return the key and the environment variable that held it, or `(None, "")`.
+
+    Args:
+        provider: names the variables to look at.
+        variable: the one to look at instead, if the user named one.
+        needed: whether a missing key is an error.
+
+    Raises:
+        SetupError: the key is missing or malformed.
+    """
+    names = (variable,) if variable else provider.key_variables
     for name in names:
         key = os.environ.get(name, "").strip()
         if not key:
@@ -317,27 +302,28 @@ def find_api_key(wire: Provider, variable: str | None, *, needed: bool) -> tuple
         return key, name
     if needed or variable:
         wanted = " or ".join(names)
-        raise SetupError(f"{wire.name} needs a key and {wanted} is not set; set it: export {names[0]}=YOUR_KEY")
+        raise SetupError(f"{provider.name} needs a key and {wanted} is not set; set it: export {names[0]}=YOUR_KEY")
     return None, ""
 
 
-def resolve_base_urls(wire: Provider, settings: JudgeSettings) -> tuple[str, ...]:
-    """Where a model is asked."""
+def resolve_base_urls(provider: Provider, settings: JudgeSettings) -> tuple[str, ...]:
+    """Return the base URLs at which a model is asked; raise `SetupError` for an invalid one."""
     if not settings.base_urls:
-        one = settings.base_url or os.environ.get(wire.base_url_variable, "").strip()
-        return (normalize_base_url(one) if one else wire.base_url,)
+        url = settings.base_url or os.environ.get(provider.base_url_variable, "").strip()
+        return (normalize_base_url(url) if url else provider.base_url,)
     if settings.base_url:
         raise SetupError("base_url and base_urls are both given; keep one.")
     urls = tuple(normalize_base_url(url) for url in settings.base_urls)
-    if wire.base_url in urls:
+    if provider.base_url in urls:
         raise SetupError(
-            f"{wire.base_url} is {wire.name}'s own address; base_urls are servers of your own that all serve one model."
+            f"{provider.base_url} is {provider.name}'s own address; base_urls are servers of your own that all serve "
+            "one model."
         )
     return urls
 
 
 def normalize_base_url(url: str) -> str:
-    """The base URL without a slash at its end."""
+    """Return the base URL without a slash at its end; raise `SetupError` for what is none."""
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -353,16 +339,11 @@ def normalize_base_url(url: str) -> str:
     return url.rstrip("/")
 
 
-ImageTokenCounter = Callable[[int, int], int]
-
-
-NEWEST_VERSION = (99, 0)
-
-
 def parse_model_version(pattern: str, name: str) -> tuple[int, int]:
+    """Return major and minor version by the two groups of `pattern`; `NEWEST_VERSION` where it is not found."""
     found = re.search(pattern, name)
     return (int(found[1]), int(found[2] or 0)) if found else NEWEST_VERSION
 
 
-def ceil_div(number: int, of: int) -> int:
-    return -(-number // of)
+def ceil_div(number: int, divisor: int) -> int:
+    return -(-number // divisor)

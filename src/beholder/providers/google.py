@@ -3,16 +3,15 @@
 Request and reply: https://ai.google.dev/api/generate-content
 Schema dialect and `propertyOrdering`: https://ai.google.dev/api/caching#Schema
 Structured output: https://ai.google.dev/gemini-api/docs/structured-output
-Pictures: https://ai.google.dev/gemini-api/docs/image-understanding
-
-Google's Batch API of Gemini: an uploaded JSONL file, a batch over it, a file of responses.
-
-Guide, limits (2 GB a file), price: https://ai.google.dev/gemini-api/docs/batch-api
-Calls and states: https://ai.google.dev/api/batch-api; uploading: https://ai.google.dev/api/files#method:-media.upload
+Images: https://ai.google.dev/gemini-api/docs/image-understanding; their tokens, a flat count by media resolution since
+Gemini 3, tiles before: https://ai.google.dev/gemini-api/docs/media-resolution
+Batches (an uploaded JSONL file, a job, a file of responses; 2 GB a file): https://ai.google.dev/gemini-api/docs/batch-api
+and https://ai.google.dev/api/batch-api; uploading: https://ai.google.dev/api/files#method:-media.upload
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -22,23 +21,26 @@ import msgspec
 from beholder.images.image import Sizing
 from beholder.providers.base import (
     NEWEST_VERSION,
-    BatchHandle,
-    BatchResult,
-    BatchState,
-    BatchStatus,
     ChatRequest,
     HttpRequest,
     ImageTokenCounter,
     Provider,
-    ProviderReply,
-    UnconfirmedBatch,
+    TokenRules,
     ceil_div,
-    handle_from_reply,
     parse_model_version,
     system_message,
     turn_texts,
 )
-from beholder.providers.http import BatchApi, BatchClient
+from beholder.providers.batch import (
+    BatchApi,
+    BatchClient,
+    BatchHandle,
+    BatchResult,
+    BatchState,
+    BatchStatus,
+    UnconfirmedBatch,
+    handle_from_reply,
+)
 from beholder.providers.payload import (
     ImageSplicer,
     MalformedReplyError,
@@ -55,7 +57,7 @@ from beholder.providers.payload import (
     word_set,
 )
 from beholder.rubrics.brief import TextBlock
-from beholder.verdicts.answer import BatchStage, Finish, Usage
+from beholder.verdicts.answer import Answer, BatchStage, Finish, Usage
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 PARAMETER_NAMES = {
@@ -68,7 +70,7 @@ THINKING_BUDGETS: Mapping[object, int] = {"none": 0, "minimal": 1024, "low": 102
 RESERVED_PARAMETERS = frozenset(
     {"contents", "systemInstruction", "responseSchema", "responseMimeType", "responseJsonSchema"}
 )
-# Not inside `generationConfig`.
+# Parameters that are not inside `generationConfig`.
 TOP_LEVEL_PARAMETERS = frozenset({"safetySettings", "serviceTier", "labels"})
 SCHEMA_KEYWORDS = word_set(
     "type format title description nullable enum items minItems maxItems properties required minimum maximum "
@@ -82,6 +84,7 @@ FILTERED_FINISHES = word_set(
 
 
 def build_request(question: ChatRequest) -> HttpRequest:
+    """Return the `generateContent` request for a question."""
     brief = question.brief
     splicer = ImageSplicer()
     parts: list[dict[str, object]] = []
@@ -89,15 +92,15 @@ def build_request(question: ChatRequest) -> HttpRequest:
         if isinstance(part, TextBlock):
             parts.append({"text": part.text})
             continue
-        data = splicer.stand_in(part.image.data)
+        data = splicer.add_image(part.image.data)
         parts += ({"text": part.label}, {"inlineData": {"mimeType": part.image.media_type, "data": data}})
     contents: list[dict[str, object]] = [{"role": "user", "parts": parts}]
-    for said, reply in turn_texts(question.earlier):
-        contents.append({"role": "model", "parts": [{"text": said}]})
+    for answer, reply in turn_texts(question.earlier):
+        contents.append({"role": "model", "parts": [{"text": answer}]})
         contents.append({"role": "user", "parts": [{"text": reply}]})
 
     fields = nest_parameters(
-        _thinking_parameters(question), PARAMETER_NAMES, wire="google", reserved=RESERVED_PARAMETERS
+        _thinking_parameters(question), PARAMETER_NAMES, provider="google", reserved=RESERVED_PARAMETERS
     )
     body: dict[str, object] = {name: fields.pop(name) for name in TOP_LEVEL_PARAMETERS & fields.keys()}
     if question.max_tokens is not None:
@@ -118,11 +121,11 @@ def build_request(question: ChatRequest) -> HttpRequest:
     if question.key:
         headers["x-goog-api-key"] = question.key
     name = quote(question.model.removeprefix("models/"), safe="")
-    return HttpRequest(f"{question.base_url}/v1beta/models/{name}:generateContent", headers, splicer.dump(body))
+    return HttpRequest(f"{question.base_url}/v1beta/models/{name}:generateContent", headers, splicer.encode(body))
 
 
 def _thinking_parameters(question: ChatRequest) -> Mapping[str, object]:
-    """The parameters, with a reasoning effort as the budget of tokens that Gemini 2 knows in place of a level.
+    """Return the parameters; for Gemini 2, which has no thinking level, with the reasoning effort as a token budget.
 
     The numbers are Google's own for this translation: https://ai.google.dev/gemini-api/docs/openai#thinking
     """
@@ -133,30 +136,27 @@ def _thinking_parameters(question: ChatRequest) -> Mapping[str, object]:
     return {**rest, "thinkingConfig.thinkingBudget": THINKING_BUDGETS[effort]}
 
 
-def parse_reply(payload: bytes) -> ProviderReply:
+def parse_reply(payload: bytes) -> Answer:
+    """Return the answer in a reply; raise `MalformedReplyError` where there is none."""
     body = parse_object(payload)
-    blocked = as_mapping(body.get("promptFeedback"))
-    reason = as_text(blocked.get("blockReason"))
+    feedback = as_mapping(body.get("promptFeedback"))
+    block_reason = as_text(feedback.get("blockReason"))
     candidate = next(iter(as_objects(body.get("candidates"))), {})
-    if not candidate and not reason:
+    if not candidate and not block_reason:
         raise MalformedReplyError(
             as_text(as_mapping(body.get("error")).get("message")) or "the reply has no candidates"
         )
-    ended = as_text(candidate.get("finishReason"))
-    if reason:
-        finish, detail = Finish.FILTERED, as_text(blocked.get("blockReasonMessage")) or reason
-    elif ended in FILTERED_FINISHES:
-        finish, detail = Finish.FILTERED, as_text(candidate.get("finishMessage")) or ended
-    else:
-        finish, detail = (
-            (Finish.LENGTH if ended in LENGTH_FINISHES else Finish.COMPLETE),
-            as_text(candidate.get("finishMessage")),
-        )
+    finish_reason, detail = as_text(candidate.get("finishReason")), as_text(candidate.get("finishMessage"))
+    finish = Finish.LENGTH if finish_reason in LENGTH_FINISHES else Finish.COMPLETE
+    if block_reason:
+        finish, detail = Finish.FILTERED, as_text(feedback.get("blockReasonMessage")) or block_reason
+    elif finish_reason in FILTERED_FINISHES:
+        finish, detail = Finish.FILTERED, detail or finish_reason
     parts = as_objects(as_mapping(candidate.get("content")).get("parts"))
     usage = as_mapping(body.get("usageMetadata"))
-    # Thoughts are billed as output, and a reply that was all thoughts counts no candidate tokens.
+    # Thoughts are billed as output; a reply that was all thoughts has no count of candidate tokens.
     outputs = [as_count(usage.get(name)) for name in ("candidatesTokenCount", "thoughtsTokenCount")]
-    return ProviderReply(
+    return Answer(
         text="".join(as_text(part.get("text")) for part in parts if not part.get("thought")),
         finish=finish,
         model=as_text(body.get("modelVersion")) or None,
@@ -170,38 +170,24 @@ def parse_reply(payload: bytes) -> ProviderReply:
 
 
 def _to_google_schema(schema: Mapping[str, object]) -> dict[str, object]:
-    """A narrowed schema in Google's dialect, where the order of properties has to be said."""
-    said = dict(schema)
-    if isinstance(kind := said.get("type"), str):
-        said["type"] = kind.upper()
-    if isinstance(properties := said.get("properties"), Mapping):
-        said["properties"] = {name: _to_google_schema(part) for name, part in properties.items()}
-        said["propertyOrdering"] = list(properties)
-    if isinstance(entries := said.get("items"), Mapping):
-        said["items"] = _to_google_schema(entries)
-    choices = said.get("enum")
+    """Return a narrowed schema in Google's dialect, which has upper-case types and an explicit order of properties."""
+    result = dict(schema)
+    if isinstance(kind := result.get("type"), str):
+        result["type"] = kind.upper()
+    if isinstance(properties := result.get("properties"), Mapping):
+        result["properties"] = {name: _to_google_schema(part) for name, part in properties.items()}
+        result["propertyOrdering"] = list(properties)
+    if isinstance(entries := result.get("items"), Mapping):
+        result["items"] = _to_google_schema(entries)
+    choices = result.get("enum")
     if isinstance(choices, list) and not all(isinstance(choice, str) for choice in choices):
-        # Only strings may be listed, and a number written as a string would come back as one.
-        said["description"] = add_to_description(said, [f"one of: {', '.join(map(str, choices))}"])
-        del said["enum"]
-    return said
+        # An enum may have strings only, and a number written as a string would come back as one.
+        result["description"] = add_to_description(result, [f"one of: {', '.join(map(str, choices))}"])
+        del result["enum"]
+    return result
 
 
-PROVIDER = Provider(
-    name="google",
-    key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    base_url=BASE_URL,
-    # Larger pictures are scaled down to fit 3072 × 3072; 7 MB is the limit for a picture in the request.
-    sizing=Sizing(max_side=3072, max_bytes=7 * 1024 * 1024),
-    request=build_request,
-    read=parse_reply,
-    base_url_variable="GOOGLE_GEMINI_BASE_URL",
-    names=PARAMETER_NAMES,
-    details=("low", "medium", "high"),
-)
-
-
-# The page names no most; so many lines are read again quickly if something breaks off.
+# The page has no limit; results of this many lines are quickly read again after a broken download.
 MAX_BATCH_REQUESTS = 50_000
 END_STAGES = {
     "SUCCEEDED": BatchStage.EXPIRED,
@@ -210,7 +196,7 @@ END_STAGES = {
     "CANCELLED": BatchStage.CANCELED,
 }
 # As the live API answers a google.rpc.Code: https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto
-# A single request that was cancelled (1) was cancelled by the provider, and is worth asking again.
+# A single request that was canceled (1) was canceled by the provider, and is worth retrying.
 RPC_TO_HTTP_STATUS = {
     1: 503,
     3: 400,
@@ -227,7 +213,7 @@ RPC_TO_HTTP_STATUS = {
     16: 401,
 }
 RESOURCE_EXHAUSTED = 8
-FILE_KEY = "file"  # what was uploaded, in a handle
+FILE_KEY = "file"  # key of the uploaded file in a handle
 
 
 class _GoogleBatchLine(msgspec.Struct):
@@ -239,69 +225,69 @@ class _GoogleBatchLine(msgspec.Struct):
 _LINE_DECODER = msgspec.json.Decoder(_GoogleBatchLine)
 
 
-def frame_request(key: str) -> tuple[bytes, bytes]:
+def _frame_request(key: str) -> tuple[bytes, bytes]:
     return f'{{"key":"{key}","request":'.encode(), b"}"
 
 
-async def submit_batch(desk: BatchClient, file: Path, note: str) -> BatchHandle:
-    model = quote(desk.model.removeprefix("models/"), safe="")
-    with desk.making(f" for '{desk.model}'"):
-        about = {"file": {"display_name": note}}
-        uploaded = await desk.resumable("/upload/v1beta/files", file, about, "application/jsonl")
+async def _submit_batch(client: BatchClient, file: Path, note: str) -> BatchHandle:
+    model = quote(client.model.removeprefix("models/"), safe="")
+    with client.require_batch_api(f" for '{client.model}'"):
+        metadata = {"file": {"display_name": note}}
+        uploaded = await client.upload_resumable("/upload/v1beta/files", file, metadata, "application/jsonl")
         name = as_text(as_mapping(uploaded.get("file")).get("name"))
         batch = {"display_name": note, "input_config": {"file_name": name}}
         path = f"/v1beta/models/{model}:batchGenerateContent"
-        made = await desk.make(path, {"batch": batch}, f"/v1beta/{name}")
-    return {**handle_from_reply(made, "name"), FILE_KEY: name}
+        created = await client.create_batch(path, {"batch": batch}, f"/v1beta/{name}")
+    return {**handle_from_reply(created, "name"), FILE_KEY: name}
 
 
-async def find_batch(desk: BatchClient, lost: UnconfirmedBatch) -> BatchHandle | None:
+async def _find_batch(client: BatchClient, unconfirmed: UnconfirmedBatch) -> BatchHandle | None:
     after = ""
     while True:
-        page = await desk.get(f"/v1beta/batches?pageSize=100{after}")
+        page = await client.get(f"/v1beta/batches?pageSize=100{after}")
         for batch in as_objects(page.get("operations")):
-            about = as_mapping(batch.get("metadata"))
-            if about.get("displayName") == lost.note:
-                file = as_text(as_mapping(about.get("inputConfig")).get("fileName"))
+            metadata = as_mapping(batch.get("metadata"))
+            if metadata.get("displayName") == unconfirmed.note:
+                file = as_text(as_mapping(metadata.get("inputConfig")).get("fileName"))
                 return {"id": as_text(batch.get("name")), **({FILE_KEY: file} if file else {})}
         if not (token := as_text(page.get("nextPageToken"))):
             return None
         after = f"&pageToken={quote(token, safe='')}"
 
 
-async def get_batch_status(desk: BatchClient, handle: BatchHandle) -> BatchStatus:
-    batch = await desk.get(f"/v1beta/{handle['id']}")
-    about, error = as_mapping(batch.get("metadata")), as_mapping(batch.get("error"))
-    status = as_text(about.get("state")).removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
-    stats = as_mapping(about.get("batchStats"))
+async def _get_batch_status(client: BatchClient, handle: BatchHandle) -> BatchStatus:
+    batch = await client.get(f"/v1beta/{handle['id']}")
+    metadata, error = as_mapping(batch.get("metadata")), as_mapping(batch.get("error"))
+    status = as_text(metadata.get("state")).removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
+    stats = as_mapping(metadata.get("batchStats"))
     return BatchStatus(
         BatchState.ENDED if status in END_STAGES or batch.get("done") is True else BatchState.IN_PROGRESS,
         answered=_parse_count(stats.get("successfulRequestCount")),
         failed=_parse_count(stats.get("failedRequestCount")),
-        rest=END_STAGES.get(status, BatchStage.EXPIRED),
-        why=shorten(redact(as_text(error.get("message")))),
-        full=error.get("code") == RESOURCE_EXHAUSTED,
+        unfinished_stage=END_STAGES.get(status, BatchStage.EXPIRED),
+        reason=shorten(redact(as_text(error.get("message")))),
+        queue_full=error.get("code") == RESOURCE_EXHAUSTED,
     )
 
 
-async def iter_results(desk: BatchClient, handle: BatchHandle) -> AsyncIterator[BatchResult]:
-    batch = await desk.get(f"/v1beta/{handle['id']}")
+async def _iter_results(client: BatchClient, handle: BatchHandle) -> AsyncIterator[BatchResult]:
+    batch = await client.get(f"/v1beta/{handle['id']}")
     output = as_mapping(as_mapping(batch.get("metadata")).get("output"))
     file = as_text(as_mapping(batch.get("response")).get("responsesFile")) or as_text(output.get("responsesFile"))
     if not file:
         return
-    async for result in desk.results(f"/download/v1beta/{file}:download?alt=media", "key", _parse_result):
+    async for result in client.results(f"/download/v1beta/{file}:download?alt=media", "key", _parse_result):
         yield result
 
 
-async def cancel_batch(desk: BatchClient, handle: BatchHandle) -> None:
-    await desk.say(f"/v1beta/{handle['id']}:cancel", {})
+async def _cancel_batch(client: BatchClient, handle: BatchHandle) -> None:
+    await client.post_json(f"/v1beta/{handle['id']}:cancel", {})
 
 
-async def delete_files(desk: BatchClient, handle: BatchHandle) -> None:
-    """Google would keep it for two days, and allows 20 GB a project."""
+async def _delete_files(client: BatchClient, handle: BatchHandle) -> None:
+    """Delete the uploaded file: Google would keep it for two days, and allows 20 GB a project."""
     if FILE_KEY in handle:
-        await desk.delete(f"/v1beta/{handle[FILE_KEY]}")
+        await client.delete(f"/v1beta/{handle[FILE_KEY]}")
 
 
 def _parse_result(data: bytes) -> BatchResult:
@@ -315,33 +301,21 @@ def _parse_result(data: bytes) -> BatchResult:
 
 
 def _parse_count(value: object) -> int:
-    """Google writes large numbers as texts."""
+    """Parse a count; Google writes large numbers as strings."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else as_count(value) or 0
 
 
-BATCH_API = BatchApi(
-    "google",
-    MAX_BATCH_REQUESTS,
-    frame_request,
-    submit_batch,
-    find_batch,
-    get_batch_status,
-    iter_results,
-    cancel_batch,
-    delete_files,
-)
-
-
-def gemini_version(name: str) -> tuple[int, int]:
+def _gemini_version(name: str) -> tuple[int, int]:
     return parse_model_version(r"gemini-(\d+)(?:\.(\d+))?", name)
 
 
+# Tokens of an image by its detail.
 MEDIA_RESOLUTION = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
 GEMINI_2_MEDIA_RESOLUTION = {"low": 64, "medium": 256}
 
 
-def google_image_tokens(name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
-    version = gemini_version(name)
+def _image_rule(name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
+    version = _gemini_version(name)
     if version >= (3, 0):
         unknown = "; model unknown" if version == NEWEST_VERSION else ""
         flat = MEDIA_RESOLUTION.get(detail or "high", MEDIA_RESOLUTION["high"])
@@ -357,3 +331,37 @@ def _count_crop_tokens(width: int, height: int) -> int:
         return 258
     unit = min(768, max(256, min(width, height) * 2 // 3))
     return 258 * ceil_div(width, unit) * ceil_div(height, unit)
+
+
+TOKEN_RULES = TokenRules(
+    model_names=re.compile("gemini"),
+    image_rule=_image_rule,
+    characters_per_10_tokens=lambda name: 40,  # Google: a token is about 4 characters
+    thinks=lambda name: _gemini_version(name) >= (2, 5),
+)
+
+BATCH_API = BatchApi(
+    max_requests=MAX_BATCH_REQUESTS,
+    frame=_frame_request,
+    submit=_submit_batch,
+    find=_find_batch,
+    get_status=_get_batch_status,
+    results=_iter_results,
+    cancel=_cancel_batch,
+    delete_files=_delete_files,
+)
+
+PROVIDER = Provider(
+    name="google",
+    key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    base_url=BASE_URL,
+    # Larger images are scaled down to fit 3072 × 3072; 7 MB is the limit for an image in the request.
+    sizing=Sizing(max_side=3072, max_bytes=7 * 1024 * 1024),
+    build_request=build_request,
+    parse_reply=parse_reply,
+    base_url_variable="GOOGLE_GEMINI_BASE_URL",
+    parameter_names=PARAMETER_NAMES,
+    image_details=("low", "medium", "high"),
+    token_rules=TOKEN_RULES,
+    batch=BATCH_API,
+)

@@ -1,21 +1,21 @@
-"""One judge at several base URLs: who is asked next, and who is left alone for a while.
+"""Load balancer: one judge at several base URLs.
 
-    answers                  gets the next request where the fewest are under way
-    429, 529 and their like  is slow, not dead: rests for as long as it says, and gets no request while others are free
-    5xx, timeout, no answer  is set aside, longer each time; afterwards it is asked whether it is there (`GET …/models`,
-                             without a key), and gets one request at a time until one is answered
+    answers                  gets the next request where the fewest are in flight
+    429, 529 and the like    is busy, not down: pauses for as long as it says, and gets no request while others are free
+    5xx, timeout, no answer  is set aside, longer each time; then its health is checked (`GET …/models`, without a key),
+                             and it gets one request at a time until one is answered
 
-What failed at one server goes to another at once, within the retries that a request has anyway. Where none is free, a
-request goes to the one that is due first, after the usual wait: only asking can show that somebody is back.
+A request that failed at one server goes to another at once, within the retries that it has anyway. Where none is
+available, it goes to the one that is due first, after the usual backoff: only a request shows that a server is back.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 from beholder.errors import SetupError
 from beholder.providers.http import HttpClient
@@ -26,104 +26,132 @@ MAX_PAUSE_S = 60.0
 
 _log = logging.getLogger("beholder")
 
-T = TypeVar("T")
-
 
 @dataclass(eq=False, slots=True)
 class _ServerState:
-    """What is known of one base URL. Requests are numbered: one that was sent before the last failure (`told`) says
-    nothing new, neither when it fails as well nor when it is still answered."""
+    """State of one server. Requests of all servers are numbered in the order in which they are sent.
 
-    transport: HttpClient
-    under_way: int = 0
-    asked: int = 0
+    Attributes:
+        client: its HTTP client.
+        in_flight: requests that are not answered yet.
+        last_request: number of the last request to it.
+        failures: failures in a row.
+        last_failure: number of the last request of any server when it last failed; the results of requests up to that
+            number say nothing new about it, whether they fail as well or are still answered.
+        unavailable_until: by the balancer's clock.
+    """
+
+    client: HttpClient
+    in_flight: int = 0
+    last_request: int = 0
     failures: int = 0
-    told: int = 0
-    away_until: float = 0.0
+    last_failure: int = 0
+    unavailable_until: float = 0.0
 
-    def free(self, now: float) -> bool:
-        """Whether it may have a request; on trial after a failure, one at a time."""
-        return now >= self.away_until and not (self.failures and self.under_way)
+    def is_available(self, now: float) -> bool:
+        """Return whether it may have a request: after a failure one at a time."""
+        return now >= self.unavailable_until and not (self.failures and self.in_flight)
 
 
 class LoadBalancer:
-    """The servers of one judge. Raises `SetupError` where a base URL stands there twice.
+    """Chooses a server for each request of one judge, by health and load. Belongs to one event loop.
 
-    One server alone is asked as if nothing of this were here. Belongs to one event loop, as its transports do.
+    Args:
+        clients: one for each server. A single server is used as if there were no load balancer.
+        clock: returns seconds.
+
+    Raises:
+        SetupError: a base URL occurs twice.
     """
 
-    def __init__(self, transports: Sequence[HttpClient], clock: Callable[[], float] = time.monotonic) -> None:
-        urls = [one.base_url for one in transports]
+    def __init__(self, clients: Sequence[HttpClient], clock: Callable[[], float] = time.monotonic) -> None:
+        urls = [client.base_url for client in clients]
         if twice := next((url for url in urls if urls.count(url) > 1), None):
             raise SetupError(f"The base URL {twice} stands there twice; give each server once.")
-        self._servers = [_ServerState(one) for one in transports]
+        self._servers = [_ServerState(client) for client in clients]
         self._clock = clock
         self._sent = 0
 
-    async def ask(self, ask: Callable[[HttpClient], Awaitable[T]], tried: set[str]) -> T:
-        """One request to the server that is best off; its base URL is added to `tried`, those that this request has
-        been sent to. Raises what `ask` does; `Again` says how many servers were tried, and whether another is free."""
+    @asynccontextmanager
+    async def pick(self, tried: set[str]) -> AsyncIterator[HttpClient]:
+        """Pick the best server for one request, which is to be sent inside of the context.
+
+        Args:
+            tried: base URLs that this request was sent to before; the one that is picked is added.
+
+        Raises:
+            RetryableError: in place of a server's failure inside of the context; says how many servers were tried, and
+                whether another one is free.
+        """
         if len(self._servers) == 1:
-            return await ask(self._servers[0].transport)
-        while True:
-            server = self._next(tried)
-            back = server.failures and self._clock() >= server.away_until
-            self._sent += 1
-            number = server.asked = self._sent
-            server.under_way += 1
-            try:
-                if back and not await server.transport.is_up():
-                    self._failed(server, number)
-                    continue
-                tried.add(server.transport.base_url)
-                return await self._asked(server, number, ask, tried)
-            finally:
-                server.under_way -= 1
+            yield self._servers[0].client
+            return
+        server, number = await self._pick_healthy(tried)
+        try:
+            tried.add(server.client.base_url)
+            yield server.client
+        except RetryableError as error:
+            if error.rate_limited:
+                pause = error.retry_after if error.retry_after is not None else FIRST_PAUSE_S
+                server.unavailable_until = max(server.unavailable_until, self._clock() + pause)
+            else:
+                self._mark_failed(server, number)
+            raise self._failover_error(str(error), error.retry_after, server, tried) from None
+        except PermanentError as error:
+            if not error.server_wide:
+                raise
+            self._mark_failed(server, number)
+            raise self._failover_error(str(error), None, server, tried) from None
+        else:
+            if number > server.last_failure and server.failures:
+                server.failures, server.unavailable_until = 0, self._clock()
+        finally:
+            server.in_flight -= 1
 
     async def aclose(self) -> None:
+        """Close the connections of all servers."""
         for server in self._servers:
-            await server.transport.aclose()
+            await server.client.aclose()
 
-    def _next(self, tried: set[str]) -> _ServerState:
-        now = self._clock()
-        free = [one for one in self._servers if one.free(now)]
-        if not free:
-            return min(self._servers, key=lambda one: (one.away_until, one.asked))
-        return min(free, key=lambda one: (one.transport.base_url in tried, one.under_way, one.asked))
+    async def _pick_healthy(self, tried: set[str]) -> tuple[_ServerState, int]:
+        """Return a server, with one more request in flight, and the number of that request."""
+        while True:
+            now = self._clock()
+            available = [server for server in self._servers if server.is_available(now)]
+            server = (
+                min(available, key=lambda one: (one.client.base_url in tried, one.in_flight, one.last_request))
+                if available
+                else min(self._servers, key=lambda one: (one.unavailable_until, one.last_request))
+            )
+            is_due = server.failures and self._clock() >= server.unavailable_until
+            self._sent += 1
+            number = server.last_request = self._sent
+            server.in_flight += 1
+            healthy = False
+            try:
+                healthy = not is_due or await server.client.check_health()
+            finally:
+                if not healthy:
+                    server.in_flight -= 1
+            if healthy:
+                return server, number
+            self._mark_failed(server, number)
 
-    async def _asked(
-        self, server: _ServerState, number: int, ask: Callable[[HttpClient], Awaitable[T]], tried: set[str]
-    ) -> T:
-        try:
-            answer = await ask(server.transport)
-        except RetryableError as again:
-            if again.busy:
-                rest = again.after if again.after is not None else FIRST_PAUSE_S
-                server.away_until = max(server.away_until, self._clock() + rest)
-            else:
-                self._failed(server, number)
-            raise self._onward(str(again), again.after, server, tried) from None
-        except PermanentError as never:
-            if not never.of_server:
-                raise
-            self._failed(server, number)
-            raise self._onward(str(never), None, server, tried) from None
-        if number > server.told and server.failures:
-            server.failures, server.away_until = 0, self._clock()
-        return answer
-
-    def _failed(self, server: _ServerState, number: int) -> None:
-        if number > server.told:
+    def _mark_failed(self, server: _ServerState, number: int) -> None:
+        if number > server.last_failure:
             server.failures += 1
-            if server.failures == 1 and len(self._servers) > 1:
-                _log.warning("beholder: %s is set aside; others take its requests.", server.transport.base_url)
-            server.told = self._sent
-            pause = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(server.failures - 1, 16))  # a float has an end
-            server.away_until = max(server.away_until, self._clock() + pause)
+            if server.failures == 1:
+                _log.warning("beholder: %s is set aside; others take its requests.", server.client.base_url)
+            server.last_failure = self._sent
+            pause = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(server.failures - 1, 16))  # a float would overflow
+            server.unavailable_until = max(server.unavailable_until, self._clock() + pause)
 
-    def _onward(self, sentence: str, after: float | None, server: _ServerState, tried: set[str]) -> RetryableError:
+    def _failover_error(
+        self, message: str, retry_after: float | None, server: _ServerState, tried: set[str]
+    ) -> RetryableError:
         now = self._clock()
-        elsewhere = any(one.free(now) for one in self._servers if one is not server)
         return RetryableError(
-            f"{sentence} Base URLs tried: {len(tried)} of {len(self._servers)}.", after=after, at_once=elsewhere
+            f"{message} Base URLs tried: {len(tried)} of {len(self._servers)}.",
+            retry_after=retry_after,
+            other_server_free=any(one.is_available(now) for one in self._servers if one is not server),
         )

@@ -1,17 +1,15 @@
-"""OpenAI's chat completions, also as vLLM, SGLang, Ollama, LM Studio and OpenRouter speak them.
+"""OpenAI's chat completions, also as vLLM, SGLang, Ollama, LM Studio and OpenRouter serve them.
 
 Request and reply: https://developers.openai.com/api/docs/api-reference/chat/create
 Structured output: https://developers.openai.com/api/docs/guides/structured-outputs
-Pictures: https://developers.openai.com/api/docs/guides/images-vision
-
-OpenAI's Batch API: a JSONL file of requests, a batch over it, a file of replies and one of errors.
-
-Guide, states, limits (50,000 requests and 200 MB a file, one model a file), price: https://developers.openai.com/api/docs/guides/batch
-Calls: https://developers.openai.com/api/docs/api-reference/batch and …/api-reference/files
+Images and their tokens: https://developers.openai.com/api/docs/guides/images-vision#calculating-costs
+Batches (a JSONL file of requests, a job, a file of replies and one of errors; 50,000 requests and 200 MB a file, one
+model a file): https://developers.openai.com/api/docs/guides/batch and …/api-reference/batch, …/api-reference/files
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,22 +20,25 @@ import msgspec
 
 from beholder.images.image import Sizing
 from beholder.providers.base import (
-    BatchHandle,
-    BatchResult,
-    BatchState,
-    BatchStatus,
     ChatRequest,
     HttpRequest,
     ImageTokenCounter,
     Provider,
-    ProviderReply,
-    UnconfirmedBatch,
+    TokenRules,
     ceil_div,
-    handle_from_reply,
     system_message,
     turn_texts,
 )
-from beholder.providers.http import BatchApi, BatchClient
+from beholder.providers.batch import (
+    BatchApi,
+    BatchClient,
+    BatchHandle,
+    BatchResult,
+    BatchState,
+    BatchStatus,
+    UnconfirmedBatch,
+    handle_from_reply,
+)
 from beholder.providers.payload import (
     ImageSplicer,
     MalformedReplyError,
@@ -53,7 +54,7 @@ from beholder.providers.payload import (
     word_set,
 )
 from beholder.rubrics.brief import TextBlock
-from beholder.verdicts.answer import BatchStage, Finish, Usage
+from beholder.verdicts.answer import Answer, BatchStage, Finish, Usage
 
 BASE_URL = "https://api.openai.com/v1"
 RESERVED_PARAMETERS = frozenset({"model", "messages", "response_format", "stream", "n"})
@@ -64,6 +65,7 @@ SCHEMA_KEYWORDS = word_set(
 
 
 def build_request(question: ChatRequest) -> HttpRequest:
+    """Return the chat completion request for a question."""
     brief, params = question.brief, question.params
     detail = {"detail": question.detail} if question.detail else {}
     splicer = ImageSplicer()
@@ -72,20 +74,20 @@ def build_request(question: ChatRequest) -> HttpRequest:
         if isinstance(part, TextBlock):
             content.append({"type": "text", "text": part.text})
             continue
-        url = f"data:{part.image.media_type};base64,{splicer.stand_in(part.image.data)}"
+        url = f"data:{part.image.media_type};base64,{splicer.add_image(part.image.data)}"
         content.append({"type": "text", "text": part.label})
         content.append({"type": "image_url", "image_url": {"url": url} | detail})
     system = system_message(brief, question.structured)
     messages: list[dict[str, object]] = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": content})
-    for said, reply in turn_texts(question.earlier):
-        messages += ({"role": "assistant", "content": said}, {"role": "user", "content": reply})
+    for answer, reply in turn_texts(question.earlier):
+        messages += ({"role": "assistant", "content": answer}, {"role": "user", "content": reply})
 
-    # OpenAI's reasoning models refuse the old name of the limit; many compatible servers know only the old one.
-    newer = question.base_url == BASE_URL or "max_completion_tokens" in params
-    limit = "max_completion_tokens" if newer else "max_tokens"
+    # OpenAI's reasoning models reject the old name of the limit; many compatible servers know only the old one.
+    uses_new_name = question.base_url == BASE_URL or "max_completion_tokens" in params
+    limit = "max_completion_tokens" if uses_new_name else "max_tokens"
     body: dict[str, object] = {"model": question.model, "messages": messages}
-    body |= nest_parameters(params, {"max_tokens": limit}, wire="openai", reserved=RESERVED_PARAMETERS)
+    body |= nest_parameters(params, {"max_tokens": limit}, provider="openai", reserved=RESERVED_PARAMETERS)
     if question.max_tokens is not None:
         body[limit] = question.max_tokens
     if question.structured and brief.schema is not None:
@@ -94,10 +96,11 @@ def build_request(question: ChatRequest) -> HttpRequest:
     headers = {"Content-Type": "application/json"}
     if question.key:
         headers["Authorization"] = f"Bearer {question.key}"
-    return HttpRequest(f"{question.base_url}/chat/completions", headers, splicer.dump(body))
+    return HttpRequest(f"{question.base_url}/chat/completions", headers, splicer.encode(body))
 
 
-def parse_reply(payload: bytes) -> ProviderReply:
+def parse_reply(payload: bytes) -> Answer:
+    """Return the answer in a chat completion; raise `MalformedReplyError` where there is none."""
     body = parse_object(payload)
     choice = next(iter(as_objects(body.get("choices"))), {})
     # OpenRouter reports an upstream's failure inside a reply with status 200.
@@ -107,49 +110,34 @@ def parse_reply(payload: bytes) -> ProviderReply:
         raise MalformedReplyError("the reply has no choices")
     message = as_mapping(choice.get("message"))
     content = message.get("content")
-    said = as_text(content) or "".join(as_text(part.get("text")) for part in as_objects(content))
+    text = as_text(content) or "".join(as_text(part.get("text")) for part in as_objects(content))
     refusal = as_text(message.get("refusal")) or "".join(as_text(part.get("refusal")) for part in as_objects(content))
     finish = {"length": Finish.LENGTH, "content_filter": Finish.FILTERED}.get(as_text(choice.get("finish_reason")))
     usage = as_mapping(body.get("usage"))
     cached = as_mapping(usage.get("prompt_tokens_details"))
-    return ProviderReply(
-        text=said,
+    return Answer(
+        text=text,
         finish=finish or (Finish.REFUSED if refusal else Finish.COMPLETE),
         model=as_text(body.get("model")) or None,
         usage=Usage(
             input_tokens=as_count(usage.get("prompt_tokens")),
             output_tokens=as_count(usage.get("completion_tokens")),
             cached_tokens=as_count(cached.get("cached_tokens")),
+            cache_write_tokens=as_count(cached.get("cache_write_tokens")) or 0,
         ),
         detail=refusal,
-        cache_writes=as_count(cached.get("cache_write_tokens")) or 0,
     )
 
 
-PROVIDER = Provider(
-    name="openai",
-    key_variables=("OPENAI_API_KEY",),
-    base_url=BASE_URL,
-    # A picture at full detail is scaled to fit 2048 × 2048.
-    sizing=Sizing(max_side=2048, max_bytes=20 * 1024 * 1024),
-    request=build_request,
-    read=parse_reply,
-    base_url_variable="OPENAI_BASE_URL",
-    names={"max_tokens": "max_completion_tokens"},
-    details=("auto", "low", "high", "original"),
-    keyless=True,
-)
-
-
-NOTE_KEY = "beholder"  # the key of our note among a batch's metadata
+NOTE_KEY = "beholder"  # key of our note in a batch's metadata
 END_STAGES = {
     "completed": BatchStage.EXPIRED,
     "failed": BatchStage.ERRORED,
     "expired": BatchStage.EXPIRED,
     "cancelled": BatchStage.CANCELED,
 }
-UNRUN_STAGES = {"batch_expired": BatchStage.EXPIRED, "batch_cancelled": BatchStage.CANCELED}
-QUEUE_FULL = "token_limit_exceeded"  # so many tokens may wait at a time, by an account's tier
+NOT_RUN_STAGES = {"batch_expired": BatchStage.EXPIRED, "batch_cancelled": BatchStage.CANCELED}
+QUEUE_FULL = "token_limit_exceeded"  # an account's tier limits how many tokens may be queued
 
 
 class _OpenAIBatchResponse(msgspec.Struct):
@@ -171,43 +159,43 @@ class _OpenAIBatchLine(msgspec.Struct):
 _LINE_DECODER = msgspec.json.Decoder(_OpenAIBatchLine)
 
 
-def frame_request(key: str) -> tuple[bytes, bytes]:
+def _frame_request(key: str) -> tuple[bytes, bytes]:
     return f'{{"custom_id":"{key}","method":"POST","url":"/v1/chat/completions","body":'.encode(), b"}"
 
 
-async def submit_batch(desk: BatchClient, file: Path, note: str) -> BatchHandle:
-    with desk.making():
-        uploaded = await desk.upload("/files", file, {"purpose": "batch"})
+async def _submit_batch(client: BatchClient, file: Path, note: str) -> BatchHandle:
+    with client.require_batch_api():
+        uploaded = await client.upload("/files", file, {"purpose": "batch"})
         file_id = as_text(uploaded.get("id"))
-        wanted = {
+        batch_request = {
             "input_file_id": file_id,
             "endpoint": "/v1/chat/completions",
             "completion_window": "24h",
             "metadata": {NOTE_KEY: note},
         }
-        batch = await desk.make("/batches", wanted, f"/files/{file_id}")
+        batch = await client.create_batch("/batches", batch_request, f"/files/{file_id}")
     return handle_from_reply(batch, "id")
 
 
-async def find_batch(desk: BatchClient, lost: UnconfirmedBatch) -> BatchHandle | None:
+async def _find_batch(client: BatchClient, unconfirmed: UnconfirmedBatch) -> BatchHandle | None:
     after = ""
     while True:
-        page = await desk.get(f"/batches?limit=100{after}")
-        found = as_objects(page.get("data"))
-        for batch in found:
-            if as_mapping(batch.get("metadata")).get(NOTE_KEY) == lost.note:
+        page = await client.get(f"/batches?limit=100{after}")
+        batches = as_objects(page.get("data"))
+        for batch in batches:
+            if as_mapping(batch.get("metadata")).get(NOTE_KEY) == unconfirmed.note:
                 return {"id": as_text(batch.get("id"))}
         if (
-            not found
+            not batches
             or not page.get("has_more")
-            or (as_count(found[-1].get("created_at")) or 0) < lost.since.timestamp() - 3600
+            or (as_count(batches[-1].get("created_at")) or 0) < unconfirmed.since.timestamp() - 3600
         ):
             return None
-        after = f"&after={as_text(found[-1].get('id'))}"
+        after = f"&after={as_text(batches[-1].get('id'))}"
 
 
-async def get_batch_status(desk: BatchClient, handle: BatchHandle) -> BatchStatus:
-    batch = await _get_batch(desk, handle)
+async def _get_batch_status(client: BatchClient, handle: BatchHandle) -> BatchStatus:
+    batch = await _get_batch(client, handle)
     status = as_text(batch.get("status"))
     counts = as_mapping(batch.get("request_counts"))
     errors = as_objects(as_mapping(batch.get("errors")).get("data"))
@@ -222,68 +210,62 @@ async def get_batch_status(desk: BatchClient, handle: BatchHandle) -> BatchStatu
         state,
         answered=as_count(counts.get("completed")) or 0,
         failed=as_count(counts.get("failed")) or 0,
-        rest=END_STAGES.get(status, BatchStage.EXPIRED),
-        why=shorten(redact("; ".join(as_text(error.get("message")) for error in errors[:3]))),
-        full=any(error.get("code") == QUEUE_FULL for error in errors),
+        unfinished_stage=END_STAGES.get(status, BatchStage.EXPIRED),
+        reason=shorten(redact("; ".join(as_text(error.get("message")) for error in errors[:3]))),
+        queue_full=any(error.get("code") == QUEUE_FULL for error in errors),
     )
 
 
-async def iter_results(desk: BatchClient, handle: BatchHandle) -> AsyncIterator[BatchResult]:
-    batch = await _get_batch(desk, handle)
+async def _iter_results(client: BatchClient, handle: BatchHandle) -> AsyncIterator[BatchResult]:
+    batch = await _get_batch(client, handle)
     for file in (as_text(batch.get("output_file_id")), as_text(batch.get("error_file_id"))):
         if file:
-            async for result in desk.results(f"/files/{file}/content", "custom_id", _parse_result):
+            async for result in client.results(f"/files/{file}/content", "custom_id", _parse_result):
                 yield result
 
 
-async def cancel_batch(desk: BatchClient, handle: BatchHandle) -> None:
-    await desk.say(f"/batches/{handle['id']}/cancel", {})
+async def _cancel_batch(client: BatchClient, handle: BatchHandle) -> None:
+    await client.post_json(f"/batches/{handle['id']}/cancel", {})
 
 
-async def delete_files(desk: BatchClient, handle: BatchHandle) -> None:
-    """OpenAI would keep it for 30 days."""
-    if file := as_text((await _get_batch(desk, handle)).get("input_file_id")):
-        await desk.delete(f"/files/{file}")
+async def _delete_files(client: BatchClient, handle: BatchHandle) -> None:
+    """Delete the uploaded file, which OpenAI would keep for 30 days."""
+    if file := as_text((await _get_batch(client, handle)).get("input_file_id")):
+        await client.delete(f"/files/{file}")
 
 
-async def _get_batch(desk: BatchClient, handle: BatchHandle) -> Mapping[str, object]:
-    return await desk.get(f"/batches/{handle['id']}")
+async def _get_batch(client: BatchClient, handle: BatchHandle) -> Mapping[str, object]:
+    return await client.get(f"/batches/{handle['id']}")
 
 
 def _parse_result(data: bytes) -> BatchResult:
     line = _LINE_DECODER.decode(data)
     if line.response is not None:
-        ending = BatchStage.ANSWERED if 200 <= line.response.status_code < 300 else BatchStage.ERRORED
-        return BatchResult(line.custom_id, ending, line.response.status_code, bytes(line.response.body))
+        stage = BatchStage.ANSWERED if 200 <= line.response.status_code < 300 else BatchStage.ERRORED
+        return BatchResult(line.custom_id, stage, line.response.status_code, bytes(line.response.body))
     error = line.error or _OpenAIBatchError()
-    if unrun := UNRUN_STAGES.get(error.code or ""):
-        return BatchResult(line.custom_id, unrun)
+    if not_run := NOT_RUN_STAGES.get(error.code or ""):
+        return BatchResult(line.custom_id, not_run)
     body = msgspec.json.encode({"error": {"code": error.code, "message": error.message}})
     return BatchResult(line.custom_id, BatchStage.ERRORED, 500, body)
 
 
-BATCH_API = BatchApi(
-    "openai",
-    50_000,
-    frame_request,
-    submit_batch,
-    find_batch,
-    get_batch_status,
-    iter_results,
-    cancel_batch,
-    delete_files,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class TileRule:
+    """Image tokens by 512-pixel tiles: `base`, and `tile` for each tile."""
+
     base: int
     tile: int
 
 
 @dataclass(frozen=True, slots=True)
 class PatchRule:
-    """`percent` is the multiplier; `limits` the longest side and the most patches by detail, `""` for any other."""
+    """Image tokens by 32-pixel patches.
+
+    Attributes:
+        percent: tokens for 100 patches.
+        limits: longest side in pixels and most patches by image detail, `""` for any other detail.
+    """
 
     percent: int
     limits: Mapping[str, tuple[int, int | None]]
@@ -295,8 +277,8 @@ _GPT_5_5_LIMITS: dict[str, tuple[int, int | None]] = {"": (6000, 10_000), "low":
 _GPT_5_4_LIMITS = {"": (2048, 2500), "low": (2048, 6144), "original": (6000, 10_000)}
 _SMALL_MODEL_RULE = PatchRule(120, _DEFAULT_LIMITS)
 _GPT_4_RULE = TileRule(85, 170)
-# By the beginning of the model's name. The page has no patch limit any more for models that will be shut down
-# (gpt-5-mini, gpt-5-nano, gpt-4.1-nano, o4-mini): they get that of the models with which it used to list them.
+# By the beginning of the model's name. The page no longer has patch limits for models that will be shut down
+# (gpt-5-mini, gpt-5-nano, gpt-4.1-nano, o4-mini): they get those of the models with which it used to list them.
 IMAGE_TOKEN_RULES: dict[str, TileRule | PatchRule] = {
     "gpt-6": PatchRule(120, _UNLIMITED | {"high": (65_535, 2500)}),
     "gpt-5.6": PatchRule(120, _UNLIMITED | {"high": (2048, 2500)}),
@@ -321,7 +303,8 @@ IMAGE_TOKEN_RULES: dict[str, TileRule | PatchRule] = {
 }
 
 
-def openai_image_tokens(name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
+def _image_rule(name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
+    """Return the rule of the longest known beginning of the model's name; of an unknown model that of the newest."""
     known = [start for start in IMAGE_TOKEN_RULES if f"{name}-".startswith(f"{start}-")]
     like = max(known, key=len, default="gpt-6")
     rule = IMAGE_TOKEN_RULES[like]
@@ -338,8 +321,11 @@ def openai_image_tokens(name: str, detail: str | None) -> tuple[str, ImageTokenC
 
 
 def _count_patches(width: int, height: int, budget: int | None) -> int:
-    """The page scales by √(32² · budget ÷ (width · height)), then to whole patches on the side that loses less; in
-    whole numbers that comes to this, without a float's doubt at the edges."""
+    """Count patches of an image that is scaled down to at most `budget` patches.
+
+    The page scales by √(32² · budget ÷ (width · height)), then to whole patches on the side that loses less. This is
+    the same in integers, without rounding errors of floats.
+    """
     if budget is None or ceil_div(width, 32) * ceil_div(height, 32) <= budget:
         return ceil_div(width, 32) * ceil_div(height, 32)
     across, down = isqrt(budget * width // height), isqrt(budget * height // width)
@@ -360,3 +346,38 @@ def _fit_side(width: int, height: int, side: int) -> tuple[int, int]:
     if longest <= side:
         return width, height
     return max(1, round(Fraction(width * side, longest))), max(1, round(Fraction(height * side, longest)))
+
+
+TOKEN_RULES = TokenRules(
+    model_names=re.compile(r"^gpt-\d|^o\d"),
+    image_rule=_image_rule,
+    characters_per_10_tokens=lambda name: 40,  # OpenAI: a token is about 4 characters of English
+    thinks=lambda name: not re.match(r"gpt-[34]", name),
+)
+
+BATCH_API = BatchApi(
+    max_requests=50_000,
+    frame=_frame_request,
+    submit=_submit_batch,
+    find=_find_batch,
+    get_status=_get_batch_status,
+    results=_iter_results,
+    cancel=_cancel_batch,
+    delete_files=_delete_files,
+)
+
+PROVIDER = Provider(
+    name="openai",
+    key_variables=("OPENAI_API_KEY",),
+    base_url=BASE_URL,
+    # An image at full detail is scaled to fit 2048 × 2048.
+    sizing=Sizing(max_side=2048, max_bytes=20 * 1024 * 1024),
+    build_request=build_request,
+    parse_reply=parse_reply,
+    base_url_variable="OPENAI_BASE_URL",
+    parameter_names={"max_tokens": "max_completion_tokens"},
+    image_details=("auto", "low", "high", "original"),
+    key_optional=True,
+    token_rules=TOKEN_RULES,
+    batch=BATCH_API,
+)

@@ -1,7 +1,4 @@
-"""Taking a provider's JSON apart without trusting its shape.
-
-The neutral answer schema, narrowed to what a provider's dialect can say.
-"""
+"""Bodies of requests and replies: JSON with images, nested parameters, schemas, untrusted JSON, redacted keys."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from beholder.errors import SetupError
 
 
 def parse_object(payload: bytes) -> Mapping[str, object]:
-    """The body as an object; raises `Malformed` for anything else."""
+    """Decode a body that must be a JSON object; raise `MalformedReplyError` for anything else."""
     try:
         value = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -35,7 +32,7 @@ def as_mapping(value: object) -> Mapping[str, object]:
 
 
 def as_objects(value: object) -> list[Mapping[str, object]]:
-    """The objects of a list; anything else in it is left out."""
+    """Return the objects in a list, without its other items; an empty list for anything else."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
@@ -44,23 +41,24 @@ def as_text(value: object) -> str:
 
 
 def as_count(value: object) -> int | None:
-    """A token count: a whole number, not below zero."""
+    """Return a count of tokens or requests, an integer from 0; `None` for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def sum_counts(*counts: int | None) -> int | None:
-    """The sum of the counts that were given; `None` when the first, the main one, was not."""
+    """Sum the counts that are known; `None` where the first, the main one, is not."""
     return None if counts[0] is None else sum(number or 0 for number in counts)
 
 
-MAX_ENUM_RANGE = 32
+MAX_ENUM_RANGE = 32  # integers in a range that becomes an enum
 
 
 def narrow_schema(schema: Mapping[str, object], keywords: frozenset[str]) -> dict[str, object]:
-    """The schema with only `keywords`; what it drops is told in the description, so that the model still knows.
+    """Return the schema with only those keywords that a provider's dialect has.
 
-    Property order is kept: models write in that order, and evidence has to come before the score. A short range of
-    integers becomes an enum where the dialect has no `minimum`.
+    What is dropped goes into the description, so that the model still knows it. The order of properties is kept: models
+    write in that order, and evidence has to come before the score. A short range of integers becomes an enum where the
+    dialect has no `minimum`.
     """
     kept: dict[str, object] = {}
     dropped: dict[str, object] = {}
@@ -86,7 +84,7 @@ def word_set(text: str) -> frozenset[str]:
 
 
 def add_to_description(schema: Mapping[str, object], notes: Iterable[str]) -> str:
-    """The schema's description with notes behind it, in brackets."""
+    """Return the schema's description with notes in parentheses at its end."""
     return f"{schema.get('description', '')} ({', '.join(notes)})".strip()
 
 
@@ -104,66 +102,78 @@ SLICE_BYTES = 192 * 1024  # a multiple of 3, so that the base64 of the slices is
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """JSON whose pictures become base64 only while it is sent, a slice at a time, as often as it is sent.
+    """JSON whose images are encoded as base64 only while it is sent, in slices, each time it is sent.
 
-    A picture stands between each two of `texts`. Measured with 64 requests under way, two 360 KB pictures each: 1 MB
-    and about 0.7 ms of CPU a request, against 61 MB and 0.8 ms for bodies joined beforehand.
+    An image belongs between each two of `fragments`. Measured with 64 requests in flight, two 360 KB images each: 1 MB
+    and about 0.7 ms of CPU a request, against 61 MB and 0.8 ms for bodies that are joined beforehand.
     """
 
-    texts: tuple[bytes, ...]
-    pictures: tuple[bytes, ...] = ()
+    fragments: tuple[bytes, ...]
+    images: tuple[bytes, ...] = ()
 
     def __len__(self) -> int:
-        return sum(map(len, self.texts)) + sum((len(data) + 2) // 3 * 4 for data in self.pictures)
+        return sum(map(len, self.fragments)) + sum((len(data) + 2) // 3 * 4 for data in self.images)
 
-    def pieces(self) -> Iterator[bytes]:
-        """What to send, in order."""
-        for text, data in zip_longest(self.texts, self.pictures, fillvalue=b""):
-            yield text
+    def chunks(self) -> Iterator[bytes]:
+        """Iterate over the bytes to send."""
+        for fragment, data in zip_longest(self.fragments, self.images, fillvalue=b""):
+            yield fragment
             view = memoryview(data)
             for start in range(0, len(view), SLICE_BYTES):
                 yield pybase64.b64encode(view[start : start + SLICE_BYTES])
 
 
 class MalformedReplyError(Exception):
-    """A body that is not the provider's form, such as a gateway's HTML with status 200. Never leaves `judges`."""
+    """A reply that does not have the provider's form, such as a gateway's HTML with status 200.
+
+    Never leaves `judges`.
+    """
 
 
 class ImageSplicer:
-    """Stands in for pictures while a body is dumped as JSON, then puts them in their places.
+    """Encodes a JSON body with placeholders for images, then splits it at the placeholders.
 
-    Their base64 never becomes a Python string and is never escaped: that is where the SDKs' milliseconds go.
+    The base64 of images never becomes a Python string and is never escaped: that is what takes SDKs milliseconds.
     """
 
     def __init__(self) -> None:
-        self._mark = secrets.token_hex(16)
-        self._pictures: list[bytes] = []
+        self._placeholder = secrets.token_hex(16)
+        self._images: list[bytes] = []
 
-    def stand_in(self, data: bytes) -> str:
-        self._pictures.append(data)
-        return self._mark
+    def add_image(self, data: bytes) -> str:
+        """Return the placeholder to put into the body; images must be added in the order of the body."""
+        self._images.append(data)
+        return self._placeholder
 
-    def dump(self, body: Mapping[str, object]) -> RequestBody:
+    def encode(self, body: Mapping[str, object]) -> RequestBody:
+        """Return the body with its images in place of the placeholders."""
         try:
             text = msgspec.json.encode(body)
         except UnicodeEncodeError:
-            # Half a surrogate pair, which no provider reads: it becomes a question mark.
+            # Half a surrogate pair, which no provider accepts, becomes a question mark.
             text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return RequestBody(tuple(text.split(self._mark.encode())), tuple(self._pictures))
+        return RequestBody(tuple(text.split(self._placeholder.encode())), tuple(self._images))
 
 
 def nest_parameters(
-    params: Mapping[str, object], names: Mapping[str, str | None], *, wire: str, reserved: frozenset[str]
+    params: Mapping[str, object], names: Mapping[str, str | None], *, provider: str, reserved: frozenset[str]
 ) -> dict[str, object]:
-    """The parameters as the provider nests them: common names translated by `names`, dotted names nested.
+    """Return the parameters as the provider nests them.
 
-    A name that `names` maps to `None` does not exist at this provider; a reserved one is Beholder's own to set.
+    Args:
+        params: parameters that the user set.
+        names: the provider's names of common parameters; dotted ones are nested, `None` is one that it does not have.
+        provider: its name, for messages.
+        reserved: names that only Beholder may set.
+
+    Raises:
+        SetupError: a parameter is unknown to the provider, reserved, or inside of another.
     """
     fields: dict[str, object] = {}
     for given, value in params.items():
         native = names.get(given, given)
         if native is None:
-            raise SetupError(f"{wire} has no parameter '{given}'; leave it out.")
+            raise SetupError(f"{provider} has no parameter '{given}'; leave it out.")
         *path, last = native.split(".")
         if (path or [last])[0] in reserved:
             raise SetupError(f"The parameter '{given}' is set by Beholder itself; leave it out.")
@@ -178,22 +188,22 @@ def nest_parameters(
 
 
 MAX_SENTENCE_CHARACTERS = 300
-# How much of what a server says is looked at: an error may echo the whole request, megabytes of base64.
+# Only so much of an error message is processed: it may echo the whole request, megabytes of base64.
 MAX_MESSAGE_CHARACTERS = 4096
-# What is shorter than this is a placeholder (`EMPTY`, `none`), and may well be a word of an answer.
+# A shorter key is a placeholder (`EMPTY`, `none`), which may well be a word of an answer.
 MIN_KEY_CHARACTERS = 8
 
 
-# Shapes of keys, whole or half masked as OpenAI echoes them: sk-…, AIza…, AQ.…, Bearer …, anything with ***. The last
-# one begins where a word begins, or every character of a long word would be a new attempt.
-_KEY_SHAPES = re.compile(
+# Forms of keys, also partly masked, as OpenAI echoes them: sk-…, AIza…, AQ.…, Bearer …, anything with ***. The last one
+# must begin at the start of a word, or the search would start again at every character of a long word.
+_KEY_FORMS = re.compile(
     r"\bsk-[\w*.-]{6,}|\bAIza[\w*-]{10,}|\bAQ\.[\w*-]{10,}|(?<=Bearer )[\w*.~+/=-]{12,}|"
     r"(?<![\w.~+/=-])[\w.~+/=-]*+\*{3,}[\w*.~+/=-]*"
 )
 
 
 def remove_keys(message: str, keys: tuple[str, ...]) -> str:
-    """The message without these keys."""
+    """Return the message with these keys replaced by `[key]`."""
     for key in keys:
         if len(key) >= MIN_KEY_CHARACTERS:
             message = message.replace(key, "[key]")
@@ -201,11 +211,11 @@ def remove_keys(message: str, keys: tuple[str, ...]) -> str:
 
 
 def redact(message: str, keys: tuple[str, ...] = ()) -> str:
-    """The beginning of the message, without these keys and without anything shaped like one."""
-    return _KEY_SHAPES.sub("[key]", remove_keys(message, keys)[:MAX_MESSAGE_CHARACTERS])
+    """Return the beginning of a message without these keys and without anything that has the form of a key."""
+    return _KEY_FORMS.sub("[key]", remove_keys(message, keys)[:MAX_MESSAGE_CHARACTERS])
 
 
 def shorten(message: str) -> str:
-    """On one line, at most `SHORT` characters, without a full stop at its end."""
+    """Return a message on one line, at most `MAX_SENTENCE_CHARACTERS` long, without a full stop at its end."""
     line = " ".join(message.split())
     return (line if len(line) <= MAX_SENTENCE_CHARACTERS else line[: MAX_SENTENCE_CHARACTERS - 1] + "…").rstrip(". ")

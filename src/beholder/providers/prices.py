@@ -1,4 +1,4 @@
-"""What an answer costs: the price a person gave, or the installed price list of genai-prices; never the network."""
+"""Prices: what an answer costs by the user's own price or the installed list of genai-prices; never by the network."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation, TieredPrices
 
 
-# Other tiers have other prices.
+# Parameters that choose a service tier: other tiers have other prices.
 TIER_PARAMETERS = frozenset({"service_tier", "serviceTier", "speed"})
-
-
 MILLION = 1_000_000
 
 
@@ -23,8 +21,8 @@ MILLION = 1_000_000
 class Price:
     """US dollars per million tokens.
 
-    `cached` is for input read from a prompt cache, `written` for input that goes into one; `None` means that such
-    tokens cost what other input costs. A price of 0 is a price: a model of one's own may be free.
+    `cached` is for input that is read from a prompt cache, `written` for input that is written to one; `None` means the
+    price of other input. 0 is a price, too: a model of your own may be free.
     """
 
     input: Decimal
@@ -39,22 +37,23 @@ class Price:
                 raise ValueError(f"a price is a number of dollars per million tokens from 0 on; {name} is {amount}")
 
     def in_batch(self) -> Price:
-        """What tokens cost in a batch: input and output half, as all three providers say. Of what comes from a cache
-        some halve the price and some do not, so it stays, up to the price of other input."""
+        """Return the price in a batch: half for input and output, as all three providers say.
+
+        Some halve the price of cached input and some do not, so it stays, up to the price of other input.
+        """
         half, written = self.input / 2, None if self.written is None else self.written / 2
         return Price(half, self.output / 2, None if self.cached is None else min(self.cached, half), written)
 
-    def cost(self, usage: Usage, *, cache_writes: int = 0) -> Decimal | None:
-        """US dollars, exactly; `None` when the usage is unknown. `usage.input_tokens` includes cached tokens and
-        `cache_writes`."""
+    def cost(self, usage: Usage) -> Decimal | None:
+        """Return the exact cost in US dollars; `None` where the usage is unknown."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
-        cached = usage.cached_tokens or 0
-        fresh = max(0, usage.input_tokens - cached - cache_writes)
+        cached, written = usage.cached_tokens or 0, usage.cache_write_tokens
+        fresh = max(0, usage.input_tokens - cached - written)
         amount = (
             fresh * self.input
             + cached * (self.input if self.cached is None else self.cached)
-            + cache_writes * (self.input if self.written is None else self.written)
+            + written * (self.input if self.written is None else self.written)
             + usage.output_tokens * self.output
         )
         return amount / MILLION
@@ -69,12 +68,16 @@ def find_price(
     input_tokens: int | None = None,
     batch: bool = False,
 ) -> Price | None:
-    """The price of a model, or `None` when nobody knows it: an unknown price is never 0.
+    """Return the price of a model, or `None` where it is unknown: an unknown price is never 0.
 
-    `given` goes before the list. `base_url_is_own` says that the user named a server of their own, whose prices no
-    list has. Some models cost more for long inputs: the price is the highest that a request of up to `input_tokens`
-    can meet, without it the highest there is, so that it may serve as an upper bound. In a `batch` a price that was
-    given is halved, and a listed one is what the list has for batches; where it has nothing the usual one stays.
+    Args:
+        provider: as in `openai:gpt-5-mini`.
+        model: as in `openai:gpt-5-mini`.
+        base_url_is_own: the user named a server of their own, whose prices are in no list.
+        given: the user's own price, which takes precedence over the list.
+        input_tokens: some models cost more for long inputs: the price is the highest for a request of up to so many
+            input tokens; without it the highest there is, so that it is an upper bound.
+        batch: for batches; a given price is halved, a listed one is the list's price for batches if it has one.
     """
     if given is not None or base_url_is_own:
         return given.in_batch() if given is not None and batch else given
@@ -82,15 +85,14 @@ def find_price(
     if listed is None:
         return None
     prices = listed.model_price
-    known = [
+    input_price, output_price, cached, written = (
         _highest_tier_price(value, input_tokens)
         for value in (prices.input_mtok, prices.output_mtok, prices.cache_read_mtok, prices.cache_write_mtok)
-    ]
-    taken, said, cached, written = known
-    # The list also names models whose price it does not know: nothing, or nothing but zeros.
-    if taken is None or said is None or not (taken or said):
+    )
+    # The list also has models whose price it does not know: nothing, or nothing but zeros.
+    if input_price is None or output_price is None or not (input_price or output_price):
         return None
-    return Price(taken, said, cached, written)
+    return Price(input_price, output_price, cached, written)
 
 
 def answer_cost(
@@ -98,48 +100,43 @@ def answer_cost(
     model: str,
     usage: Usage,
     *,
-    cache_writes: int = 0,
     given: Price | None = None,
     batch: bool = False,
 ) -> Decimal | None:
-    """US dollars, or `None` when the price or the usage is unknown: an unknown cost is never 0.
+    """Return the cost in US dollars, or `None` where price or usage are unknown: an unknown cost is never 0.
 
-    `usage.input_tokens` includes cached tokens and `cache_writes`, which are priced as such. `given` goes before the
-    price list. For a `batch` see `price_of`.
+    The arguments are those of `find_price`, and the usage of the answer.
     """
     if given is not None:
-        return (given.in_batch() if batch else given).cost(usage, cache_writes=cache_writes)
+        return (given.in_batch() if batch else given).cost(usage)
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
-    listed = _list_price(provider, model, usage, cache_writes, batch=batch)
-    # The list also names models whose price it does not know; they add up to nothing.
+    listed = _list_price(provider, model, usage, batch=batch)
+    # The list also has models whose price it does not know; they add up to 0.
     return (listed.total_price or None) if listed else None
 
 
-def _list_price(
-    provider: str, model: str, usage: Usage, cache_writes: int = 0, *, batch: bool = False
-) -> PriceCalculation | None:
+def _list_price(provider: str, model: str, usage: Usage, *, batch: bool) -> PriceCalculation | None:
     try:
-        from genai_prices import Usage as Counted
+        from genai_prices import Usage as ListUsage
         from genai_prices import calc_price
     except ImportError:
         return None
-    counted = Counted(
+    list_usage = ListUsage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cache_read_tokens=usage.cached_tokens or 0,
-        cache_write_tokens=cache_writes,
+        cache_write_tokens=usage.cache_write_tokens,
     )
     try:
-        return calc_price(
-            counted, model, provider_id=provider, price_context={"processing": "batch"} if batch else None
-        )
+        context = {"processing": "batch"} if batch else None
+        return calc_price(list_usage, model, provider_id=provider, price_context=context)
     except (LookupError, ValueError):
         return None
 
 
 def _highest_tier_price(value: Decimal | TieredPrices | None, input_tokens: int | None) -> Decimal | None:
-    """A tier's price holds for all tokens of a request with more than `start` input tokens."""
+    """Return the highest price up to so many input tokens; a tier holds for all tokens of requests above its start."""
     if value is None or isinstance(value, Decimal):
         return value
     reached = (tier.price for tier in value.tiers if input_tokens is None or input_tokens > tier.start)

@@ -1,6 +1,6 @@
-"""Every provider that pydantic-ai knows and that has no wire here: `mistral:`, `groq:`, `bedrock:`, `openrouter:` …
+"""Judges through pydantic-ai, for providers without a module here: `mistral:`, `groq:`, `bedrock:`, `openrouter:` …
 
-pydantic-ai and the provider's SDK are imported when such a judge is made, never before.
+pydantic-ai and the provider's SDK are imported when such a judge is made, not before.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from decimal import Decimal
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from beholder.errors import SetupError
-from beholder.images.image import DEFAULT_SIZING, Sizing
+from beholder.errors import SetupError, Unreachable
+from beholder.images.image import DEFAULT_SIZING
 from beholder.providers.base import (
     ENTRY_POINT_GROUP,
     JudgeSettings,
     apply_sample_seed,
-    ask_with_schema_fallback,
+    finish_answer,
     format_identity,
     normalize_base_url,
     split_image_params,
@@ -30,7 +30,15 @@ from beholder.providers.base import (
 )
 from beholder.providers.payload import MIN_KEY_CHARACTERS, nest_parameters, redact, remove_keys, shorten
 from beholder.providers.prices import answer_cost
-from beholder.providers.retry import CallTarget, FilteredRequestError, RetryableError, classify_error, read_error_body
+from beholder.providers.retry import (
+    CallTarget,
+    FilteredRequestError,
+    NoStructuredOutputError,
+    PermanentError,
+    RetryableError,
+    classify_error,
+    read_error_body,
+)
 from beholder.rubrics.brief import Brief, TextBlock
 from beholder.verdicts.answer import Answer, Finish, Turn, Usage
 
@@ -47,7 +55,7 @@ _SECRET_VARIABLE = re.compile("KEY|TOKEN|SECRET")
 
 
 def make_pydantic_ai_judge(provider: str, model: str, settings: JudgeSettings) -> PydanticAIJudge:
-    """A judge through pydantic-ai. Raises `SetupError` for an unknown prefix, a missing extra or a missing key."""
+    """Make a judge through pydantic-ai; raise `SetupError` for an unknown prefix, a missing extra or a missing key."""
     try:
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
@@ -62,8 +70,8 @@ def make_pydantic_ai_judge(provider: str, model: str, settings: JudgeSettings) -
     except ValueError:
         raise SetupError(f"No judge is named '{provider}:'; known are {', '.join(_known_prefixes())}.") from None
     except ImportError as error:
-        named = re.search(r"pydantic-ai-slim\[([\w-]+)\]", str(error))
-        extra = named[1] if named else provider
+        match = re.search(r"pydantic-ai-slim\[([\w-]+)\]", str(error))
+        extra = match[1] if match else provider
         raise SetupError(
             f"'{provider}:{model}' needs its provider's package; "
             f"run: pip install 'beholder[providers]' 'pydantic-ai-slim[{extra}]'"
@@ -76,27 +84,28 @@ def make_pydantic_ai_judge(provider: str, model: str, settings: JudgeSettings) -
     try:
         return PydanticAIJudge(provider, model, infer_model(f"{provider}:{model}", make), settings)
     except UserError as error:
-        # Its sentence also says how to do it in Python and advertises a test model; people here need the first part.
-        said = re.sub(r" or pass (it|them) via `[^`]*`", "", str(error).split(" To try Pydantic AI")[0])
-        raise SetupError(f"'{provider}:{model}' cannot be asked: {redact(said)}") from None
+        # Its message also says how to do it in Python and advertises a test model; users here need the first part.
+        reason = re.sub(r" or pass (it|them) via `[^`]*`", "", str(error).split(" To try Pydantic AI")[0])
+        raise SetupError(f"'{provider}:{model}' cannot be asked: {redact(reason)}") from None
 
 
 class PydanticAIJudge:
-    """A model behind pydantic-ai, with the same answers, outcomes and retries as one behind a wire."""
+    """A model behind pydantic-ai, with the same answers, outcomes and retries as `ModelJudge`."""
 
-    def __init__(self, provider: str, model: str, asked: Model, settings: JudgeSettings) -> None:
-        self.provider, self.model, self._model, self._given = provider, model, asked, settings
-        self.params, self._sizing = split_image_params(settings.params, DEFAULT_SIZING, IMAGE_DETAILS, provider)
-        self._structured = bool(asked.profile.get("supports_json_schema_output", False))
+    def __init__(self, provider: str, model: str, client: Model, settings: JudgeSettings) -> None:
+        self.provider, self.model, self.settings = provider, model, settings
+        self._client = client
+        self.params, self.sizing = split_image_params(settings.params, DEFAULT_SIZING, IMAGE_DETAILS, provider)
+        self._structured_output = bool(client.profile.get("supports_json_schema_output", False))
         self._secrets = _find_secrets(settings.key_variable)
-        self._open: AsyncExitStack | None = None
-        url = settings.base_url or asked.base_url or provider
+        self._connection: AsyncExitStack | None = None
+        url = settings.base_url or client.base_url or provider
         variable = settings.key_variable or f"the environment of {provider}"
         self._target = CallTarget(self.name, model, url, variable, (variable,), tuple(self.params))
-        self._settings(self.params)
+        self._model_settings(self.params)  # parameters that cannot be sent are reported now
 
     def __repr__(self) -> str:
-        return f"OtherJudge({self.name!r})"
+        return f"PydanticAIJudge({self.name!r})"
 
     @property
     def name(self) -> str:
@@ -104,37 +113,44 @@ class PydanticAIJudge:
 
     @property
     def identity(self) -> str:
-        return format_identity(self.name, self._given.base_url or "", self.params, self._sizing.detail)
-
-    @property
-    def sizing(self) -> Sizing:
-        return self._sizing
+        return format_identity(self.name, self.settings.base_url or "", self.params, self.sizing.detail)
 
     async def answer(
         self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
     ) -> Answer:
-        """As `ModelJudge.answer`."""
-        if self._open is None:
-            self._open = AsyncExitStack()
-            await self._open.enter_async_context(self._model)
-        patience = self._given.patience(brief)
-        params = dict(apply_sample_seed(self.params, sample)) | (
-            {"max_tokens": max_tokens} if max_tokens is not None else {}
-        )
-
-        async def ask(structured: bool) -> Answer:
-            return await patience.persist(lambda: self._once(brief, earlier, self._settings(params), structured))
-
-        answer, able = await ask_with_schema_fallback(ask, patience, brief, self._structured)
-        self._structured = self._structured and able
-        return answer
+        """Ask the model, with retries, as `ModelJudge.answer`."""
+        if self._connection is None:
+            self._connection = AsyncExitStack()
+            await self._connection.enter_async_context(self._client)
+        retrier = self.settings.retrier(brief)
+        params = dict(apply_sample_seed(self.params, sample))
+        if max_tokens is not None:
+            params["max_tokens"] = max_tokens
+        model_settings = self._model_settings(params)
+        structured_output = self._structured_output
+        while True:
+            structured = structured_output and brief.schema is not None
+            try:
+                answer = await retrier.call(self._send_once, brief, earlier, model_settings, structured)
+                break
+            except NoStructuredOutputError:
+                structured_output = False
+            except FilteredRequestError as error:
+                answer = Answer("", finish=Finish.FILTERED, detail=str(error))
+                break
+            except PermanentError as error:
+                raise Unreachable(str(error), retrier.attempts) from None
+        self._structured_output = self._structured_output and structured_output
+        return finish_answer(answer, retrier.attempts, brief, structured_output)
 
     async def aclose(self) -> None:
-        if self._open is not None:
-            await self._open.aclose()
-            self._open = None
+        if self._connection is not None:
+            await self._connection.aclose()
+            self._connection = None
 
-    async def _once(self, brief: Brief, earlier: Sequence[Turn], settings: ModelSettings, structured: bool) -> Answer:
+    async def _send_once(
+        self, brief: Brief, earlier: Sequence[Turn], model_settings: ModelSettings, structured: bool
+    ) -> Answer:
         from pydantic_ai import exceptions
         from pydantic_ai.direct import model_request
         from pydantic_ai.models import ModelRequestParameters
@@ -142,35 +158,35 @@ class PydanticAIJudge:
 
         parameters = ModelRequestParameters()
         if structured and brief.schema is not None:
-            form = OutputObjectDefinition(json_schema=dict(brief.schema), name="answer", strict=True)
-            parameters = ModelRequestParameters(output_mode="native", output_object=form)
+            output = OutputObjectDefinition(json_schema=dict(brief.schema), name="answer", strict=True)
+            parameters = ModelRequestParameters(output_mode="native", output_object=output)
         started = time.perf_counter()
         try:
             response = await model_request(
-                self._model,
+                self._client,
                 self._messages(brief, earlier, structured),
-                model_settings=settings,
+                model_settings=model_settings,
                 model_request_parameters=parameters,
             )
         except exceptions.ModelHTTPError as error:
-            complaint = read_error_body(error.body, self._secrets)
+            body = read_error_body(error.body, self._secrets)
             raise classify_error(
-                error.status_code, complaint, self._target, structured=structured, after=error.retry_after
+                error.status_code, body, self._target, structured=structured, retry_after=error.retry_after
             ) from None
         except exceptions.ContentFilterError as error:
-            raise FilteredRequestError(self._safe(str(error))) from None
+            raise FilteredRequestError(self._redact(str(error))) from None
         except exceptions.UserError as error:
-            raise SetupError(f"{self.name} cannot be asked: {self._safe(str(error))}.") from None
+            raise SetupError(f"{self.name} cannot be asked: {self._redact(str(error))}.") from None
         except (exceptions.ModelAPIError, exceptions.UnexpectedModelBehavior) as error:
-            raise RetryableError(f"{self.name} gave no answer: {self._safe(str(error))}.") from None
-        return self._answer(response, time.perf_counter() - started)
+            raise RetryableError(f"{self.name} gave no answer: {self._redact(str(error))}.") from None
+        return self._parse_answer(response, time.perf_counter() - started)
 
     def _messages(self, brief: Brief, earlier: Sequence[Turn], structured: bool) -> list[ModelMessage]:
         from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
         system = system_message(brief, structured) or None
         content: list[str | BinaryContent] = []
-        extra = {"detail": self._sizing.detail} if self._sizing.detail else None
+        extra = {"detail": self.sizing.detail} if self.sizing.detail else None
         for part in brief.content:
             if isinstance(part, TextBlock):
                 content.append(part.text)
@@ -178,16 +194,16 @@ class PydanticAIJudge:
             image = BinaryContent(part.image.data, media_type=part.image.media_type, vendor_metadata=extra)
             content += (part.label, image)
         messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(content)], instructions=system)]
-        for said, reply in turn_texts(earlier):
-            messages.append(ModelResponse(parts=[TextPart(said)]))
+        for answer, reply in turn_texts(earlier):
+            messages.append(ModelResponse(parts=[TextPart(answer)]))
             messages.append(ModelRequest(parts=[UserPromptPart(reply)], instructions=system))
         return messages
 
-    def _settings(self, params: Mapping[str, object]) -> ModelSettings:
-        """Parameters that pydantic-ai names go to it; any other goes into the request's body as it is."""
+    def _model_settings(self, params: Mapping[str, object]) -> ModelSettings:
+        """Return pydantic-ai's settings; parameters that it does not know go into the request's body as they are."""
         from pydantic_ai.settings import ModelSettings
 
-        fields = nest_parameters(params, PARAMETER_NAMES, wire=self.provider, reserved=RESERVED_PARAMETERS)
+        fields = nest_parameters(params, PARAMETER_NAMES, provider=self.provider, reserved=RESERVED_PARAMETERS)
         prefixes = tuple({self.provider.split("-")[0] + "_", "openai_"})
         known = {
             name: value
@@ -195,13 +211,13 @@ class PydanticAIJudge:
             if name in ModelSettings.__annotations__ or name.startswith(prefixes)
         }
         rest = {name: value for name, value in fields.items() if name not in known}
-        # Retrying is done here, once: the SDK's own retries would multiply with ours and hide from `attempts`.
-        own = ModelSettings(timeout=self._given.timeout_s, max_retries=0)
+        # Only we retry: the SDK's own retries would multiply with ours and be missing from `attempts`.
+        own = ModelSettings(timeout=self.settings.timeout_s, max_retries=0)
         if rest:
             own["extra_body"] = rest
         return cast(ModelSettings, {**known, **own})
 
-    def _answer(self, response: ModelResponse, latency_s: float) -> Answer:
+    def _parse_answer(self, response: ModelResponse, latency_s: float) -> Answer:
         from pydantic_ai.messages import TextPart
 
         details = response.provider_details or {}
@@ -212,7 +228,7 @@ class PydanticAIJudge:
         usage = Usage()
         if not response.usage.unmeasured_requests:
             used = response.usage
-            usage = Usage(used.input_tokens, used.output_tokens, used.cache_read_tokens)
+            usage = Usage(used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens)
         return Answer(
             text=remove_keys(
                 "".join(part.content for part in response.parts if isinstance(part, TextPart)), self._secrets
@@ -222,17 +238,20 @@ class PydanticAIJudge:
             usage=usage,
             cost_usd=self._cost(response, usage),
             latency_s=latency_s,
-            detail=self._safe(str(refusal or details.get("block_reason") or "")),
+            detail=self._redact(str(refusal or details.get("block_reason") or "")),
         )
 
     def _cost(self, response: ModelResponse, usage: Usage) -> Decimal | None:
-        if (given := self._given.price) is not None:
-            return answer_cost(
-                self.provider, self.model, usage, cache_writes=response.usage.cache_write_tokens, given=given
-            )
-        return None if self._given.base_url else _response_cost(response)
+        if (given := self.settings.price) is not None:
+            return answer_cost(self.provider, self.model, usage, given=given)
+        if self.settings.base_url:
+            return None
+        try:
+            return response.cost().total_price or None
+        except (AssertionError, LookupError, ValueError):
+            return None
 
-    def _safe(self, message: str) -> str:
+    def _redact(self, message: str) -> str:
         return shorten(redact(message, self._secrets))
 
 
@@ -256,26 +275,21 @@ def _provider_arguments(provider: str, accepted: Mapping[str, object], settings:
 
 
 def _find_secrets(variable: str | None) -> tuple[str, ...]:
-    """Values of the environment that may be keys, the longest first, so that no message shows them. Which of them is
-    this provider's only its SDK knows: Cohere's is in CO_API_KEY, Amazon's in AWS_BEARER_TOKEN_BEDROCK."""
+    """Return the values in the environment that may be keys, longest first, to keep them out of messages.
+
+    Only the provider's SDK knows which one it uses: Cohere's is CO_API_KEY, Amazon's AWS_BEARER_TOKEN_BEDROCK.
+    """
     values = {
         value.strip() for name, value in os.environ.items() if name == variable or _SECRET_VARIABLE.search(name.upper())
     }
     return tuple(sorted((value for value in values if len(value) >= MIN_KEY_CHARACTERS), key=len, reverse=True))
 
 
-def _response_cost(response: ModelResponse) -> Decimal | None:
-    try:
-        return response.cost().total_price or None
-    except (AssertionError, LookupError, ValueError):
-        return None
-
-
 def _known_prefixes() -> list[str]:
     from pydantic_ai.models import KnownModelName
 
-    named = {name.partition(":")[0] for name in get_args(KnownModelName.__value__) if ":" in name}
+    prefixes = {name.partition(":")[0] for name in get_args(KnownModelName.__value__) if ":" in name}
     return sorted(
-        {f"{name}:" for name in named if "/" not in name}
+        {f"{name}:" for name in prefixes if "/" not in name}
         | {f"{entry.name}:" for entry in entry_points(group=ENTRY_POINT_GROUP)}
     )

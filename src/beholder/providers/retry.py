@@ -1,9 +1,10 @@
-"""What a provider's refusal means, in one place for every judge: ask again, never, or tell the person.
+"""Retry policy: what an error response means, how often a call is retried, and how long to wait in between.
 
-The exceptions here never leave `judges`: `Again` and `Never` become `Unreachable`, `Blocked` an answer, `NoStructure`
-a second request.
+`classify_error` turns an error status and its body into one of the exceptions below; `Retrier` repeats a call while it
+raises `RetryableError`, with exponential backoff and jitter, or the wait that the server asks for.
 
-How often a judge is asked again, and how long it waits in between.
+The exceptions here never leave `judges`: `RetryableError` and `PermanentError` become `Unreachable`,
+`FilteredRequestError` an answer, `NoStructuredOutputError` a second request without structured output.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -50,48 +51,56 @@ _FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "modera
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 
 
-# A script or a style that has no end here goes on behind the cut.
+# A script or style element without its end tag was cut off by the length limit.
 _MARKUP = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.DOTALL | re.IGNORECASE)
 
 
 class RetryableError(Exception):
-    """Worth another try. `after` is how long the provider asked to wait; `retries` caps how often to try; `busy` says
-    that the server is there and has no time; `at_once` that another server is free, so that nothing need be waited for.
+    """A call that may succeed when it is repeated.
+
+    Attributes:
+        retry_after: seconds that the server asks to wait; `None` where it does not say.
+        retries: most retries after this error; `None` for as many as the settings allow.
+        rate_limited: the server is up and has too much to do (429 and similar).
+        other_server_free: another server can take the request now, so that there is nothing to wait for.
     """
 
     def __init__(
         self,
-        sentence: str,
+        message: str,
         *,
-        after: float | None = None,
+        retry_after: float | None = None,
         retries: int | None = None,
-        busy: bool = False,
-        at_once: bool = False,
+        rate_limited: bool = False,
+        other_server_free: bool = False,
     ) -> None:
-        self.after, self.retries, self.busy, self.at_once = after, retries, busy, at_once
-        super().__init__(sentence)
+        self.retry_after, self.retries = retry_after, retries
+        self.rate_limited, self.other_server_free = rate_limited, other_server_free
+        super().__init__(message)
 
 
 class PermanentError(Exception):
-    """This request will not be answered, however often it is sent. `of_server`: nor will any other, by this server."""
+    """A call that will fail however often it is repeated; with `server_wide`, every other call to this server too."""
 
-    def __init__(self, sentence: str, *, of_server: bool = False) -> None:
-        self.of_server = of_server
-        super().__init__(sentence)
+    def __init__(self, message: str, *, server_wide: bool = False) -> None:
+        self.server_wide = server_wide
+        super().__init__(message)
 
 
 class FilteredRequestError(Exception):
-    """A content filter refused the request itself."""
+    """A content filter rejected the request itself."""
 
 
 class NoStructuredOutputError(Exception):
-    """The server or the model cannot hold an answer to a schema, or not to this one."""
+    """The server or the model does not support structured output, or not with this schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """An error body, read whoever wrote it: without keys, each text at most `LOOKED_AT` characters long.
-    `retry_after` is the wait that Google names in the body."""
+    """The parts of an error body, without API keys, each text at most `MAX_MESSAGE_CHARACTERS` long.
+
+    `retry_after` is the wait in seconds that Google puts into the body.
+    """
 
     message: str = ""
     code: str = ""
@@ -101,7 +110,16 @@ class ErrorBody:
 
 @dataclass(frozen=True, slots=True)
 class CallTarget:
-    """Who was asked, for sentences. `key_source` is the variable that held the key; empty when none was sent."""
+    """The model and server of a call, for error messages.
+
+    Attributes:
+        name: the judge, as `openai:gpt-5-mini`.
+        model: the model's name.
+        url: the base URL.
+        key_source: environment variable that held the key; empty where no key was sent.
+        key_variables: environment variables in which a key may be.
+        parameters: names of the parameters that were set, ours and the provider's.
+    """
 
     name: str
     model: str
@@ -112,7 +130,7 @@ class CallTarget:
 
 
 def parse_error_body(payload: bytes, keys: tuple[str, ...] = ()) -> ErrorBody:
-    """The complaint in an error body; of a body that is no JSON, such as a gateway's page, its text."""
+    """Parse an error body; of one that is no JSON, such as a gateway's HTML page, take the text."""
     try:
         return read_error_body(msgspec.json.decode(payload), keys)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -121,8 +139,15 @@ def parse_error_body(payload: bytes, keys: tuple[str, ...] = ()) -> ErrorBody:
 
 
 def read_error_body(body: object, keys: tuple[str, ...] = ()) -> ErrorBody:
-    """Reads `{"error": {…}}` (OpenAI, Anthropic, Google), `{"error": "…"}` (LM Studio), `{"message": …}` (vLLM),
-    `{"detail": …}` (FastAPI), and Google's list of one."""
+    """Read a decoded error body.
+
+    Known forms are `{"error": {…}}` (OpenAI, Anthropic, Google), `{"error": "…"}` (LM Studio), `{"message": …}` (vLLM),
+    `{"detail": …}` (FastAPI), and Google's list of one.
+
+    Args:
+        body: the body as JSON values.
+        keys: API keys to remove from all texts.
+    """
     if isinstance(body, list):
         body = body[0] if body else None
     error = body.get("error", body) if isinstance(body, Mapping) else body
@@ -141,37 +166,50 @@ def read_error_body(body: object, keys: tuple[str, ...] = ()) -> ErrorBody:
 
 
 def _error_text(value: object, keys: tuple[str, ...]) -> str:
-    """A text, or the JSON of anything else."""
     if value is None:
         return ""
-    said = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
-    return remove_keys(said, keys)[:MAX_MESSAGE_CHARACTERS]
+    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    return remove_keys(text, keys)[:MAX_MESSAGE_CHARACTERS]
 
 
 def classify_error(
-    status: int, complaint: ErrorBody, target: CallTarget, *, structured: bool, after: float | None
+    status: int, body: ErrorBody, target: CallTarget, *, structured: bool, retry_after: float | None
 ) -> Exception:
-    """The exception that an error status amounts to."""
-    said = shorten(redact(complaint.message))
-    everything = f"{complaint.message} {complaint.code} {complaint.parameter}"
-    sentence = f"{target.name} answered {status}" + (f": {said}." if said else ".")
+    """Return the exception that an error status amounts to.
+
+    Args:
+        status: HTTP status, 400 or more.
+        body: the parsed error body.
+        target: the model and server, for the message.
+        structured: whether structured output was asked for.
+        retry_after: seconds to wait by the response's headers; `None` where they do not say.
+
+    Returns:
+        One of the exceptions of this module, or `SetupError` for what a person has to set right (key, model name, base
+        URL, parameter).
+    """
+    message = shorten(redact(body.message))
+    everything = f"{body.message} {body.code} {body.parameter}"
+    codes = set(body.code.split())
+    sentence = f"{target.name} answered {status}" + (f": {message}." if message else ".")
     if structured and status in NO_SCHEMA_STATUSES and _SCHEMA_WORDS.search(everything):
         return NoStructuredOutputError(sentence)
-    if complaint.code and _FILTER_CODES & set(complaint.code.split()):
-        return FilteredRequestError(said)
+    if codes & _FILTER_CODES:
+        return FilteredRequestError(message)
     if status in (401, 403) or (status == 400 and _BAD_KEY.search(everything)):
         return SetupError(f"{sentence} {_key_advice(target)}")
     if status in (404, 405):
         return SetupError(
             f"{sentence} There is no model '{target.model}' at {target.url}; check the model's name and the base URL."
         )
-    if status in (400, 422) and _blames_a_parameter(complaint, everything, target.parameters):
+    if status in (400, 422) and _blames_a_parameter(body, everything, target.parameters):
         return SetupError(f"{sentence} Leave that parameter out, or give a value that '{target.model}' takes.")
-    if set(complaint.code.split()) & _QUOTA_CODES:
+    # An exhausted quota comes with the status of a rate limit, and no wait helps.
+    if codes & _QUOTA_CODES:
         return PermanentError(sentence)
     if status in RETRY_STATUSES or status >= 500:
-        after = after if after is not None else complaint.retry_after
-        return RetryableError(sentence, after=after, busy=status in RETRY_STATUSES)
+        wait = retry_after if retry_after is not None else body.retry_after
+        return RetryableError(sentence, retry_after=wait, rate_limited=status in RETRY_STATUSES)
     return PermanentError(sentence)
 
 
@@ -181,97 +219,108 @@ def _key_advice(target: CallTarget) -> str:
     return f"No key was sent; set {' or '.join(target.key_variables)}, or name another variable."
 
 
-def _blames_a_parameter(complaint: ErrorBody, everything: str, parameters: tuple[str, ...]) -> bool:
-    """Whether it says that a parameter is unknown, or quotes one that was set: `'top_p'`, `top_p: …`, `'a.top_p'`."""
+def _blames_a_parameter(body: ErrorBody, everything: str, parameters: tuple[str, ...]) -> bool:
+    """Whether a parameter is called unknown, or one that was set is quoted: `'top_p'`, `top_p: …`, `'a.top_p'`."""
     if _UNKNOWN_PARAMETER.search(everything):
         return True
     names = {form for name in parameters for part in (name, name.rsplit(".")[-1]) for form in (part, _snake_case(part))}
     quoted = (rf"(?:^|[`'\".]){re.escape(name)}(?=[`'\":])" for name in names)
-    return complaint.parameter in names or any(re.search(pattern, complaint.message) for pattern in quoted)
+    return body.parameter in names or any(re.search(pattern, body.message) for pattern in quoted)
 
 
 def _snake_case(name: str) -> str:
-    """Google complains in snake_case about what is sent in camelCase."""
+    """Google writes in snake_case, in its error messages, what is sent in camelCase."""
     return re.sub(r"(?<=[a-z])([A-Z])", lambda match: "_" + match[1].lower(), name)
 
 
 def _parse_seconds(duration: str) -> float | None:
-    """Google's `"36s"` or `"36.5s"`."""
+    """Parse Google's `"36s"` or `"36.5s"`."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s", duration)
     return float(match[1]) if match else None
 
 
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
-# A provider that asks for more than this is not waited for: the run goes on with other cases.
+# A server that asks for a longer wait counts as unreachable: the run continues with other cases.
 MAX_RETRY_AFTER_S = 120.0
 
 _log = logging.getLogger("beholder.judges")
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @dataclass
 class Retrier:
-    """One call's retries, each through the gate (if there is one) as a request of about `tokens`. `attempts` counts
-    the requests that were made, over every `persist` of the call."""
+    """Retries of one call: exponential backoff with full jitter, each attempt through the rate limiter.
+
+    Attributes:
+        retries: most attempts after the first.
+        sleep: waits for so many seconds.
+        random: returns a number from 0 to 1.
+        limiter: rate limiter of the server; `None` for none.
+        tokens: what one attempt is expected to use, for the limiter.
+        attempts: attempts made so far, over every `call`.
+    """
 
     retries: int
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
-    gate: RequestLimiter | None = None
+    limiter: RequestLimiter | None = None
     tokens: int = 0
     attempts: int = 0
 
-    async def persist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Asks until there is an answer. Raises `Unreachable` after the last try, or at once where none can help."""
+    async def call(self, send: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Await `send(*args, **kwargs)`, again while it raises `RetryableError`.
+
+        Raises:
+            Unreachable: after the last attempt, or when the server asks to wait for too long.
+        """
         failures = 0
         while True:
             self.attempts += 1
+            if self.limiter is not None:
+                await self.limiter.acquire(self.tokens)
+            started = time.perf_counter()
+            latency_s: float | None = None
             try:
-                return await self._through(ask)
-            except PermanentError as never:
-                raise Unreachable(str(never), self.attempts) from None
-            except RetryableError as again:
+                result = await send(*args, **kwargs)
+                latency_s = time.perf_counter() - started
+                return result
+            except RetryableError as error:
                 failures += 1
-                allowed = self.retries if again.retries is None else min(self.retries, again.retries)
-                if failures > allowed:
-                    tries = f" Tried {self.attempts} times." if self.attempts > 1 else ""
-                    raise Unreachable(f"{again}{tries}", self.attempts) from None
-                if again.at_once:
-                    _log.info("%s Try %d of %d at another.", again, failures + 1, allowed + 1)
-                    continue
-                if again.after is not None and again.after > MAX_RETRY_AFTER_S:
-                    wait = f"It asks to wait {again.after:.0f} s, longer than the {MAX_RETRY_AFTER_S:.0f} s allowed."
-                    raise Unreachable(f"{again} {wait}", self.attempts) from None
-                delay = self._delay(failures, again.after)
-                _log.info("%s Try %d of %d in %.1f s.", again, failures + 1, allowed + 1, delay)
+                delay = self._delay_before_retry(error, failures)
+            finally:
+                # Before the wait, so that other requests may go out meanwhile.
+                if self.limiter is not None:
+                    self.limiter.release(latency_s)
+            if delay is not None:
                 await self.sleep(delay)
 
-    async def _through(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """One request, at its turn."""
-        if self.gate is None:
-            return await ask()
-        await self.gate.enter(self.tokens)
-        started = time.perf_counter()
-        latency_s: float | None = None
-        try:
-            answer = await ask()
-            latency_s = time.perf_counter() - started
-            return answer
-        finally:
-            self.gate.leave(latency_s)
-
-    def _delay(self, failures: int, after: float | None) -> float:
-        if after:
-            # A little later than asked, and not all at the same moment.
-            return after * (1 + self.random() / 4)
-        return self.random() * min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0**failures)
+    def _delay_before_retry(self, error: RetryableError, failures: int) -> float | None:
+        """Return the seconds to wait, `None` for none; raise `Unreachable` where there is no further attempt."""
+        allowed = self.retries if error.retries is None else min(self.retries, error.retries)
+        if failures > allowed:
+            tries = f" Tried {self.attempts} times." if self.attempts > 1 else ""
+            raise Unreachable(f"{error}{tries}", self.attempts) from None
+        if error.other_server_free:
+            _log.info("%s Try %d of %d at another.", error, failures + 1, allowed + 1)
+            return None
+        if error.retry_after is not None and error.retry_after > MAX_RETRY_AFTER_S:
+            wait = f"It asks to wait {error.retry_after:.0f} s, longer than the {MAX_RETRY_AFTER_S:.0f} s allowed."
+            raise Unreachable(f"{error} {wait}", self.attempts) from None
+        if error.retry_after:
+            # A little later than asked for, so that not all requests come at the same moment.
+            delay = error.retry_after * (1 + self.random() / 4)
+        else:
+            delay = self.random() * min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0**failures)
+        _log.info("%s Try %d of %d in %.1f s.", error, failures + 1, allowed + 1, delay)
+        return delay
 
 
 def parse_retry_after(
     headers: Mapping[str, str], now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> float | None:
-    """Seconds to wait by `retry-after-ms` or `Retry-After` (seconds or a date); `None` when neither says so."""
+    """Return the seconds to wait by `retry-after-ms` or `Retry-After` (seconds or a date); `None` where unknown."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         try:
@@ -289,10 +338,10 @@ def parse_retry_after(
 
 
 class RequestLimiter(Protocol):
-    """What lets requests through to a judge's server: how many at once, how fast."""
+    """Limits how many requests are in flight at a judge's server, and their rate."""
 
-    async def enter(self, tokens: int) -> None:
-        """Waits until one more request may go out; `tokens` is what it is expected to use."""
+    async def acquire(self, tokens: int) -> None:
+        """Wait until one more request may go out; `tokens` is what it is expected to use."""
 
-    def leave(self, latency_s: float | None) -> None:
-        """One request is over; `latency_s` is `None` where it was not answered."""
+    def release(self, latency_s: float | None) -> None:
+        """End a request; `latency_s` is `None` where it was not answered."""

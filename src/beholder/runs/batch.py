@@ -34,19 +34,21 @@ from beholder.judges.model import ModelJudge
 from beholder.ledger import batch_jobs, types
 from beholder.ledger.ledger import Ledger, _kept, _keys, under_way
 from beholder.ledger.types import FINISHED, INTERRUPTED, RUNNING, WAITING, Entry, RunProgress, RunRecord, WriteToken
-from beholder.providers.base import (
+from beholder.providers.base import HttpRequest
+from beholder.providers.batch import (
     MAX_BATCH_BYTES,
     UNCONFIRMED,
+    UNREADABLE_RESULT,
+    BatchApi,
+    BatchClient,
     BatchHandle,
     BatchNotFoundError,
     BatchResult,
     BatchState,
     BatchStatus,
-    HttpRequest,
     IncompleteResultsError,
     UnconfirmedBatch,
 )
-from beholder.providers.http import UNREADABLE_RESULT, BatchApi, BatchClient, find_batch_api
 from beholder.providers.retry import PermanentError, RetryableError
 from beholder.runs.engine import FINAL_OUTCOMES, RunObserver
 from beholder.runs.execution import execute_run
@@ -79,7 +81,7 @@ class LedgerBatchQueue:
         tell: Notify,
     ) -> None:
         self.judge, self.api, self.desk = judge, api, BatchClient(judge)
-        self.most_requests, self.most_bytes = api.most_requests, MAX_BATCH_BYTES
+        self.most_requests, self.most_bytes = api.max_requests, MAX_BATCH_BYTES
         self.only_one = False
         self.closed = ""
         self.handed_in = 0
@@ -97,11 +99,11 @@ class LedgerBatchQueue:
         """What the ledger has; asked for together with all that is wanted just now."""
         return await self._found.ask(key)
 
-    async def put(self, key: bytes, tries: int, request: HttpRequest, most_usd: Decimal) -> None:
+    async def put(self, key: bytes, tries: int, request: HttpRequest, max_usd: Decimal) -> None:
         if self.closed or key in self._lying or key in self._gone:
             return
         before, after = self.api.frame(key.hex())
-        size = len(before) + len(request.body) + len(after) + len(self.api.between)
+        size = len(before) + len(request.body) + len(after) + len(self.api.separator)
         async with self._one_at_a_time:
             if self._file is not None and (
                 len(self._lying) >= self.most_requests or self._file.tell() + size > self.most_bytes
@@ -109,17 +111,17 @@ class LedgerBatchQueue:
                 await self._hand_in()
             if self.closed or key in self._lying or key in self._gone:
                 return
-            await self._budget.reserve(most_usd)
+            await self._budget.reserve(max_usd)
             if self._file is None:
                 self._file = self._path.open("wb")
-            self._file.write(self.api.between if self._lying else self.api.opening)
+            self._file.write(self.api.separator if self._lying else self.api.prefix)
             self._file.write(before)
-            self._file.writelines(request.body.pieces())
+            self._file.writelines(request.body.chunks())
             self._file.write(after)
             self._lying[key] = tries
-            self._reserved += most_usd
+            self._reserved += max_usd
 
-    def used(self, brief_digest: str, key: bytes) -> None:
+    def mark_used(self, brief_digest: str, key: bytes) -> None:
         self.answers.setdefault(brief_digest, []).append(key)
 
     async def hand_in(self) -> None:
@@ -137,7 +139,7 @@ class LedgerBatchQueue:
     async def _hand_in(self) -> None:
         if self._file is None:
             return
-        self._file.write(self.api.closing)
+        self._file.write(self.api.suffix)
         self._file.close()
         self._file, requests, self._lying = None, self._lying, {}
         reserved, self._reserved = self._reserved, Decimal(0)
@@ -157,7 +159,7 @@ class LedgerBatchQueue:
         try:
             return await self.api.submit(self.desk, self._path, job.note)
         except RetryableError as again:
-            if not again.busy:
+            if not again.rate_limited:
                 self.closed = (
                     f"{again} Nobody can tell whether it took a job of {job.count} requests; that is found out the "
                     "next time, before anything is asked again."
@@ -275,18 +277,18 @@ class BatchFetcher:
 
     async def _looked_at(self, tray: LedgerBatchQueue, job: types.BatchJob) -> bool:
         """Fetches what there is; false where it has turned out to be another job."""
-        look = await tray.api.look(tray.desk, job.handle)
+        look = await tray.api.get_status(tray.desk, job.handle)
         if look.state is not BatchState.ENDED:
             self.answered += look.answered + look.failed
             return True
-        if look.full:
+        if look.queue_full:
             await self._wait_for_room(tray, job, look)
             return True
         return await self._store(tray, job, look)
 
     async def _wait_for_room(self, tray: LedgerBatchQueue, job: types.BatchJob, look: BatchStatus) -> None:
-        tray.closed = f"{_describe_job(tray, job)} was too much for now ({look.why})"
-        refused = BatchReply(BatchStage.ERRORED, 1, 429, _error_body(look.why))
+        tray.closed = f"{_describe_job(tray, job)} was too much for now ({look.reason})"
+        refused = BatchReply(BatchStage.ERRORED, 1, 429, _error_body(look.reason))
 
         def last(connection: Connection, number: int) -> None:
             batch_jobs.set_handle(connection, number, job, {**job.handle, HANDLE_FULL: "yes"})
@@ -314,8 +316,8 @@ class BatchFetcher:
                         job, {name: job.handle[name] for name in job.handle if name != UNCONFIRMED}
                     )
                 wanted.discard(key)
-                body = tray.judge.hidden(result.body.decode("utf-8", "replace"))
-                came[key] = BatchReply(result.ending, 1, result.status, body)
+                body = tray.judge.remove_keys(result.body.decode("utf-8", "replace"))
+                came[key] = BatchReply(result.stage, 1, result.status, body)
                 cost += _result_cost(tray.judge, result)
                 if len(came) == RESULTS_PER_WRITE:
                     new += await self._clerk.write(batch_jobs.store_replies, self._run, came)
@@ -337,11 +339,13 @@ class BatchFetcher:
             self._tell(f"{again} {kept}; the rest has not come {looks} times and is asked again.")
         if UNCONFIRMED in job.handle and not nameless:
             return False
-        rest = BatchReply(look.rest, 1, 400, _error_body(look.why))
+        rest = BatchReply(look.unfinished_stage, 1, 400, _error_body(look.reason))
         if nameless:  # theirs are among these
             rest = BatchReply(BatchStage.ERRORED, 1, 400, UNREADABLE_RESULT.decode())
-        elif look.rest is BatchStage.ERRORED:
-            self._tell(f"{tray.judge.name} refused a job of {job.count} requests: {look.why or 'it does not say why'}.")
+        elif look.unfinished_stage is BatchStage.ERRORED:
+            self._tell(
+                f"{tray.judge.name} refused a job of {job.count} requests: {look.reason or 'it does not say why'}."
+            )
 
         def last(connection: Connection, number: int) -> None:
             batch_jobs.store_replies(connection, number, came)
@@ -360,7 +364,7 @@ class BatchFetcher:
 
 async def _clean_up_job(tray: LedgerBatchQueue, job: types.BatchJob) -> None:
     with suppress(RetryableError, PermanentError, BatchNotFoundError, Unreachable):
-        await tray.api.tidy(tray.desk, job.handle)
+        await tray.api.delete_files(tray.desk, job.handle)
 
 
 def _describe_job(tray: LedgerBatchQueue, job: types.BatchJob) -> str:
@@ -379,10 +383,10 @@ def _result_key(result: BatchResult) -> bytes:
 
 
 def _result_cost(judge: ModelJudge, result: BatchResult) -> Decimal:
-    if result.ending is not BatchStage.ANSWERED:
+    if result.stage is not BatchStage.ANSWERED:
         return Decimal(0)
     try:
-        return judge.read(result.body, batch=True).cost_usd or Decimal(0)
+        return judge.parse_answer(result.body, batch=True).cost_usd or Decimal(0)
     except RetryableError:
         return Decimal(0)
 
@@ -431,7 +435,7 @@ def make_batch_judges(suite: Suite) -> list[Judge]:
     if suite.engine != "local":
         raise UsageError("A batch is handed in by one process, without Ray; leave the engine at local.")
     for judge in judges:
-        if judge.name != INSTRUMENTS and not (isinstance(judge, ModelJudge) and find_batch_api(judge.wire.name)):
+        if judge.name != INSTRUMENTS and not (isinstance(judge, ModelJudge) and judge.provider.batch):
             raise SetupError(f"{judge.name} has no batch API that Beholder speaks; leave --batch out.")
         if isinstance(judge, ModelJudge) and judge.settings.base_urls:
             raise SetupError(f"{judge.name} has several base URLs, and a batch is handed in at one; give one.")
@@ -461,7 +465,7 @@ async def run_batch_pass(
         trays = {
             judge.identity: LedgerBatchQueue(judge, api, clerk, run.id, budget, Path(folder), tell)
             for judge in judges
-            if isinstance(judge, ModelJudge) and (api := find_batch_api(judge.wire.name))
+            if isinstance(judge, ModelJudge) and (api := judge.provider.batch)
         }
         try:
             found = await _fetch_open_jobs(clerk, run.id)
@@ -510,7 +514,7 @@ async def cancel_jobs(suite: Suite, ledger: Ledger, run: RunRecord, tell: Notify
     try:
         for job in await _fetch_open_jobs(clerk, run.id):
             judge = judges.get(job.judge)
-            api = find_batch_api(judge.wire.name) if judge else None
+            api = judge.provider.batch if judge else None
             if judge is None or api is None or "id" not in job.handle or UNCONFIRMED in job.handle:
                 tell(f"A job of {job.count} requests is not surely this run's; it was not cancelled.")
                 continue
@@ -549,7 +553,7 @@ def _make_batched_judge(
             else judge
         )
     most = make_cost_bound(entry, batch, judge.sizing.detail) if bounded and batch else None
-    return BatchJudge(judge, tray, most=most, anew=how.anew, mended=mended, live=repairs)
+    return BatchJudge(judge, tray, cost_bound=most, ask_again=how.anew, retry_setup_errors=mended, live_judge=repairs)
 
 
 async def _judge_open_cases(

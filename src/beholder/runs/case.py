@@ -13,7 +13,7 @@ from beholder.cases.case import Case
 from beholder.errors import CaseError, ImageError, SetupError, Waiting
 from beholder.images.image import Sizing
 from beholder.judges.audit import AuditEvidence, apply_audit, plan_audit
-from beholder.judges.base import Judge, answers_later, identity_for_brief, may_abstain, needs_images
+from beholder.judges.base import Judge, capabilities_of, identity_for_brief
 from beholder.judges.conversation import add_brief_details, ask_judge
 from beholder.ledger.types import AnswerKey, Entry, StoredAnswer
 from beholder.rubrics.brief import Brief, Composer
@@ -64,7 +64,7 @@ async def judge_case(
     """
     rubric = composer.rubric_for(case)
     head = VerdictHeader(case.id, rubric, describe_judges(judges, samples))
-    sizings = [one.sizing if needs_images(one, rubric) else None for one in judges]
+    sizings = [one.sizing if capabilities_of(one).needs_images(rubric) else None for one in judges]
     try:
         briefs = {sizing: await make_brief(composer, case, sizing, pictures) for sizing in dict.fromkeys(sizings)}
     except ImageError as error:
@@ -75,7 +75,7 @@ async def judge_case(
         for sample in range(samples)
     ]
     found = await recall([seat.key for seat in seats]) if recall else {}
-    later = any(answers_later(one) for one in judges)
+    later = any(capabilities_of(one).answers_later for one in judges)
     measuring = _start_audit(rubric, seats, pictures) if audit and not later else None
     try:
         async with slots or nullcontext():
@@ -95,7 +95,7 @@ async def judge_case(
             looked = [
                 (f"juror {place}: ", one.verdict)
                 for place, (seat, one) in enumerate(zip(seats, asked, strict=True), 1)
-                if not may_abstain(seat.judge)
+                if not capabilities_of(seat.judge).abstains
             ]
             verdict = apply_audit(verdict, await measuring, looked if len(asked) > 1 else ())
     finally:
@@ -118,7 +118,7 @@ def _start_audit(
 ) -> asyncio.Task[AuditEvidence] | None:
     """The audit of what models will say about a pair of images, begun before they have said it."""
     order = plan_audit(rubric)
-    seen = next((seat.brief for seat in seats if not may_abstain(seat.judge)), None)
+    seen = next((seat.brief for seat in seats if not capabilities_of(seat.judge).abstains), None)
     if order is None or seen is None or len(seen.images) != 2:
         return None
     before, after = (picture.image.data for picture in seen.images)
@@ -192,7 +192,7 @@ class _JudgeCall:
     ) -> tuple[ConversationResult, bool]:
         """The verdict, and whether the judge was asked for it. A juror that is set up wrongly is one that failed."""
         if stored is not None:
-            recalled = rescore_stored_answer(stored, self.brief, self.head, may_abstain(self.judge))
+            recalled = rescore_stored_answer(stored, self.brief, self.head, capabilities_of(self.judge).abstains)
             if recalled is not None:
                 return recalled, False
         try:

@@ -67,7 +67,7 @@ class LeakyBucket:
 
 
 class AdaptiveLimiter:
-    """Lets requests to one judge through. `enter` waits for a turn; `leave` says how it went."""
+    """Lets requests to one judge through. `acquire` waits for a turn; `release` says how it went."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class AdaptiveLimiter:
         self.most = max(1, most)
         self.limit = min(self.limit, float(self.most)) if lowered else float(self.most)
 
-    async def enter(self, tokens: int) -> None:
+    async def acquire(self, tokens: int) -> None:
         """Waits until one more request may go out; `tokens` is what it is expected to use."""
         if self.under_way >= int(self.limit):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -117,7 +117,7 @@ class AdaptiveLimiter:
             self._leave()
             raise
 
-    def leave(self, latency_s: float | None) -> None:
+    def release(self, latency_s: float | None) -> None:
         """One request is over. `latency_s` is `None` where it was not answered: too many, an error, a dropped line."""
         if self._cautious_for:
             self._cautious_for -= 1
@@ -253,7 +253,7 @@ class BudgetedJudge:
         return self._judge.sizing
 
     def __getattr__(self, name: str) -> object:
-        """What a judge may have besides (`abstains`, `objection`, `needs_images`) is that of the judge itself."""
+        """What a judge may have besides (`capabilities`) is that of the judge itself."""
         return getattr(self._judge, name)
 
     async def answer(
@@ -333,7 +333,7 @@ def _make_limited_judge(entry: JudgeEntry, suite: Suite, limits: RunLimits) -> J
         key_variable=entry.key_variable,
         params={**suite.image_params(), **entry.params},
         timeout_s=suite.limits.timeout_s,
-        gate=gate,
+        limiter=gate,
         price=entry.given_price(),
     )
     limits.gates.append(gate)

@@ -17,11 +17,11 @@ from typing import TypeVar
 from beholder.cases.validation import CaseCheck, iter_valid_cases
 from beholder.errors import ImageError
 from beholder.images.image import Sizing
-from beholder.judges.base import INSTRUMENTS, identity_for_brief, needs_images
-from beholder.judges.model import judge_from, judge_identity, judge_sizing
+from beholder.judges.base import INSTRUMENTS, capabilities_of, identity_for_brief
+from beholder.judges.model import judge_from, judge_identity, judge_sizing, load_plugin
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import AnswerKey, RunRecord
-from beholder.providers.http import find_batch_api
+from beholder.providers.base import Provider
 from beholder.rubrics.brief import Brief
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.cache import digest_identity
@@ -197,16 +197,16 @@ class _JudgePlanner:
         self._samples = range(suite.samples)
         self._max_tokens = entry.max_tokens()
         self._price = find_judge_price(entry)
-        self._batch_price = (
-            find_judge_price(entry, batch=True) if find_batch_api(entry.judge.partition(":")[0]) else None
-        )
+        plugin = load_plugin(entry.judge.partition(":")[0])
+        has_batch_api = isinstance(plugin, Provider) and plugin.batch is not None
+        self._batch_price = find_judge_price(entry, batch=True) if has_batch_api else None
         self._spread = SampleSpread()
         if self._price is None:
             self.plan.money_low = self.plan.money_high = None
 
     def sizing_for(self, rubric: Rubric) -> Sizing | None:
         """How it wants the pictures of a case; `None` where it needs none."""
-        return None if self._measures and not needs_images(self._measures, rubric) else self.sizing
+        return None if self._measures and not capabilities_of(self._measures).needs_images(rubric) else self.sizing
 
     def count(self, ledger: Ledger | None) -> None:
         """Adds what the calls come to, less those whose answers the ledger has."""

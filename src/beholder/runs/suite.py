@@ -105,13 +105,13 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
         return shape if self._needs_images() else replace(shape, roles=(*shape.roles, ()))
 
     def _needs_images(self) -> bool:
-        from beholder.judges.base import INSTRUMENTS, needs_images
+        from beholder.judges.base import INSTRUMENTS, capabilities_of
         from beholder.judges.model import judge_from
 
         if any(entry.judge != INSTRUMENTS for entry in self.judges):
             return True
         judge = judge_from(INSTRUMENTS)
-        return any(needs_images(judge, rubric) for rubric in self._rubrics)
+        return any(capabilities_of(judge).needs_images(rubric) for rubric in self._rubrics)
 
     def composers(self) -> tuple[Composer, ...]:
         """What makes the briefs, one for each rubric."""

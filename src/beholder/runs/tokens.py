@@ -1,15 +1,7 @@
-"""What a brief will take: tokens by each provider's own documented rules, and money from–to. No call, no network.
+"""Estimates of what a brief will take: tokens by each provider's documented rules, and money from–to. No network.
 
-Pictures count at the sizes that are really sent. The rules, as the pages stood in autumn 2026:
-
-- OpenAI, 32-px patches or 512-px tiles: https://developers.openai.com/api/docs/guides/images-vision#calculating-costs
-- Anthropic, 28-px patches (about width × height ÷ 784; the pages before said ÷ 750):
-  https://platform.claude.com/docs/en/build-with-claude/vision#evaluate-image-size
-  https://platform.claude.com/docs/en/build-with-claude/vision-coordinates (how a picture is scaled to fit)
-- Google, a flat count by media resolution since Gemini 3, tiles before:
-  https://ai.google.dev/gemini-api/docs/media-resolution and https://ai.google.dev/gemini-api/docs/image-understanding
-
-Text is a rule of thumb from its characters; a provider's tokenizer may differ by a quarter either way.
+The rules for images are in the provider modules (`Provider.token_rules`); images count at the sizes that are sent. Text
+is a rule of thumb from its characters; a provider's tokenizer may differ by a quarter either way.
 """
 
 from __future__ import annotations
@@ -20,25 +12,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from beholder.providers.anthropic import (
-    HIGH_RESOLUTION_LIMITS,
-    STANDARD_LIMITS,
-    THINKING_TOKENS,
-    anthropic_image_tokens,
-    claude_version,
-)
-from beholder.providers.base import NEWEST_VERSION, ImageTokenCounter, ceil_div
-from beholder.providers.google import gemini_version, google_image_tokens
-from beholder.providers.openai import openai_image_tokens
+from beholder.providers import anthropic, google, openai
+from beholder.providers.base import THINKING_TOKENS, TokenRules, ceil_div
 from beholder.providers.prices import MILLION, Price
 from beholder.rubrics.brief import Brief, TextBlock
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEstimate:
-    """Tokens of one call. `rule` says how pictures were counted, and where a model was unknown whose rule was used.
+    """Tokens of one call.
 
-    `image_tokens` follow the provider's rule, `text_tokens` are a rule of thumb.
+    Attributes:
+        text_tokens: of all texts, by a rule of thumb.
+        image_tokens: of all images, by the provider's rule.
+        output_low: of a terse answer.
+        output_high: of the longest answer.
+        rule: how images were counted, and whose rule was used where the model is unknown.
     """
 
     text_tokens: int
@@ -55,21 +44,28 @@ class TokenEstimate:
 def estimate_tokens(
     provider: str, model: str, brief: Brief, detail: str | None = None, *, max_tokens: int | None = None
 ) -> TokenEstimate:
-    """What one call with `brief` will take. `provider` and `model` as in `openai:gpt-5-mini`.
+    """Estimate the tokens of one call.
 
-    `max_tokens` is the limit as a judge is given it; with it, `output_high` is a true upper bound. On Anthropic that
-    includes the room for thoughts that our wire adds for models that think unasked; a thinking budget among the
-    parameters has to be added by the caller. Without `max_tokens`, `output_high` is a true bound on Anthropic, where
-    the brief's own guess is the limit; elsewhere no limit is sent, and it is a guess that leaves room for thoughts.
+    Args:
+        provider: as in `openai:gpt-5-mini`.
+        model: as in `openai:gpt-5-mini`.
+        brief: the question.
+        detail: image detail, if it is set.
+        max_tokens: limit as a judge is given it; with it, `output_high` is a true upper bound. On Anthropic that
+            includes the tokens that our requests add for models that think without being asked; a thinking budget among
+            the parameters has to be added by the caller. Without `max_tokens`, `output_high` is a true bound on
+            Anthropic, where the brief's own estimate is the limit; elsewhere no limit is sent, and it is an estimate
+            that allows for thoughts.
     """
-    maker, name = _find_model_maker(provider, model)
-    rule, count = _find_image_rule(maker, name, detail)
-    thoughts = THINKING_TOKENS if _thinks(maker, name) and (max_tokens is None or maker == "anthropic") else 0
-    high = (brief.answer_tokens if max_tokens is None else max_tokens) + thoughts
+    rules, name = _find_token_rules(provider, model)
+    rule, count = rules.image_rule(name, detail)
+    thinking = rules.thinks(name) and (max_tokens is None or rules.adds_thinking_tokens)
+    high = (brief.answer_tokens if max_tokens is None else max_tokens) + (THINKING_TOKENS if thinking else 0)
+    weight = sum(map(_weigh_text, _iterate_texts(brief)))
     return TokenEstimate(
-        text_tokens=_weight_to_tokens(sum(map(_weigh_text, _iterate_texts(brief))), maker, name),
+        text_tokens=ceil_div(10 * weight, rules.characters_per_10_tokens(name)),
         image_tokens=sum(count(picture.image.width, picture.image.height) for picture in brief.images),
-        # `answer_tokens` is a generous guess, so that no answer is cut off; a terse model needs an eighth.
+        # `answer_tokens` is generous, so that no answer is cut off; a terse model needs an eighth.
         output_low=min(brief.answer_tokens // 8, high),
         output_high=high,
         rule=rule,
@@ -77,13 +73,17 @@ def estimate_tokens(
 
 
 def estimate_text_tokens(provider: str, model: str, text: str) -> int:
-    """A rule of thumb for tokens of text, such as the earlier turns of a conversation."""
-    return _weight_to_tokens(_weigh_text(text), *_find_model_maker(provider, model))
+    """Estimate the tokens of a text, such as the earlier turns of a conversation."""
+    rules, name = _find_token_rules(provider, model)
+    return ceil_div(10 * _weigh_text(text), rules.characters_per_10_tokens(name))
 
 
 def estimate_cost(estimate: TokenEstimate, price: Price) -> tuple[Decimal, Decimal]:
-    """US dollars from–to, exactly. From: all text comes from the prompt cache, and the answer is terse. To: all input
-    is written to the cache, where that costs more, and the answer is as long as it may be."""
+    """Return the lowest and the highest cost of a call in US dollars, exactly.
+
+    Lowest: all text comes from the prompt cache, and the answer is terse. Highest: all input is written to the cache,
+    where that costs more, and the answer is as long as it may be.
+    """
     cached = price.input if price.cached is None else min(price.input, price.cached)
     written = price.input if price.written is None else max(price.input, price.written)
     low = estimate.text_tokens * cached + estimate.image_tokens * price.input + estimate.output_low * price.output
@@ -104,54 +104,40 @@ _BEYOND = re.compile("[\U00010000-\U0010ffff]")
 
 
 def _weigh_text(text: str) -> int:
-    """A text's length in characters of English: other alphabets take about twice the tokens a character, Chinese,
-    Japanese, Korean and Indic scripts and signs a token each, emoji and rare characters two."""
+    """Return the length of a text in characters of English that take as many tokens.
+
+    Other alphabets take about twice the tokens per character; Chinese, Japanese, Korean and Indic scripts and signs a
+    token each; emoji and rare characters two.
+    """
     if text.isascii():
         return len(text)
     plain, narrow, beyond = len(text.encode("ascii", "ignore")), len(_NARROW.findall(text)), len(_BEYOND.findall(text))
     return plain + 2 * narrow + 4 * (len(text) - plain - narrow - beyond) + 8 * beyond
 
 
-def _weight_to_tokens(weight: int, maker: str, name: str) -> int:
-    """OpenAI and Google say that a token is about 4 characters of English. For Claude the models page says 2.5 million
-    characters to a million tokens since 4.7, and 3.4 million before."""
-    tenths = 40 if maker != "anthropic" else 25 if claude_version(name) >= (4, 7) else 34
-    return ceil_div(10 * weight, tenths)
+def _count_unknown_image(width: int, height: int) -> int:
+    return ceil_div(width, 28) * ceil_div(height, 28)
 
 
-def _find_model_maker(provider: str, model: str) -> tuple[str, str]:
-    """Whose rules hold, and the model's bare name. Whoever serves a model, its name tells who made it."""
+_UNKNOWN_RULES = TokenRules(
+    model_names=re.compile(""),
+    image_rule=lambda name, detail: ("a token for 28 × 28 pixels; provider unknown", _count_unknown_image),
+    characters_per_10_tokens=lambda name: 40,
+    thinks=lambda name: True,
+)
+_MAKERS = {
+    "anthropic": anthropic.TOKEN_RULES,
+    "google": google.TOKEN_RULES,
+    "openai": openai.TOKEN_RULES,
+}
+
+
+def _find_token_rules(provider: str, model: str) -> tuple[TokenRules, str]:
+    """Return the rules of a model's maker and the model's bare name.
+
+    The name tells who made it, whoever serves it; a name that tells nothing is taken for one of its provider's.
+    """
     name = model.lower().rpartition("/")[2]
-    for maker, mark in (("anthropic", r"claude"), ("google", r"gemini"), ("openai", r"^gpt-\d|^o\d")):
-        if re.search(mark, name):
-            return maker, name
-    return next((maker for maker in ("openai", "anthropic", "google") if provider.startswith(maker)), ""), name
-
-
-def _thinks(maker: str, name: str) -> bool:
-    """Whether a model may think unasked; one that is unknown may."""
-    if maker == "openai":
-        return not re.match(r"gpt-[34]", name)
-    if maker == "anthropic":
-        return claude_version(name) >= (5, 0)
-    return maker != "google" or gemini_version(name) >= (2, 5)
-
-
-def _find_image_rule(maker: str, name: str, detail: str | None) -> tuple[str, ImageTokenCounter]:
-    if maker == "openai":
-        return openai_image_tokens(name, detail)
-    if maker == "anthropic":
-        version = claude_version(name)
-        limit, tier = (
-            (HIGH_RESOLUTION_LIMITS, "high resolution") if version >= (4, 7) else (STANDARD_LIMITS, "standard")
-        )
-        unknown = "; model unknown" if version == NEWEST_VERSION else ""
-        return f"anthropic patches, {tier}{unknown}", lambda width, height: anthropic_image_tokens(
-            width, height, *limit
-        )
-    if maker == "google":
-        return google_image_tokens(name, detail)
-    return (
-        "a token for 28 × 28 pixels; provider unknown",
-        lambda width, height: ceil_div(width, 28) * ceil_div(height, 28),
-    )
+    by_name = (rules for rules in _MAKERS.values() if rules.model_names.search(name))
+    by_provider = (rules for maker, rules in _MAKERS.items() if provider.startswith(maker))
+    return next(by_name, next(by_provider, _UNKNOWN_RULES)), name

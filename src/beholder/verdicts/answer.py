@@ -18,11 +18,16 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counted them; `None` where it did not say. `input_tokens` includes cached ones."""
+    """Tokens as the provider counted them; `None` where it did not say.
+
+    `input_tokens` includes those that were read from the prompt cache (`cached_tokens`) and those that were written to
+    it (`cache_write_tokens`). The latter only serve to compute the cost: they are not stored.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

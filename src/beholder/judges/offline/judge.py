@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from beholder.cases.case import FieldValue
 from beholder.images.image import Sizing
-from beholder.judges.base import INSTRUMENTS, MEASURED_NOT_SEEN
+from beholder.judges.base import INSTRUMENTS, MEASURED_NOT_SEEN, Capabilities
 from beholder.rubrics.brief import Brief
 from beholder.rubrics.rubric import Criterion, Rubric
 from beholder.verdicts.answer import Answer, Turn, Usage
@@ -128,7 +128,9 @@ class InstrumentsJudge:
     The settings are those of models; here only `max_side` has a meaning. The same brief has the same answer.
     """
 
-    abstains = True
+    capabilities = Capabilities(
+        abstains=True, needs_images=lambda rubric: rubric.name != "description", objection=find_objection
+    )
 
     def __init__(self, settings: JudgeSettings | None = None) -> None:
         side = settings.params.get("max_side") if settings else None
@@ -153,13 +155,6 @@ class InstrumentsJudge:
     @property
     def sizing(self) -> Sizing:
         return self._sizing
-
-    def objection(self, rubric: Rubric) -> str:
-        """Why it cannot answer a rubric at all; empty where it can."""
-        return find_objection(rubric)
-
-    def needs_images(self, rubric: Rubric) -> bool:
-        return rubric.name != "description"
 
     async def answer(
         self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None

@@ -333,8 +333,8 @@ def _find_evidence(pair: ImagePair) -> EditEvidence | str:
         return EditEvidence(np.zeros_like(region), where, measure_outside(pair, pair.valid))
     if share > MAX_INFERRED_SHARE:
         return (
-            f"Left open: the change fills {format_percent(share)} of the image, {name_place(region)}, so that nothing tells "
-            "what was intended and what was to stay."
+            f"Left open: the change fills {format_percent(share)} of the image, {name_place(region)}, so that nothing "
+            "tells what was intended and what was to stay."
         )
     if not (~region & pair.valid).any():
         return (
@@ -407,7 +407,8 @@ def _describe_weakest(name: str, found: OutsideMeasurements, value: float) -> st
         "quality.blockiness_change": f"coding blocks, {format_factor(value)} those of the input",
         "outside.drift": f"a shift of all colours by ΔE {value:.1f}",
         "outside.contrast": f"the contrast, {format_factor(value)} what it was",
-        "outside.details": f"distinct details, {format_percent(value)} of {found.count} kept, lost {add_mostly(found.lost)}",
+        "outside.details": f"distinct details, {format_percent(value)} of {found.count} kept, "
+        f"lost {add_mostly(found.lost)}",
         "geometry.kept": f"the frame, of which {format_percent(value)} stays",
         "geometry.turn": f"a turn by {abs(value):.1f}°",
     }[name]
@@ -437,8 +438,8 @@ def _identity_answer(
     on_subject = _subject_coverage(shown.region)
     if on_subject >= _MIN_SUBJECT_COVERAGE and subject_changes(instruction):
         says = (
-            f"Left open: the edit covers {format_percent(on_subject)} of the middle, where the subject is, which was to "
-            "change; no pixel tells whether it is still itself."
+            f"Left open: the edit covers {format_percent(on_subject)} of the middle, where the subject is, which was "
+            "to change; no pixel tells whether it is still itself."
         )
         return {"justification": says, "score": ABSTAIN}
     if _RECOLORS.search(instruction) and shown.region.any():
