@@ -75,7 +75,7 @@ def parts(made: Material, count: int) -> Parts:
         return [read_image(str(source)) for source in case.images.values()]
 
     def request(brief: Brief) -> object:
-        return PROVIDER.request(ChatRequest(brief, "bench", "http://127.0.0.1/v1", None))
+        return PROVIDER.build_request(ChatRequest(brief, "bench", "http://127.0.0.1/v1", None))
 
     found["reading two files"] = cpu_ms(files, cases)
     loaded = [files(case) for case in cases]

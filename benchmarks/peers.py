@@ -167,7 +167,7 @@ def bare(job: Job) -> int:
                 body = RequestBody(texts, tuple(pictures))
 
                 async def pieces() -> AsyncIterator[bytes]:
-                    for piece in body.pieces():
+                    for piece in body.chunks():
                         yield piece
 
                 headers = {"Content-Length": str(len(body)), "Content-Type": "application/json"}

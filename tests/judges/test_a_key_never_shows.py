@@ -81,7 +81,7 @@ async def test_it_travels_in_a_header_and_nowhere_else(server: JudgeServer, prot
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_not_in_the_repr_of_a_request(protocol: str) -> None:
     question = ChatRequest(brief(), "m", "http://127.0.0.1:1", KEY)
-    request = WIRES[protocol].request(question)
+    request = WIRES[protocol].build_request(question)
     absent(repr(question), repr(request), request.url)
 
 

@@ -16,7 +16,7 @@ from beholder.verdicts.answer import Finish, Usage
 
 USAGE = {
     "openai": Usage(1117, 46, 1024),
-    "anthropic": Usage(286 + 500 + 1524, 640, 1524),
+    "anthropic": Usage(286 + 500 + 1524, 640, 1524, 500),
     "google": Usage(1200, 80 + 120, 1024),
 }
 RETURNED = {
@@ -117,7 +117,7 @@ def test_googles_reasons_to_stop(reason: str, finish: Finish) -> None:
 )
 def test_a_body_of_another_form_is_told_apart(protocol: str, payload: bytes) -> None:
     with pytest.raises(MalformedReplyError):
-        WIRES[protocol].read(payload)
+        WIRES[protocol].parse_reply(payload)
 
 
 @pytest.mark.parametrize(

@@ -64,14 +64,14 @@ async def test_pictures_around_the_size_of_a_slice_arrive_also_when_sent_again(s
 @given(st.lists(st.binary(max_size=40) | st.integers(-3, 3).map(lambda more: b"p" * (SLICE_BYTES + more)), max_size=4))
 def test_a_body_is_as_long_as_it_says_and_no_piece_is_long(pictures: list[bytes]) -> None:
     splicer = ImageSplicer()
-    body = splicer.dump({"before": 1, "pictures": [splicer.stand_in(data) for data in pictures], "after": "ü"})
-    pieces = list(body.pieces())
+    body = splicer.encode({"before": 1, "pictures": [splicer.add_image(data) for data in pictures], "after": "ü"})
+    pieces = list(body.chunks())
     whole = b"".join(pieces)
     assert len(body) == len(whole)
     assert max(map(len, pieces)) <= SLICE_BYTES * 4 // 3
     said = json.loads(whole)
     assert [base64.b64decode(data, validate=True) for data in said["pictures"]] == pictures
-    assert whole == b"".join(body.pieces())
+    assert whole == b"".join(body.chunks())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -53,7 +53,7 @@ async def test_common_names_go_where_each_provider_keeps_them(server: JudgeServe
 
 def test_a_reasoning_effort_is_a_level_from_gemini_3_on() -> None:
     question = ChatRequest(brief(), "gemini-3-pro", "http://localhost", None, {"reasoning_effort": "low"})
-    body = json.loads(b"".join(WIRES["google"].request(question).body.pieces()))
+    body = json.loads(b"".join(WIRES["google"].build_request(question).body.chunks()))
     assert body["generationConfig"]["thinkingConfig"] == {"thinkingLevel": "low"}
 
 
@@ -69,7 +69,7 @@ async def test_native_and_dotted_names_pass_straight_through(server: JudgeServer
 
 def body_at(protocol: str, base_url: str, model: str | None = None, **changes: object) -> dict[str, object]:
     question = ChatRequest(brief(), model or MODELS[protocol], base_url, KEY, **changes)  # type: ignore[arg-type]
-    body: dict[str, object] = json.loads(b"".join(WIRES[protocol].request(question).body.pieces()))
+    body: dict[str, object] = json.loads(b"".join(WIRES[protocol].build_request(question).body.chunks()))
     return body
 
 

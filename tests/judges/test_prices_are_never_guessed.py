@@ -14,9 +14,7 @@ def test_cached_tokens_cost_less_and_written_ones_more() -> None:
     plain = answer_cost("anthropic", "claude-haiku-4-5", Usage(1_000_000, 0, 0))
     assert plain == Decimal(1)
     assert answer_cost("anthropic", "claude-haiku-4-5", Usage(1_000_000, 0, 1_000_000)) == Decimal("0.1")
-    assert answer_cost("anthropic", "claude-haiku-4-5", Usage(1_000_000, 0, 0), cache_writes=1_000_000) == Decimal(
-        "1.25"
-    )
+    assert answer_cost("anthropic", "claude-haiku-4-5", Usage(1_000_000, 0, 0, 1_000_000)) == Decimal("1.25")
 
 
 @pytest.mark.parametrize("usage", [Usage(), Usage(10, None), Usage(None, 10)])

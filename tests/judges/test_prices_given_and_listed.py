@@ -69,9 +69,9 @@ def test_unknown_usage_has_no_cost_at_a_given_price(usage: Usage) -> None:
 
 def test_what_has_no_price_of_its_own_costs_what_input_costs() -> None:
     plain = Price(Decimal(2), Decimal(8))
-    assert plain.cost(Usage(1_000_000, 0, 400_000), cache_writes=300_000) == Decimal(2)
+    assert plain.cost(Usage(1_000_000, 0, 400_000, 300_000)) == Decimal(2)
     assert Price(Decimal(2), Decimal(8), written=Decimal(3)).cost(
-        Usage(1_000_000, 0), cache_writes=1_000_000
+        Usage(1_000_000, 0, cache_write_tokens=1_000_000)
     ) == Decimal(3)
 
 
@@ -83,10 +83,10 @@ def test_what_has_no_price_of_its_own_costs_what_input_costs() -> None:
 )
 @pytest.mark.parametrize("model", ["claude-haiku-4-5", "claude-opus-5"])
 def test_both_ways_come_to_the_same(model: str, tokens: int, cached: int, written: int, output: int) -> None:
-    usage = Usage(tokens + cached + written, output, cached)
+    usage = Usage(tokens + cached + written, output, cached, written)
     price = find_price("anthropic", model)
     assert price is not None
-    assert price.cost(usage, cache_writes=written) == answer_cost("anthropic", model, usage, cache_writes=written)
+    assert price.cost(usage) == answer_cost("anthropic", model, usage)
 
 
 @pytest.mark.parametrize("amount", ["-1", "NaN", "Infinity"])

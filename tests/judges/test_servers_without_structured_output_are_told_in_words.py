@@ -91,6 +91,6 @@ async def test_a_filter_that_answers_400_is_a_filter(server: JudgeServer) -> Non
 
     body = {"error": {"code": "content_filter", "message": "The response was filtered", "status": 400}}
     target = CallTarget("openai:m", "m", "http://127.0.0.1", "KEY", ("KEY",))
-    found = classify_error(400, read_error_body(body), target, structured=True, after=None)
+    found = classify_error(400, read_error_body(body), target, structured=True, retry_after=None)
     assert isinstance(found, FilteredRequestError)
     assert not isinstance(found, SetupError)

@@ -11,7 +11,7 @@ from support.offline import on_edit, photo, png, with_ball
 
 from beholder import Case, Rubric, ScriptedJudge, SetupError, judge, judge_all, judge_from
 from beholder.errors import CaseError
-from beholder.judges.base import Judge, check_judges, may_abstain, needs_images
+from beholder.judges.base import Judge, capabilities_of, check_judges
 from beholder.judges.model import judge_identity, judge_sizing, split_spec, uses_custom_base_url
 from beholder.judges.offline.judge import InstrumentsJudge
 from beholder.rubrics.load import load_rubrics
@@ -89,7 +89,7 @@ async def test_the_same_brief_has_the_same_answer() -> None:
     for name, case in (("edit-preservation", edit()), ("description", Case("d", {}, FIELDS))):
         one = InstrumentsJudge()
         rubric = Rubric.load(name)
-        sizing = one.sizing if needs_images(one, rubric) else None
+        sizing = one.sizing if capabilities_of(one).needs_images(rubric) else None
         brief = await make_brief(Composer(rubric), case, sizing, ImagePool(workers=0))
         texts = {(await one.answer(brief, sample=sample)).text for sample in range(3)}
         assert len(texts) == 1
@@ -164,8 +164,8 @@ def test_of_a_family_it_answers_its_part_and_leaves_the_others_open() -> None:
 
 def test_models_are_asked_what_they_always_were() -> None:
     scripted = ScriptedJudge("x")
-    assert not may_abstain(scripted)
-    assert needs_images(scripted, Rubric.load("description"))
+    assert not capabilities_of(scripted).abstains
+    assert capabilities_of(scripted).needs_images(Rubric.load("description"))
     check_judges([scripted], [Rubric.load("edit-quality")])
 
 

@@ -61,7 +61,7 @@ def test_an_account_without_money_is_not_asked_again() -> None:
     target = CallTarget("openai:m", "m", "http://127.0.0.1", "KEY", ("KEY",))
     for code, kind in (("insufficient_quota", PermanentError), ("rate_limit_exceeded", RetryableError)):
         complaint = read_error_body({"error": {"message": "You exceeded your current quota.", "code": code}})
-        assert isinstance(classify_error(429, complaint, target, structured=True, after=None), kind)
+        assert isinstance(classify_error(429, complaint, target, structured=True, retry_after=None), kind)
 
 
 @pytest.mark.parametrize(

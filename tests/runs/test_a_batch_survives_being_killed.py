@@ -22,7 +22,7 @@ from beholder.ledger import batch_jobs
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
 from beholder.providers.base import HttpRequest
-from beholder.providers.http import find_batch_api
+from beholder.providers.openai import BATCH_API
 from beholder.providers.payload import RequestBody
 from beholder.runs.batch import BatchPassOptions, LedgerBatchQueue, run_batch_pass
 from beholder.runs.engine import WRITE_BATCH
@@ -64,11 +64,9 @@ async def test_jobs_are_split_by_number_and_by_size(
     cases(1)
     with begun(server, tmp_path) as (_, ledger, record, _):
         judge = judge_from("openai:test", base_url=server.openai_url)
-        api = find_batch_api("openai")
         assert isinstance(judge, ModelJudge)
-        assert api is not None
         clerk = LedgerThread(ledger)
-        tray = LedgerBatchQueue(judge, api, clerk, record.id, Budget(), tmp_path, print)
+        tray = LedgerBatchQueue(judge, BATCH_API, clerk, record.id, Budget(), tmp_path, print)
         tray.most_requests, tray.most_bytes = most_requests, most_bytes
         for number in range(5):
             body = json.dumps({"model": "test", "messages": [{"role": "user", "content": f"question {number}"}]})

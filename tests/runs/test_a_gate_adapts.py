@@ -15,10 +15,10 @@ async def test_no_more_than_allowed_are_under_way() -> None:
 
     async def request() -> None:
         nonlocal most
-        await gate.enter(1)
+        await gate.acquire(1)
         most = max(most, gate.under_way)
         await asyncio.sleep(0)
-        gate.leave(0.1)
+        gate.release(0.1)
 
     await asyncio.gather(*(request() for _ in range(50)))
     assert most == 3
@@ -28,28 +28,28 @@ async def test_no_more_than_allowed_are_under_way() -> None:
 async def test_a_push_back_lowers_the_limit_once_for_all_that_were_under_way() -> None:
     gate = AdaptiveLimiter(10)
     for _ in range(10):
-        await gate.enter(1)
+        await gate.acquire(1)
     for _ in range(10):
-        gate.leave(None)
+        gate.release(None)
     assert gate.limit == pytest.approx(6.0)
 
 
 async def test_push_backs_that_go_on_lead_to_one_at_a_time_and_never_to_none() -> None:
     gate = AdaptiveLimiter(64)
     for _ in range(200):
-        await gate.enter(1)
-        gate.leave(None)
+        await gate.acquire(1)
+        gate.release(None)
     assert gate.limit == 1.0
 
 
 async def test_answers_raise_the_limit_again_up_to_what_was_allowed() -> None:
     gate = AdaptiveLimiter(8)
-    await gate.enter(1)
-    gate.leave(None)
+    await gate.acquire(1)
+    gate.release(None)
     lowered = gate.limit
     for _ in range(200):
-        await gate.enter(1)
-        gate.leave(0.1)
+        await gate.acquire(1)
+        gate.release(0.1)
     assert lowered < 8
     assert gate.limit == 8.0
 
@@ -57,30 +57,30 @@ async def test_answers_raise_the_limit_again_up_to_what_was_allowed() -> None:
 async def test_a_server_that_slows_down_gets_fewer() -> None:
     gate = AdaptiveLimiter(32)
     for latency in [1.0] * 50 + [10.0] * 10:
-        await gate.enter(1)
-        gate.leave(latency)
+        await gate.acquire(1)
+        gate.release(latency)
     assert gate.limit < 32
 
 
 async def test_quick_answers_that_become_less_quick_change_nothing() -> None:
     gate = AdaptiveLimiter(32)
     for latency in [0.01] + [1.0] * 200:
-        await gate.enter(1)
-        gate.leave(latency)
+        await gate.acquire(1)
+        gate.release(latency)
     assert gate.limit == 32
 
 
 async def test_who_gives_up_waiting_takes_no_place() -> None:
     gate = AdaptiveLimiter(1)
-    await gate.enter(1)
-    waiting = asyncio.create_task(gate.enter(1))
+    await gate.acquire(1)
+    waiting = asyncio.create_task(gate.acquire(1))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    gate.leave(0.1)
+    gate.release(0.1)
     assert gate.under_way == 0
-    await asyncio.wait_for(gate.enter(1), 1)
+    await asyncio.wait_for(gate.acquire(1), 1)
 
 
 class Clock:
@@ -100,7 +100,7 @@ async def test_requests_and_tokens_per_minute_are_kept_evenly(monkeypatch: pytes
     clock = Clock(monkeypatch)
     gate = AdaptiveLimiter(100, requests_per_minute=60, tokens_per_minute=6_000, sleep=clock.sleep)
     for _ in range(3):
-        await gate.enter(500)  # five seconds' worth of tokens, one second's of requests
+        await gate.acquire(500)  # five seconds' worth of tokens, one second's of requests
     assert clock.now == pytest.approx(110.0)
 
 
@@ -109,10 +109,10 @@ async def test_a_process_keeps_to_its_part_of_a_pace_and_waits_for_one(monkeypat
     gate = AdaptiveLimiter(100, requests_per_minute=60, sleep=clock.sleep)
     gate.share(0.25)
     for _ in range(3):
-        await gate.enter(1)
+        await gate.acquire(1)
     assert clock.now == pytest.approx(108.0)
     gate.share(0)
-    waiting = asyncio.create_task(gate.enter(1))
+    waiting = asyncio.create_task(gate.acquire(1))
     for _ in range(5):
         await asyncio.sleep(0)
     assert not waiting.done()

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beholder.images.image import PreparedImage
-from beholder.providers.anthropic import THINKING_TOKENS
 from beholder.providers.anthropic import build_request as anthropic_request
-from beholder.providers.base import ChatRequest
+from beholder.providers.base import THINKING_TOKENS, ChatRequest
 from beholder.providers.prices import Price
 from beholder.rubrics.brief import Brief, ImageBlock, TextBlock
 from beholder.runs.tokens import TokenEstimate, estimate_cost, estimate_text_tokens, estimate_tokens
@@ -219,7 +218,7 @@ def test_on_anthropic_the_bound_is_the_limit_that_the_wire_sends(model: str, lim
     brief = brief_of(text="Judge.")
     sent = anthropic_request(ChatRequest(brief, model, "http://localhost", None, max_tokens=limit))
     high = estimate_tokens("anthropic", model, brief, max_tokens=limit).output_high
-    assert f'"max_tokens":{high}' in b"".join(sent.body.pieces()).decode().replace(": ", ":")
+    assert f'"max_tokens":{high}' in b"".join(sent.body.chunks()).decode().replace(": ", ":")
 
 
 def test_models_that_think_unasked_get_room_for_it() -> None:
