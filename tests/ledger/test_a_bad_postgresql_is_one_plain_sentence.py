@@ -141,7 +141,7 @@ def test_the_server_stops_and_comes_back(postgres: Server, ledger: Ledger) -> No
 @pytest.mark.parametrize("how", ["fast", "immediate"])
 def test_the_server_stops_in_the_middle_of_writing(postgres: Server, ledger: Ledger, how: str) -> None:
     before = ledger.run("r1")
-    with told("is gone|does not answer", LedgerGone), ledger.writing() as connection:
+    with told("is gone|does not answer", LedgerGone), ledger._writing() as connection:
         connection.execute(text("UPDATE runs SET name = 'half'"))
         postgres.stop(how)
         postgres.start()
@@ -152,7 +152,7 @@ def test_the_server_stops_in_the_middle_of_writing(postgres: Server, ledger: Led
 
 
 def test_somebody_ends_the_connection(postgres: Server, ledger: Ledger) -> None:
-    with told("is gone", LedgerGone), ledger.reading() as connection:
+    with told("is gone", LedgerGone), ledger._reading() as connection:
         mine = connection.scalar(text("SELECT pg_backend_pid()"))
         postgres.sql(f"SELECT pg_terminate_backend({mine})")
         connection.execute(text("SELECT 1"))
@@ -160,7 +160,7 @@ def test_somebody_ends_the_connection(postgres: Server, ledger: Ledger) -> None:
 
 
 def test_a_process_that_stands_still_in_the_middle_is_not_waited_for(postgres: Server, ledger: Ledger) -> None:
-    with told("is gone|does not answer", LedgerGone), ledger.writing() as connection:
+    with told("is gone|does not answer", LedgerGone), ledger._writing() as connection:
         mine = connection.scalar(text("SELECT pg_backend_pid()"))
         connection.execute(text("SET idle_in_transaction_session_timeout = 50"))
         while postgres.sql(f"SELECT 1 FROM pg_stat_activity WHERE pid = {mine}"):
@@ -187,12 +187,12 @@ def test_nor_one_that_stands_still_between_two_messages(ledger: Ledger, monkeypa
 
 
 def test_locked(ledger: Ledger) -> None:
-    with ledger.writing(), Ledger.open(ledger.address, read_only=True, timeout_s=0) as reader:
+    with ledger._writing(), Ledger.open(ledger.address, read_only=True, timeout_s=0) as reader:
         assert reader.run("r1").name == "nightly"
         with told("locked by another program"):
             Ledger.open(ledger.address, timeout_s=0.05)
     with Ledger.open(ledger.address, timeout_s=0.05) as other:
-        with ledger.writing(), told("locked by another program"):
+        with ledger._writing(), told("locked by another program"):
             other.write("r1", [entry(1)])
         other.write("r1", [entry(1)])  # and then it goes on
         assert other.progress()["r1"].done == 1

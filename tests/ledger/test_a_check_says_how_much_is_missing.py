@@ -26,7 +26,7 @@ def name(number: int) -> str:
 
 def test_missing_answers_are_counted_once_each_and_the_first_verdicts_named(lossy: Ledger) -> None:
     answers = schema.answers.c
-    with lossy.writing() as connection:
+    with lossy._writing() as connection:
         first = select(answers.id).order_by(answers.number).limit(5)
         ids = connection.scalars(first).all()
         connection.execute(delete(schema.answers).where(answers.id.in_(ids)))
@@ -36,9 +36,9 @@ def test_missing_answers_are_counted_once_each_and_the_first_verdicts_named(loss
 
 def test_one_of_each_kind_is_told_as_one(lossy: Ledger) -> None:
     cases, links, answers = schema.cases.c, schema.run_answers.c, schema.answers.c
-    with lossy.writing() as connection:
+    with lossy._writing() as connection:
         [gone, unused] = connection.scalars(select(answers.id).order_by(answers.number).limit(2)).all()
-        run = lossy.number(connection, "r1")
+        run = lossy._run_number(connection, "r1")
         connection.execute(delete(schema.cases).where(cases.run == run, cases.id == "photo-00003/model-a"))
         connection.execute(delete(schema.answers).where(answers.id == gone))
         connection.execute(delete(schema.run_answers).where(links.run == run, links.answer == unused))

@@ -81,7 +81,7 @@ def copy(source: Ledger, target: Ledger, *names: str) -> list[CopyResult]:
 
 
 def rows(ledger: Ledger) -> dict[str, set[tuple[object, ...]]]:
-    with ledger.reading() as connection:
+    with ledger._reading() as connection:
         return {
             table.name: {tuple(row) for row in connection.execute(table.select())}
             for table in schema.metadata.sorted_tables
@@ -157,7 +157,7 @@ def test_what_is_there_already_is_not_copied_twice(two: tuple[Ledger, Ledger]) -
     target.start(run_record("own"))
     target.write("own", [entry(number) for number in range(100, 150)])
     [one, _] = copy(source, target, "r1")
-    with source.reading() as connection:
+    with source._reading() as connection:
         whole = connection.exec_driver_sql("SELECT count(*) FROM answers").scalar_one()
     assert one.written["answers"] == whole - 50
     assert target.check() == []
@@ -185,8 +185,8 @@ def test_another_run_of_the_same_id_is_not_mixed_in(two: tuple[Ledger, Ledger]) 
 def test_a_run_that_waits_for_a_batch_is_left(two: tuple[Ledger, Ledger]) -> None:
     source, target = two
     source.start(run_record("r1"))
-    with source.writing() as connection:
-        create_job(connection, source.number(connection, "r1"), "judge", {b"k" * 16: 1}, Decimal(1))
+    with source._writing() as connection:
+        create_job(connection, source._run_number(connection, "r1"), "judge", {b"k" * 16: 1}, Decimal(1))
     [one] = copy(source, target)
     assert "waits for a batch" in one.left
     assert target.runs() == []

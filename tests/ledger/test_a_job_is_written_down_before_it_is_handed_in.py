@@ -8,7 +8,7 @@ from typing import Any
 
 from support.ledger import run_record
 
-from beholder.ledger import batch_jobs
+from beholder.ledger import batch_jobs, types
 from beholder.ledger.ledger import Ledger
 from beholder.verdicts.answer import BatchReply, BatchStage
 
@@ -16,8 +16,8 @@ A, B, C = (bytes([number]) * 16 for number in range(3))
 
 
 def written(ledger: Ledger, work: Callable[..., Any], *arguments: Any) -> Any:
-    with ledger.writing() as connection:
-        return work(connection, ledger.number(connection, "r1"), *arguments)
+    with ledger._writing() as connection:
+        return work(connection, ledger._run_number(connection, "r1"), *arguments)
 
 
 def stages(ledger: Ledger) -> dict[bytes, BatchStage]:
@@ -33,7 +33,7 @@ def test_a_job_that_was_begun_is_under_way_until_its_results_are_here(ledger: Le
     assert written(ledger, batch_jobs.read_pending_jobs) == [job]
     assert (job.handle, job.state, stages(ledger)) == (
         {},
-        batch_jobs.BEGUN,
+        types.JOB_BEGUN,
         {A: BatchStage.PENDING, B: BatchStage.PENDING},
     )
     written(ledger, batch_jobs.mark_submitted, job, {"id": "batch_1"}, {A: 1, B: 1})
@@ -69,8 +69,8 @@ def test_a_job_that_another_process_dropped_while_it_was_handed_in_is_written_ag
     for _ in range(2):  # nobody can say whether the first time succeeded, where the ledger's server went away
         written(ledger, batch_jobs.mark_submitted, job, {"id": "batch_1"}, {A: 2, B: 1})
     assert [(one.note, one.state) for one in written(ledger, batch_jobs.read_pending_jobs)] == [
-        (other.note, batch_jobs.BEGUN),
-        (job.note, batch_jobs.OPEN),
+        (other.note, types.JOB_BEGUN),
+        (job.note, types.JOB_OPEN),
     ]
     assert written(ledger, batch_jobs.read_request_keys, job) == [A, B]
     assert written(ledger, batch_jobs.find_replies, [A])[A] == BatchReply(BatchStage.PENDING, 2)
@@ -112,8 +112,8 @@ def test_money_is_set_aside_until_it_is_in_verdicts(ledger: Ledger) -> None:
 def test_runs_do_not_see_each_others_jobs_and_take_them_along_when_deleted(ledger: Ledger) -> None:
     ledger.start(run_record("r2"))
     begun(ledger)
-    with ledger.reading() as connection:
-        other = ledger.number(connection, "r2")
+    with ledger._reading() as connection:
+        other = ledger._run_number(connection, "r2")
         assert (batch_jobs.read_pending_jobs(connection, other), batch_jobs.find_replies(connection, other, [A])) == (
             [],
             {},

@@ -198,7 +198,7 @@ def test_chosen_runs_are_counted_as_all_of_them_are(place: str | Path) -> None:
         both = [entry(1), entry(1, verdict(1, rubric="another")), entry(2, refused(2)), entry(3)]
         other.write("second", both)
         other.write("third", [entry(5, refused(5))])
-        with other.reading() as connection:
+        with other._reading() as connection:
             assert query.read_progress(connection, ["empty", "second"]) == {"second": other.progress()["second"]}
             assert query.read_progress(connection, ["first", "second", "third"]) == other.progress()
             assert read.count_rated_cases(connection, ["empty", "second", "third"]) == {"second": 2}

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.ledger import entry, run_record, unscored, verdict
 
-from beholder.ledger.leases import claim_leases, grant_allowance, record_heartbeat, remove_worker
+from beholder.ledger.leases import grant_allowance, record_heartbeat, remove_worker
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import ClaimResult, HeartbeatReply, VerdictKey, WriteToken
 from beholder.verdicts.verdict import Outcome
@@ -21,23 +21,19 @@ FINAL = ("scored", "refused", "filtered")
 
 
 def alive(ledger: Ledger, holder: str, lease_s: float = LONG_S) -> float:
-    with ledger.writing() as connection:
-        return record_heartbeat(connection, ledger.number(connection, "r1"), holder, lease_s).part
+    return ledger.heartbeat("r1", holder, lease_s).part
 
 
 def claimed(ledger: Ledger, holder: str, *numbers: int, final: tuple[str, ...] = FINAL) -> ClaimResult:
-    with ledger.writing() as connection:
-        return claim_leases(connection, ledger.number(connection, "r1"), holder, keys(*numbers), final)
+    return ledger.claim("r1", holder, keys(*numbers), final)
 
 
 def granted(ledger: Ledger, holder: str, limit: str, least: str) -> Decimal:
-    with ledger.writing() as connection:
-        return grant_allowance(connection, ledger.number(connection, "r1"), holder, Decimal(limit), Decimal(least))
+    return ledger.grant("r1", holder, Decimal(limit), Decimal(least))
 
 
 def gone(ledger: Ledger, holder: str) -> None:
-    with ledger.writing() as connection:
-        remove_worker(connection, ledger.number(connection, "r1"), holder)
+    ledger.leave("r1", holder)
 
 
 def keys(*numbers: int) -> list[VerdictKey]:
@@ -126,8 +122,7 @@ def test_what_a_silent_worker_may_spend_is_its_own_until_the_next_start(ledger: 
 
 def test_a_worker_that_slept_is_told(ledger: Ledger) -> None:
     def pulse(holder: str, lease_s: float = LONG_S) -> HeartbeatReply:
-        with ledger.writing() as connection:
-            return record_heartbeat(connection, ledger.number(connection, "r1"), holder, lease_s)
+        return ledger.heartbeat("r1", holder, lease_s)
 
     assert pulse("a", GONE_S) == HeartbeatReply(1.0, late=True, new=True)
     assert pulse("a") == HeartbeatReply(1.0, late=True, new=False)
@@ -174,13 +169,13 @@ def test_together_they_never_spend_more_than_the_budget(
     purses = dict.fromkeys("abc", Decimal(0))
     spent = ledger.run(name).spent_usd or Decimal(0)
     limit = spent + 1
-    with ledger.writing() as connection:
-        number = ledger.number(connection, name)
+    with ledger._writing() as connection:
+        number = ledger._run_number(connection, name)
         for holder in purses:
             record_heartbeat(connection, number, holder, LONG_S)
     for place, (holder, most, share) in enumerate(calls):
         if purses[holder] < most:
-            with ledger.writing() as connection:
+            with ledger._writing() as connection:
                 purses[holder] += grant_allowance(connection, number, holder, limit, most - purses[holder])
         if purses[holder] < most:
             continue
@@ -190,6 +185,6 @@ def test_together_they_never_spend_more_than_the_budget(
         spent += cost
         assert spent + sum(purses.values()) <= limit
     assert ledger.run(name).spent_usd == spent
-    with ledger.writing() as connection:
+    with ledger._writing() as connection:
         for holder in purses:
             remove_worker(connection, number, holder)

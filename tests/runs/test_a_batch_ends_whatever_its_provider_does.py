@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from beholder.cli.progress import ProgressCounter
-from beholder.ledger import batch_jobs
-from beholder.ledger.ledger import Ledger, under_way
+from beholder.ledger.ledger import Ledger
 from beholder.runs.batch import BatchPassOptions, BatchRunStatus, run_batch_pass
 from beholder.runs.execution import check_suite_cases, find_or_create_run
 from beholder.runs.suite import load_suite
@@ -83,11 +82,10 @@ def to_the_end(
                 assert passes < MOST_PASSES
                 standing = await go(BatchPassOptions(idle=False))
             verdicts = list(ledger.verdicts(record.id))
-            assert (standing.state, len(verdicts), under_way(ledger, record.id)) == ("finished", COUNT, [])
+            assert (standing.state, len(verdicts), ledger.pending_batch_jobs(record.id)) == ("finished", COUNT, [])
             assert {str(one.outcome) for one in verdicts} <= {"scored", "refused", "invalid", "unreachable"}
             assert sum((one.cost_usd or Decimal(0) for one in verdicts), Decimal(0)) == ledger.run(record.id).spent_usd
-            with ledger.reading() as connection:
-                assert batch_jobs.sum_reserved_usd(connection, ledger.number(connection, record.id)) == 0
+            assert ledger.reserved_usd(record.id) == 0
             assert ledger.check() == []
 
     return to_the_end

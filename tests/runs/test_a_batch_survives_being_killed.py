@@ -18,7 +18,6 @@ import pytest
 
 from beholder.cli.progress import ProgressCounter
 from beholder.judges.model import ModelJudge, judge_from
-from beholder.ledger import batch_jobs
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
 from beholder.providers.base import HttpRequest
@@ -77,12 +76,7 @@ async def test_jobs_are_split_by_number_and_by_size(
         await judge.aclose()
         clerk.close()
         assert [len(job.keys) for job in server.batches.jobs] == sizes
-        with ledger.reading() as connection:
-            number = ledger.number(connection, record.id)
-            written = [
-                batch_jobs.read_request_keys(connection, number, job)
-                for job in batch_jobs.read_pending_jobs(connection, number)
-            ]
+        written = [ledger.batch_job_keys(record.id, job) for job in ledger.pending_batch_jobs(record.id)]
         assert written == [list(map(bytes.fromhex, job.keys)) for job in server.batches.jobs]
         assert list(tmp_path.glob("*.jsonl")) == [tmp_path / "cases.jsonl"]
 
@@ -187,12 +181,8 @@ async def test_a_reply_is_done_with_as_soon_as_there_is_a_verdict_by_it(
         patience = time.monotonic() + 20
         with Ledger.open(tmp_path / "ledger.db") as ledger:
             while not used and time.monotonic() < patience:
-                with ledger.reading() as connection:
-                    number = ledger.number(connection, "latest")
-                    [job] = batch_jobs.read_finished_jobs(connection, number)
-                    there = batch_jobs.find_replies(
-                        connection, number, batch_jobs.read_request_keys(connection, number, job)
-                    )
+                [job] = [job for job in ledger.batch_jobs("latest") if not job.pending]
+                there = ledger.batch_replies("latest", ledger.batch_job_keys("latest", job))
                 used.extend(kept for kept in there.values() if kept.stage is BatchStage.USED)
         return good_answer()
 

@@ -194,11 +194,11 @@ class Slower(Ledger):
     meanwhile: Callable[[], object] | None = None
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def _writing(self) -> Iterator[Connection]:
         first, self.meanwhile = self.meanwhile, None
         if first is not None:
             first()
-        with super().writing() as connection:
+        with super()._writing() as connection:
             yield connection
 
 

@@ -78,7 +78,7 @@ def together(server: JudgeServer, start: Any) -> Callable[[Sequence[subprocess.P
 
 
 def at_work(ledger: Ledger) -> int:
-    with ledger.reading() as connection:
+    with ledger._reading() as connection:
         return connection.scalar(select(func.count()).select_from(schema.workers)) or 0
 
 

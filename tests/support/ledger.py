@@ -124,8 +124,8 @@ def listed(ledger: Ledger, run: str) -> list[tuple[object, ...]]:
     names = ("case_id", "rubric", "outcome", "score", "grade", "passed", "facets")
     columns = schema.verdicts.c
     query = select(*(columns[name] for name in names)).order_by(columns.position, columns.number)
-    with ledger.reading() as connection:
-        rows = connection.execute(query.where(columns.run == ledger.number(connection, run)))
+    with ledger._reading() as connection:
+        rows = connection.execute(query.where(columns.run == ledger._run_number(connection, run)))
         return [(*row[:-1], json.loads(row.facets or "{}")) for row in rows]
 
 

@@ -76,7 +76,7 @@ def test_no_list_of_runs_goes_through_the_table_of_verdicts(
 ) -> None:
     visit(path)
     steps = []
-    with app.state.ledger.reading() as connection:
+    with app.state.ledger._reading() as connection:
         for statement, values in [one for one in asked if one[0].startswith("SELECT")]:
             steps += [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)]
     assert steps

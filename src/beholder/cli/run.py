@@ -84,7 +84,7 @@ def run(
             print(f"{'run' if new else 'going on with run'} {record.id} ({record.name}), {record.total} verdicts")
         limits.budget.spent = record.spent_usd or limits.budget.spent
         how = {"new": new, "quiet": quiet, "as_json": json_}
-        if batch or has_batch(ledger, record.id):  # what is under way is not asked live as well
+        if batch or ledger.has_uncollected_batches(record.id):  # what is under way is not asked live as well
             from beholder.runs.batch import BatchPassOptions
 
             raise typer.Exit(
@@ -92,14 +92,6 @@ def run(
             )
         state, counts = execute_run(suite, ledger, record, checked, judges, limits, again, **how)
         raise typer.Exit(report_result(suite, ledger, record, state, counts, new=new, as_json=json_, quiet=quiet))
-
-
-def has_batch(ledger: Ledger, run: str) -> bool:
-    """Whether answers to requests of the run are to be had from a provider's batch."""
-    from beholder.ledger import batch_jobs
-
-    with ledger.reading() as connection:
-        return batch_jobs.has_uncollected_jobs(connection, ledger.number(connection, run))
 
 
 def execute_run(
@@ -131,7 +123,7 @@ def execute_run(
         apply_name_and_tags(suite, ledger, record)
     try:
         with lock_run(ledger, record.id):
-            if has_batch(ledger, record.id):
+            if ledger.has_uncollected_batches(record.id):
                 raise UsageError(f"The run {record.id} was handed in as a batch just now; `beholder collect` goes on.")
             state = asyncio.run(
                 run_interruptible(
@@ -260,7 +252,7 @@ def collect(
                 "There is no run of this suite in the ledger: `beholder run --batch` hands one in. If a case or image "
                 "has changed since, name the run with --run."
             )
-        if record.state != WAITING and not has_batch(ledger, record.id):
+        if record.state != WAITING and not ledger.has_uncollected_batches(record.id):
             raise UsageError(
                 f"Nothing of the run {record.id} is under way; `beholder run --batch` hands in what is open."
             )

@@ -41,7 +41,6 @@ def list_(
     """List the runs, newest first. Reviews are runs by people; --json has both, `review` says which are."""
     if context.invoked_subcommand:
         return
-    from beholder.ledger import read as stored
     from beholder.ledger.ledger import Ledger
     from beholder.ledger.types import RunProgress
     from beholder.reviews.review import is_review
@@ -49,8 +48,7 @@ def list_(
 
     with Ledger.open(ledger, read_only=True) as book:
         records, progress = book.runs(tag=tag), book.progress()
-        with book.reading() as connection:
-            rated = stored.count_rated_cases(connection, [record.id for record in records if is_review(record)])
+        rated = book.rated_cases([record.id for record in records if is_review(record)])
     rows = [_ListedRun(record, progress.get(record.id, RunProgress()), rated.get(record.id, 0)) for record in records]
     if json_:
         for row in rows:

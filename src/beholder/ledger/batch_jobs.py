@@ -18,12 +18,9 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or
 from beholder.ledger import schema
 from beholder.ledger.encoding import pack, split_ids, to_json_text, unpack
 from beholder.ledger.schema import chunks
-from beholder.ledger.types import RUNNING, BatchJob
+from beholder.ledger.types import JOB_BEGUN, JOB_CLOSED, JOB_FETCHED, JOB_OPEN, RUNNING, BatchJob
 from beholder.ledger.write import insert_or_replace, insert_rows
 from beholder.verdicts.answer import BatchReply, BatchStage
-
-# Of a job: written down and perhaps handed in; handed in; all its results are here, and in no verdict yet; done with.
-BEGUN, OPEN, FETCHED, CLOSED = "begun", "open", "fetched", "closed"
 
 _J, _R = schema.jobs.c, schema.replies.c
 
@@ -38,7 +35,7 @@ def create_job(
     there = find_replies(connection, run, list(requests))
     if any(kept.stage == BatchStage.PENDING for kept in there.values()):
         return None
-    job = BatchJob(judge, BEGUN, {}, reserved_usd, datetime.now(UTC), next(iter(requests)), len(requests))
+    job = BatchJob(judge, JOB_BEGUN, {}, reserved_usd, datetime.now(UTC), next(iter(requests)), len(requests))
     _insert_job(connection, run, job, requests)
     _write_replies(connection, run, {key: BatchReply(BatchStage.PENDING, tries) for key, tries in requests.items()})
     return job
@@ -65,7 +62,7 @@ def mark_submitted(
 
 def set_handle(connection: Connection, run: int, job: BatchJob, handle: Mapping[str, str]) -> bool:
     """Under this handle the provider finds the job; whether there is such a job here."""
-    change = update(schema.jobs).where(_matches(run, job)).values(state=OPEN, handle=to_json_text(dict(handle)))
+    change = update(schema.jobs).where(_matches(run, job)).values(state=JOB_OPEN, handle=to_json_text(dict(handle)))
     return connection.execute(change).rowcount > 0
 
 
@@ -85,20 +82,31 @@ def store_replies(connection: Connection, run: int, came: Mapping[bytes, BatchRe
     return len(pending)
 
 
-def finish_job(connection: Connection, run: int, job: BatchJob, rest: BatchReply, cost_usd: Decimal) -> int:
-    """All results of a job are here; its requests that have none become `rest`. How many those are."""
+def finish_job(
+    connection: Connection,
+    run: int,
+    job: BatchJob,
+    rest: BatchReply,
+    cost_usd: Decimal,
+    replies: Mapping[bytes, BatchReply] | None = None,
+    handle: Mapping[str, str] | None = None,
+) -> int:
+    """Store that all results of a job have been fetched; see `Ledger.finish_batch_job`."""
+    if handle is not None:
+        set_handle(connection, run, job, handle)
+    store_replies(connection, run, replies or {})
     left = 0
     for part in chunks(read_request_keys(connection, run, job)):  # bodies of a whole job would be a hundred megabytes
         pending = [key for key, kept in find_replies(connection, run, part).items() if kept.stage == BatchStage.PENDING]
         left += store_replies(connection, run, dict.fromkeys(pending, rest))
-    values = {"state": FETCHED, "reserved_usd": str(cost_usd)}
+    values = {"state": JOB_FETCHED, "reserved_usd": str(cost_usd)}
     connection.execute(update(schema.jobs).where(_matches(run, job)).values(values))
     return left
 
 
 def close_fetched_jobs(connection: Connection, run: int) -> None:
     """What was fetched is in verdicts, and counted there."""
-    connection.execute(update(schema.jobs).where(_J.run == run, _J.state == FETCHED).values(state=CLOSED))
+    connection.execute(update(schema.jobs).where(_J.run == run, _J.state == JOB_FETCHED).values(state=JOB_CLOSED))
 
 
 def use_up(connection: Connection, run: int, keys: Iterable[bytes]) -> None:
@@ -116,21 +124,16 @@ def find_replies(connection: Connection, run: int, keys: Sequence[bytes]) -> dic
 
 
 def read_pending_jobs(connection: Connection, run: int) -> list[BatchJob]:
-    """The jobs whose results are not here yet, in the order in which they were begun."""
-    return _read_jobs(connection, run, (BEGUN, OPEN))
+    """Return the jobs whose results are not stored yet, in the order in which they were created."""
+    return [job for job in read_jobs(connection, run) if job.pending]
 
 
 def has_uncollected_jobs(connection: Connection, run: int) -> bool:
     """Whether there are jobs by whose results there are no verdicts yet: under way, or fetched by a process that was
     killed before it had them, and left the run `running`."""
     killed = select(schema.runs.c.state).where(schema.runs.c.number == run).scalar_subquery() == RUNNING
-    open_ = or_(_J.state.in_((BEGUN, OPEN)), and_(_J.state == FETCHED, killed))
+    open_ = or_(_J.state.in_((JOB_BEGUN, JOB_OPEN)), and_(_J.state == JOB_FETCHED, killed))
     return connection.scalar(select(_J.number).where(_J.run == run, open_).limit(1)) is not None
-
-
-def read_finished_jobs(connection: Connection, run: int) -> list[BatchJob]:
-    """The jobs whose results are here."""
-    return _read_jobs(connection, run, (FETCHED, CLOSED))
 
 
 def read_request_keys(connection: Connection, run: int, job: BatchJob) -> list[bytes]:
@@ -145,7 +148,7 @@ def read_handles(connection: Connection) -> list[Mapping[str, str]]:
 
 def sum_reserved_usd(connection: Connection, run: int) -> Decimal:
     """US dollars that jobs may still cost, or have cost without a verdict by them."""
-    query = select(_J.reserved_usd).where(_J.run == run, _J.state != CLOSED)
+    query = select(_J.reserved_usd).where(_J.run == run, _J.state != JOB_CLOSED)
     return sum((Decimal(amount) for amount in connection.scalars(query)), Decimal(0))
 
 
@@ -158,7 +161,7 @@ def _insert_job(connection: Connection, run: int, job: BatchJob, requests: Itera
     values = {
         "run": run,
         "judge": job.judge,
-        "state": BEGUN,
+        "state": JOB_BEGUN,
         "handle": "",
         "reserved_usd": str(job.reserved_usd),
         "created": job.created.isoformat(),
@@ -184,11 +187,11 @@ def _unpack_reply(body: bytes) -> BatchReply:
     return BatchReply(BatchStage(stage), *rest)
 
 
-def _read_jobs(connection: Connection, run: int, states: Sequence[str]) -> list[BatchJob]:
+def read_jobs(connection: Connection, run: int) -> list[BatchJob]:
     """Without the keys of their requests, of which there may be millions."""
     columns = _J.judge, _J.state, _J.handle, _J.reserved_usd, _J.created
     body = func.substr(_J.body, 1, 16).label("first"), func.length(_J.body).label("size")
-    query = select(*columns, *body).where(_J.run == run, _J.state.in_(states)).order_by(_J.number)
+    query = select(*columns, *body).where(_J.run == run).order_by(_J.number)
     return [
         BatchJob(
             row.judge,

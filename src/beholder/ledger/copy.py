@@ -14,11 +14,11 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Connection, Table, func, insert, select, tuple_, update
 
 from beholder.errors import LedgerError
-from beholder.ledger import batch_jobs, schema
+from beholder.ledger import schema
 from beholder.ledger.encoding import storable_json, storable_text
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.schema import AnyRow, AnySelect, chunks
-from beholder.ledger.types import INTERRUPTED, REVIEW_PREFIX, RUNNING, RunRecord
+from beholder.ledger.types import INTERRUPTED, JOB_CLOSED, REVIEW_PREFIX, RUNNING, RunRecord
 from beholder.ledger.write import RowValues, insert_or_keep, insert_or_replace, insert_rows
 
 COPY_PAGE_SIZE = 256
@@ -62,10 +62,10 @@ def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambd
     """Copies a run, given by its id. One that was changed in the target after it was in the source is left as it is
     there, and so is one that waits for a batch: its answers would be fetched twice. Raises `LedgerError` where the
     target has another run of that id."""
-    with source.reading() as connection:
+    with source._reading() as connection:
         given = connection.execute(select(schema.runs).where(_RUNS.id == run)).one()
         waits = connection.scalar(
-            select(func.count()).where(schema.jobs.c.run == given.number, schema.jobs.c.state != batch_jobs.CLOSED)
+            select(func.count()).where(schema.jobs.c.run == given.number, schema.jobs.c.state != JOB_CLOSED)
         )
     copied = CopyResult(given.id, given.name)
     if waits:
@@ -80,7 +80,7 @@ def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambd
         copied.left = "it was changed there since"
         return copied
     if there is None:
-        with target.writing() as connection:
+        with target._writing() as connection:
             first = {**_portable_values(given), "state": INTERRUPTED, "updated": given.created}
             connection.execute(insert(schema.runs).values(first))
         there = _read_run(target, run)
@@ -88,7 +88,7 @@ def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambd
         copied.written["runs"] = 1
     _copy_rows(source, target, given.number, there.number, copied, watch)
     if _portable_values(there) != _portable_values(given):
-        with target.writing() as connection:
+        with target._writing() as connection:
             connection.execute(update(schema.runs).where(_RUNS.id == run).values(_portable_values(given)))
         copied.written["runs"] = 1
     return copied
@@ -109,13 +109,13 @@ def _write_changed(target: Ledger, table: Table, run: int, rows: Sequence[AnyRow
     """Writes those rows of a run that are not there, or not the same; how many that were."""
     wanted = {tuple(row[name] for name in key): {**row, "run": run} for row in map(_portable_values, rows)}
     columns = [table.c[name] for name in next(iter(wanted.values()))]
-    with target.reading() as connection:
+    with target._reading() as connection:
         named = table.c[key[0]].in_({one[0] for one in wanted})
         found = connection.execute(select(*columns).where(table.c.run == run, named)).all()
     there = {tuple(getattr(row, name) for name in key): dict(row._mapping) for row in found}
     changed = [row for at, row in wanted.items() if there.get(at) != row]
     if changed:
-        with target.writing() as connection:
+        with target._writing() as connection:
             insert_rows(connection, insert_or_replace(connection, table, "run", *key), changed)
     return len(changed)
 
@@ -125,16 +125,16 @@ def _copy_answers(source: Ledger, target: Ledger, old: int, new: int, copied: Co
     links = schema.run_answers
     query = select(_A.number, _A.key, _A.id).join_from(schema.answers, links, links.c.answer == _A.id)
     for rows in _read_pages(source, query.where(links.c.run == old), _A.number):
-        with target.reading() as connection:
+        with target._reading() as connection:
             there = _find_existing(connection, (_A.key, _A.id), [(row.key, row.id) for row in rows])
             linked = _find_existing(connection, (links.c.answer,), [(row.id,) for row in rows], links.c.run == new)
         missing = [row.number for row in rows if (row.key, row.id) not in there]
         unlinked = list(dict.fromkeys(row.id for row in rows if (row.id,) not in linked))
         if not missing and not unlinked:
             continue
-        with source.reading() as connection:
+        with source._reading() as connection:
             whole = connection.execute(select(schema.answers).where(_A.number.in_(missing)).order_by(_A.number)).all()
-        with target.writing() as connection:
+        with target._writing() as connection:
             insert_rows(
                 connection, insert_or_keep(connection, schema.answers), [_portable_values(row) for row in whole]
             )
@@ -148,16 +148,16 @@ def _copy_answers(source: Ledger, target: Ledger, old: int, new: int, copied: Co
 def _copy_thumbnails(source: Ledger, target: Ledger, old: int, new: int, copied: CopyResult) -> None:
     links = schema.run_thumbnails
     for rows in _read_pages(source, select(links.c.digest).where(links.c.run == old), links.c.digest):
-        with target.reading() as connection:
+        with target._reading() as connection:
             there = _find_existing(connection, (_T.digest,), [(row.digest,) for row in rows])
             linked = _find_existing(connection, (links.c.digest,), [(row.digest,) for row in rows], links.c.run == new)
         missing = [row.digest for row in rows if (row.digest,) not in there]
         unlinked = [row.digest for row in rows if (row.digest,) not in linked]
-        with source.reading() as connection:  # not every image has one
+        with source._reading() as connection:  # not every image has one
             whole = connection.execute(select(schema.thumbnails).where(_T.digest.in_(missing))).all()
         if not whole and not unlinked:
             continue
-        with target.writing() as connection:
+        with target._writing() as connection:
             insert_rows(
                 connection, insert_or_keep(connection, schema.thumbnails), [_portable_values(row) for row in whole]
             )
@@ -178,7 +178,7 @@ def _read_pages(source: Ledger, query: AnySelect, order: Column[Any]) -> Iterato
     name = order.name
     last: object = None
     while True:
-        with source.reading() as connection:
+        with source._reading() as connection:
             rows = connection.execute(page if last is None else page.where(order > last)).all()
         if rows:
             yield rows
@@ -202,7 +202,7 @@ def _find_existing(
 
 
 def _read_run(ledger: Ledger, run: str) -> AnyRow | None:
-    with ledger.reading() as connection:
+    with ledger._reading() as connection:
         return connection.execute(select(schema.runs).where(_RUNS.id == run)).one_or_none()
 
 

@@ -25,6 +25,7 @@ from beholder.ledger.encoding import (
     DAMAGED_MESSAGE,
     FACET_STYLE,
     TallyInput,
+    digest_bytes,
     key_id,
     split_ids,
     storable_text,
@@ -35,14 +36,18 @@ from beholder.ledger.encoding import (
     unpack_verdict,
 )
 from beholder.ledger.schema import AnyRow, AnySelect, chunks, json_text
-from beholder.ledger.types import AnswerKey, RunRecord, StoredAnswer, StoredVerdict
+from beholder.ledger.types import REVIEW_PREFIX, AnswerKey, RunRecord, StoredAnswer, StoredVerdict, VerdictKey
 from beholder.verdicts.verdict import Outcome, Verdict
 
 OpenTransaction = Callable[[], AbstractContextManager[Connection]]  # a transaction that reads, as `Ledger.reading`
 
 PAGE_SIZE = 256
 
-_V, _C, _A = schema.verdicts.c, schema.cases.c, schema.answers.c
+_R, _C, _V, _A, _T = schema.runs.c, schema.cases.c, schema.verdicts.c, schema.answers.c, schema.thumbnails.c
+VERDICT_ROWS = select(_V.position, _V.number, _V.case_id, _V.reused, _V.answers, _V.body, _C.groups).join_from(
+    schema.verdicts, schema.cases, (_C.run == _V.run) & (_C.id == _V.case_id), isouter=True
+)  # the columns of `to_stored_verdict`
+_KEY_PAGE = select(_A.key).distinct().order_by(_A.key).limit(20_000)
 # The position as no index has it: else, to spare sorting the verdicts on one case, SQLite goes through all of a run.
 _POSITION_UNINDEXED = _V.position + 0
 _GROUPS_DECODER = msgspec.json.Decoder(dict[str, str])
@@ -58,12 +63,8 @@ def stream_verdicts(
     answers: bool = False,
 ) -> Iterator[StoredVerdict]:
     """The verdicts of a run in the order of its cases; with the raw answers only when asked."""
-    query = (
-        select(_V.position, _V.number, _V.case_id, _V.reused, _V.answers, _V.body, _C.groups)
-        .join_from(schema.verdicts, schema.cases, (_C.run == _V.run) & (_C.id == _V.case_id), isouter=True)
-        .where(_V.run == run)
-        .order_by(_V.position if case is None else _POSITION_UNINDEXED, _V.number)
-    )
+    order = _V.position if case is None else _POSITION_UNINDEXED
+    query = VERDICT_ROWS.where(_V.run == run).order_by(order, _V.number)
     for column, wanted in ((_V.case_id, case), (_V.outcome, outcome), (_V.rubric, rubric)):
         if wanted is not None:
             query = query.where(column == storable_text(wanted))
@@ -86,7 +87,7 @@ def stream_cases(reading: OpenTransaction, run: int, *, case: str | None = None)
     """The cases of a run, in the order of their ids. An image is its path, or what `source_text` kept of it."""
     query = select(_C.id, _C.groups, _C.body).where(_C.run == run).order_by(_C.id).limit(PAGE_SIZE)
     if case is not None:
-        query = query.where(_C.id == case)
+        query = query.where(_C.id == storable_text(case))
     last: str | None = None
     while True:
         with reading() as connection:
@@ -99,13 +100,8 @@ def stream_cases(reading: OpenTransaction, run: int, *, case: str | None = None)
 
 def stream_verdicts_on(reading: OpenTransaction, run: int, case_ids: Sequence[str]) -> Iterator[StoredVerdict]:
     """The verdicts on these cases, in the order of the run within each few hundred of them, without raw answers."""
-    query = (
-        select(_V.position, _V.case_id, _V.reused, _V.answers, _V.body, _C.groups)
-        .join_from(schema.verdicts, schema.cases, (_C.run == _V.run) & (_C.id == _V.case_id), isouter=True)
-        .where(_V.run == run)
-        .order_by(_POSITION_UNINDEXED, _V.number)
-    )
-    for part in chunks(list(case_ids)):
+    query = VERDICT_ROWS.where(_V.run == run).order_by(_POSITION_UNINDEXED, _V.number)
+    for part in chunks([storable_text(id_) for id_ in case_ids]):
         with reading() as connection:
             rows = connection.execute(query.where(_V.case_id.in_(part))).all()
         yield from (to_stored_verdict(row, {}) for row in rows)
@@ -196,79 +192,55 @@ def read_answer_texts(connection: Connection, ids: bytes) -> list[str]:
     return [found[id_] for id_ in wanted if id_ in found]
 
 
-_RUN_COLUMNS, _VERDICT_COLUMNS, _CASE_COLUMNS = schema.runs.c, schema.verdicts.c, schema.cases.c
-
-
 def read_own_verdicts(connection: Connection, run: int, case_id: str) -> list[Verdict]:
     """The verdicts of a run on a case, with their answers: nobody changes them while the caller is writing."""
-    found = stream_verdicts(lambda: nullcontext(connection), run, case=storable_text(case_id), answers=True)
+    found = stream_verdicts(lambda: nullcontext(connection), run, case=case_id, answers=True)
     return [one.verdict for one in found]
 
 
 def count_rated_cases(connection: Connection, reviews: Sequence[str]) -> dict[str, int]:
     """How many cases are rated and saved in these reviews, by their ids; one without any is left out."""
     query = (
-        select(_RUN_COLUMNS.id, func.count(_VERDICT_COLUMNS.case_id.distinct()))
-        .join_from(schema.verdicts, schema.runs, _VERDICT_COLUMNS.run == _RUN_COLUMNS.number)
-        .where(_VERDICT_COLUMNS.outcome == str(Outcome.SCORED))
-        .group_by(_RUN_COLUMNS.id)
+        select(_R.id, func.count(_V.case_id.distinct()))
+        .join_from(schema.verdicts, schema.runs, _V.run == _R.number)
+        .where(_V.outcome == str(Outcome.SCORED))
+        .group_by(_R.id)
     )
-    return {
-        row[0]: row[1] for part in chunks(reviews) for row in connection.execute(query.where(_RUN_COLUMNS.id.in_(part)))
-    }
+    return {row[0]: row[1] for part in chunks(reviews) for row in connection.execute(query.where(_R.id.in_(part)))}
 
 
 def count_rated_cases_in(connection: Connection, run: int) -> int:
     """How many cases of one review are rated and saved."""
-    query = select(func.count(_VERDICT_COLUMNS.case_id.distinct())).where(
-        _VERDICT_COLUMNS.run == run, _VERDICT_COLUMNS.outcome == str(Outcome.SCORED)
-    )
+    query = select(func.count(_V.case_id.distinct())).where(_V.run == run, _V.outcome == str(Outcome.SCORED))
     return connection.scalar(query) or 0
 
 
 def count_cases(connection: Connection, run: int) -> int:
     """How many cases of a run have a verdict."""
-    return (
-        connection.scalar(select(func.count(_VERDICT_COLUMNS.case_id.distinct())).where(_VERDICT_COLUMNS.run == run))
-        or 0
-    )
+    return connection.scalar(select(func.count(_V.case_id.distinct())).where(_V.run == run)) or 0
 
 
 def read_group_values(connection: Connection, run: int, group: str) -> dict[str, str]:
     """By case, in the order of `Ledger.case_ids`, its value of a group; empty where it is not in that group."""
-    query = (
-        select(_CASE_COLUMNS.id, json_text(_CASE_COLUMNS.groups, storable_text(group)))
-        .where(_CASE_COLUMNS.run == run)
-        .order_by(_CASE_COLUMNS.id)
-    )
+    query = select(_C.id, json_text(_C.groups, storable_text(group))).where(_C.run == run).order_by(_C.id)
     return {id_: value or "" for id_, value in connection.execute(query)}
 
 
 def find_position(connection: Connection, run: int, case_id: str) -> int | None:
     """Where a case stands in its run."""
-    query = (
-        select(_VERDICT_COLUMNS.position)
-        .where(_VERDICT_COLUMNS.run == run, _VERDICT_COLUMNS.case_id == storable_text(case_id))
-        .limit(1)
-    )
+    query = select(_V.position).where(_V.run == run, _V.case_id == storable_text(case_id)).limit(1)
     return connection.scalar(query)
 
 
 def find_cases_at(connection: Connection, run: int, position: int) -> list[str]:
     """The ids of the cases that stand there in their run: one, as a rule, or none."""
-    return list(
-        connection.scalars(
-            select(_VERDICT_COLUMNS.case_id)
-            .where(_VERDICT_COLUMNS.run == run, _VERDICT_COLUMNS.position == position)
-            .distinct()
-        )
-    )
+    return list(connection.scalars(select(_V.case_id).where(_V.run == run, _V.position == position).distinct()))
 
 
 def has_several_styles(connection: Connection, run: int) -> bool:
     """Whether the verdicts of a run are by more than one style; without one counts as one."""
-    style = json_text(_VERDICT_COLUMNS.facets, FACET_STYLE)
-    return len(connection.execute(select(style).where(_VERDICT_COLUMNS.run == run).distinct().limit(2)).all()) > 1
+    style = json_text(_V.facets, FACET_STYLE)
+    return len(connection.execute(select(style).where(_V.run == run).distinct().limit(2)).all()) > 1
 
 
 def to_run_record(row: AnyRow) -> RunRecord:
@@ -292,3 +264,95 @@ def to_run_record(row: AnyRow) -> RunRecord:
         skipped=row.skipped,
         unpriced=row.unpriced,
     )
+
+
+def find_run(connection: Connection, name: str, place: str) -> AnyRow:
+    """Return the row of a run, by its id, its name, the start of its id, or "latest".
+
+    Args:
+        connection: A transaction.
+        name: The id or name.
+        place: The ledger, for the message.
+
+    Raises:
+        LedgerError: There is no such run, or several ids start so.
+    """
+    newest = select(schema.runs).order_by(_R.number.desc()).limit(2)
+    text = storable_text(name)
+    starts_so = func.substr(_R.id, 1, len(text)) == text
+    for condition, several_are_fine in ((_R.id == text, True), (_R.name == text, True), (starts_so, False)):
+        rows = connection.execute(newest.where(condition)).all() if text else []
+        if len(rows) > 1 and not several_are_fine:
+            raise LedgerError(f"Several runs start with {name!r}; write more of the id.")
+        if rows:
+            return rows[0]
+    if text == "latest":  # never a review: that is about a run, which is the one that is meant
+        rows = connection.execute(newest.where(~_R.fingerprint.startswith(REVIEW_PREFIX))).all()
+        if rows:
+            return rows[0]
+        raise LedgerError(f"There is no run in the ledger {place!r} yet.")
+    raise LedgerError(f"There is no run {name!r} in the ledger {place!r}; `beholder runs` lists them.")
+
+
+def find_newest_run(connection: Connection, fingerprint: str) -> RunRecord | None:
+    query = select(schema.runs).where(_R.fingerprint == fingerprint).order_by(_R.number.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else to_run_record(row)
+
+
+def read_runs(connection: Connection) -> list[RunRecord]:
+    """Return all runs, newest first."""
+    return [to_run_record(row) for row in connection.execute(select(schema.runs).order_by(_R.number.desc()))]
+
+
+def read_outcomes(connection: Connection, run: int, case_ids: Sequence[str] | None) -> dict[VerdictKey, str]:
+    """Return outcomes by case id and rubric name, of these cases or of all."""
+    query = select(_V.case_id, _V.rubric, _V.outcome).where(_V.run == run)
+    if case_ids is None:
+        return {(case, rubric): outcome for case, rubric, outcome in connection.execute(query)}
+    asked = {storable_text(id_): id_ for id_ in case_ids}
+    return {
+        (asked[case], rubric): outcome
+        for part in chunks(list(asked))
+        for case, rubric, outcome in connection.execute(query.where(_V.case_id.in_(part)))
+    }
+
+
+def read_answered_keys(connection: Connection, number: int) -> tuple[bytes, int]:
+    """Return the ids of the keys answered after answer `number`, joined, and the number of the newest answer."""
+    newest: int = connection.scalar(select(func.max(_A.number))) or 0
+    if newest == number:
+        return b"", newest
+    if number:
+        return b"".join(connection.scalars(select(_A.key).where(_A.number > number))), newest
+    # All keys are read from their index, without the answers themselves, a page at a time.
+    pages, last = [], b""
+    while page := connection.scalars(_KEY_PAGE.where(_A.key > last)).all():
+        pages.append(b"".join(page))
+        last = page[-1]
+    return b"".join(pages), newest
+
+
+def read_raw_answers(connection: Connection, run: int, case_id: str) -> dict[str, list[str]]:
+    """Return the raw answers behind the verdicts on a case, by rubric; of a jury one for each juror."""
+    query = select(_V.rubric, _V.answers).where(_V.run == run, _V.case_id == storable_text(case_id))
+    found = {row.rubric: read_answer_texts(connection, row.answers) for row in connection.execute(query)}
+    for verdict in read_own_verdicts(connection, run, case_id):
+        if verdict.answer and not found.get(verdict.rubric):
+            found[verdict.rubric] = [verdict.answer]
+    return found
+
+
+def find_thumbnails(connection: Connection, digests: Sequence[str]) -> set[str]:
+    """Return those of the image files (by digest) that have a thumbnail."""
+    asked = {digest_bytes(digest): digest for digest in digests}
+    return {
+        asked[digest]
+        for part in chunks(list(asked))
+        for digest in connection.scalars(select(_T.digest).where(_T.digest.in_(part)))
+    }
+
+
+def read_thumbnail(connection: Connection, digest: str) -> bytes | None:
+    webp = connection.scalar(select(_T.webp).where(_T.digest == digest_bytes(digest)))
+    return None if webp is None else bytes(webp)

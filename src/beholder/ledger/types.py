@@ -138,6 +138,18 @@ class VerdictPage:
     judged: tuple[StoredVerdict, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FilterValues:
+    """The values by which the verdicts of a run can be filtered. `failed` are ids of assertions, A2 before A10; `groups`
+    has the values of each group that has at least two, and not too many to choose from."""
+
+    rubrics: frozenset[str]
+    failed: tuple[str, ...]
+    flags: tuple[str, ...]
+    styles: tuple[str, ...]
+    groups: Mapping[str, tuple[str, ...]]
+
+
 @dataclass(slots=True)
 class RunCounts:
     """How many verdicts of a run came to what. `states` are outcomes, with `left_open` apart from `scored`."""
@@ -181,6 +193,11 @@ class HeartbeatReply:
     new: bool
 
 
+# States of a batch job: stored and perhaps submitted; submitted; all results are stored, some without a verdict yet; all
+# of them are in verdicts.
+JOB_BEGUN, JOB_OPEN, JOB_FETCHED, JOB_CLOSED = "begun", "open", "fetched", "closed"
+
+
 @dataclass(frozen=True, slots=True)
 class BatchJob:
     """A job of `count` requests. `judge` is the identity of the judge it is for; `first` is the key of its first
@@ -194,6 +211,11 @@ class BatchJob:
     created: datetime
     first: bytes
     count: int
+
+    @property
+    def pending(self) -> bool:
+        """Whether its results have not been fetched yet."""
+        return self.state in (JOB_BEGUN, JOB_OPEN)
 
     @property
     def note(self) -> str:

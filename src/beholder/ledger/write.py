@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from sqlalchemy import Connection, Table, insert, select, update
+from sqlalchemy import Connection, Table, delete, exists, insert, select, update
 
 from beholder.cases.case import Case
 from beholder.errors import LedgerError
@@ -34,7 +34,7 @@ from beholder.ledger.encoding import (
     to_json_text,
     unpack,
 )
-from beholder.ledger.read import _RUN_COLUMNS, to_run_record
+from beholder.ledger.read import count_rated_cases_in, read_own_verdicts
 from beholder.ledger.schema import Insert, chunks, insert_for
 from beholder.ledger.types import FINISHED, STATES, AnswerKey, Entry, RunRecord, StoredAnswer
 from beholder.verdicts.verdict import Verdict
@@ -63,13 +63,7 @@ def insert_run(connection: Connection, run: RunRecord) -> None:
     connection.execute(insert(schema.runs).values(row))
 
 
-def find_newest_run(connection: Connection, fingerprint: str) -> RunRecord | None:
-    query = select(schema.runs).where(_RUNS.fingerprint == fingerprint).order_by(_RUNS.number.desc()).limit(1)
-    row = connection.execute(query).one_or_none()
-    return None if row is None else to_run_record(row)
-
-
-def update_run(connection: Connection, number: int, **values: object) -> None:
+def update_run(connection: Connection, number: int, /, **values: object) -> None:
     """Changes columns of a run, and the time of its last change."""
     now = _utc_text(datetime.now(UTC))
     connection.execute(update(schema.runs).where(_RUNS.number == number).values(**values, updated=now))
@@ -266,19 +260,43 @@ def _storable_count(value: int | None) -> int | None:
     return value if value is not None and value <= _MAX_INTEGER else None
 
 
-def write_review_verdicts(
-    connection: Connection, run: int, entries: Sequence[Entry], *, finished: bool = False
+def write_rating(
+    connection: Connection,
+    run: int,
+    case_id: str,
+    decide: Callable[[Sequence[Verdict]], Sequence[Entry]],
+    total_cases: int | None,
 ) -> None:
-    """Writes verdicts that cost nothing."""
+    """Write what `decide` returns for the verdicts that there are; see `Ledger.write_rating`."""
+    before = read_own_verdicts(connection, run, case_id)
+    entries = decide(before)
+    if not entries:
+        return
+    first = total_cases is not None and not any(verdict.scored for verdict in before)
+    finished = first and count_rated_cases_in(connection, run) + 1 >= (total_cases or 0)
     write_entries(connection, run, entries)
     update_run(connection, run, **({"state": FINISHED} if finished else {}))
 
 
-def update_suite(connection: Connection, run: int, **changes: object) -> None:
+def update_suite(connection: Connection, run: int, /, **changes: object) -> None:
     """Changes what the suite of a run says."""
-    body = unpack(
-        connection.execute(select(_RUN_COLUMNS.body).where(_RUN_COLUMNS.number == run)).scalar_one(), "a review"
-    )
+    body = unpack(connection.execute(select(_RUNS.body).where(_RUNS.number == run)).scalar_one(), "a review")
     if not isinstance(body, dict):
         raise LedgerError(DAMAGED_MESSAGE.format("a review"))
     update_run(connection, run, body=pack(redact_values({**body, "suite": {**body["suite"], **changes}})))
+
+
+def delete_run(connection: Connection, run: int) -> None:
+    """Delete a run with its rows, and the answers and thumbnails that no other run refers to."""
+    answers, thumbnails = schema.run_answers, schema.run_thumbnails
+    for links, link, table, column in (
+        (answers, answers.c.answer, schema.answers, schema.answers.c.id),
+        (thumbnails, thumbnails.c.digest, schema.thumbnails, schema.thumbnails.c.digest),
+    ):
+        own = select(link).where(links.c.run == run)
+        others = exists().where(link == column, links.c.run != run)
+        connection.execute(delete(table).where(column.in_(own), ~others))
+        connection.execute(delete(links).where(links.c.run == run))
+    for table in (schema.verdicts, schema.cases, schema.workers, schema.leases, schema.jobs, schema.replies):
+        connection.execute(delete(table).where(table.c.run == run))
+    connection.execute(delete(schema.runs).where(_RUNS.number == run))

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from beholder.errors import UsageError
 from beholder.judges.audit import DISAGREE
-from beholder.ledger import read
 from beholder.ledger.encoding import storable_text
 from beholder.ledger.ledger import Ledger
 from beholder.reviews.review import Review, ReviewOrder, ReviewOrderKind
@@ -30,8 +29,7 @@ _LABEL_PATTERN = re.compile(rf"case-([0-9a-f]{{{2 * _LABEL_BYTES}}})([0-9a-f]{{{
 
 def case_label(ledger: Ledger, review: Review, case: str) -> str:
     """The label of a case. Raises `UsageError` where the run has no such case."""
-    with ledger.reading() as connection:
-        place = read.find_position(connection, ledger.number(connection, review.run), case)
+    place = ledger.case_position(review.run, case)
     if place is None:
         raise UsageError(f"There is no case {case!r} in this review.")
     digest = _label_digest(review.id, case)
@@ -42,9 +40,7 @@ def case_from_label(ledger: Ledger, review: Review, label: str) -> str:
     """The id of the case with this label. Raises `UsageError`."""
     if (found := _LABEL_PATTERN.fullmatch(label)) is not None:
         digest, place = found[1], int(found[2], 16) ^ _position_mask(review.id, found[1])
-        with ledger.reading() as connection:
-            there = read.find_cases_at(connection, ledger.number(connection, review.run), place)
-        for case in there:
+        for case in ledger.cases_at(review.run, place):
             if _label_digest(review.id, case) == digest:
                 return case
     raise UsageError(f"There is no case {label!r} in this review.")
@@ -128,7 +124,7 @@ def _first_draft(cases: Sequence[str], outcomes: dict[str, Outcome]) -> str | No
 def _case_outcomes(ledger: Ledger, review: Review) -> dict[str, Outcome]:
     """By case, where there is anything. A case with several rubrics is rated once it is by all."""
     found: dict[str, Outcome] = {}
-    for (case, _), outcome in ledger.outcomes_of(review.id).items():
+    for (case, _), outcome in ledger.outcomes(review.id).items():
         if found.get(case) != Outcome.INTERRUPTED:
             found[case] = Outcome(outcome)
     return found
@@ -141,8 +137,7 @@ def order_cases(ledger: Ledger, run: str, seed: str, order: ReviewOrder) -> list
     """The ids of all cases of a run that have a verdict, in this order; of a quota with an end, only those in it."""
     shuffle = random.Random(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()).shuffle
     if order.kind is ReviewOrderKind.QUOTA:
-        with ledger.reading() as connection:
-            values = read.read_group_values(connection, ledger.number(connection, run), order.group)
+        values = ledger.group_values(run, order.group)
         ids = list(values)
         shuffle(ids)
         return list(_take_turns(ids, values, order))

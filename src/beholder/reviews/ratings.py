@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from beholder.errors import UsageError
-from beholder.ledger import read as stored
 from beholder.ledger.encoding import storable_text
 from beholder.ledger.export import csv_line, escape_formula, unescape_formula
 from beholder.reviews.review import Review, find_or_start_review, list_reviews, load_run_rubrics, parse_rater_name
@@ -60,8 +59,7 @@ def load_column_names(ledger: Ledger, record: RunRecord, *, assertions: bool = T
     """How the columns of a run are named; without `assertions`, whose names depend on its styles, a little quicker."""
     several_styles = False
     if assertions and any(rubric.get("styles") for rubric in record.rubrics):
-        with ledger.reading() as connection:
-            several_styles = stored.has_several_styles(connection, ledger.number(connection, record.id))
+        several_styles = ledger.has_several_styles(record.id)
     return ColumnNames(_criterion_keys(record), len(record.rubrics) > 1, several_styles)
 
 

@@ -25,7 +25,6 @@ from enum import StrEnum
 import msgspec
 
 from beholder.errors import UsageError
-from beholder.ledger import read, write
 from beholder.ledger.encoding import redact_values
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import INTERRUPTED, REVIEW_PREFIX, RunRecord
@@ -134,9 +133,7 @@ def find_or_start_review(
     review = review_from_record(found)
     changed = replace(review, order=order or review.order, hide=review.hide if hide is None else hide)
     if changed != review:
-        with ledger.writing() as connection:
-            number = ledger.number(connection, review.id)
-            write.update_suite(connection, number, **_order_settings(changed.order, changed.hide))
+        ledger.update_suite(review.id, **_order_settings(changed.order, changed.hide))
     return changed
 
 
@@ -170,9 +167,7 @@ def list_reviews(ledger: Ledger, run: str) -> list[Review]:
 
 def delete_review(ledger: Ledger, review: Review) -> None:
     """Forgets a review that was begun and of which nothing was saved. Raises `UsageError` for any other."""
-    with ledger.reading() as connection:
-        saved = read.count_rated_cases_in(connection, ledger.number(connection, review.id))
-    if saved:
+    if ledger.rated_cases([review.id]):
         raise UsageError(
             f"{review.rater} has saved ratings, which are not removed here; `beholder runs delete {review.id}` does."
         )

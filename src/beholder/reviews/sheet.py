@@ -18,7 +18,6 @@ from msgspec import structs
 
 from beholder.cases.case import Case, FieldValue
 from beholder.errors import UsageError
-from beholder.ledger import read, write
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry, RunRecord
 from beholder.reviews.queue import case_label
@@ -87,14 +86,13 @@ def record_rating(ledger: Ledger, review: Review, case: str, answers: FormAnswer
         raise UsageError("Nothing is answered yet. Answer something, or say N/A where it cannot be said.")
     verdicts = _score_rating(there, review, said)
     all_cases = ledger.run(review.run).total // len(verdicts)
-    with ledger.writing() as connection:
-        number = ledger.number(connection, review.id)
-        if any(one.scored for one in read.read_own_verdicts(connection, number, case)):
-            verdicts = [replace(verdict, flags=(*verdict.flags, _CHANGED_FLAG)) for verdict in verdicts]
-            write.write_review_verdicts(connection, number, _rating_entries(there, verdicts))
-        else:
-            finished = read.count_rated_cases_in(connection, number) + 1 >= all_cases
-            write.write_review_verdicts(connection, number, _rating_entries(there, verdicts), finished=finished)
+
+    def decide(before: Sequence[Verdict]) -> list[Entry]:
+        if any(verdict.scored for verdict in before):
+            verdicts[:] = [replace(verdict, flags=(*verdict.flags, _CHANGED_FLAG)) for verdict in verdicts]
+        return _rating_entries(there, verdicts)
+
+    ledger.write_rating(review.id, case, decide, total_cases=all_cases)
     return tuple(verdicts)
 
 
@@ -113,14 +111,16 @@ def record_draft(ledger: Ledger, review: Review, case: str, answers: FormAnswers
     heads = [VerdictHeader(there.case.id, rubric, review.judge) for rubric in there.sheet.rubrics]
     text = json.dumps({**said, _TURN_KEY: turn})
     drafts = [replace(head.make_verdict(Outcome.INTERRUPTED, _DRAFT_DETAIL), answer=text) for head in heads]
-    with ledger.writing() as connection:
-        number = ledger.number(connection, review.id)
-        own = read.read_own_verdicts(connection, number, case)
-        if any(one.scored for one in own):
-            return False
-        if not any(_is_newer(_draft_answers(one).get(_TURN_KEY, ""), turn) for one in own):
-            write.write_review_verdicts(connection, number, _rating_entries(there, drafts))
-    return True
+    already_saved = False
+
+    def decide(before: Sequence[Verdict]) -> list[Entry]:
+        nonlocal already_saved
+        already_saved = any(verdict.scored for verdict in before)
+        outdated = any(_is_newer(_draft_answers(verdict).get(_TURN_KEY, ""), turn) for verdict in before)
+        return [] if already_saved or outdated else _rating_entries(there, drafts)
+
+    ledger.write_rating(review.id, case, decide)
+    return not already_saved
 
 
 def _score_rating(there: Rating, review: Review, said: FormAnswers) -> list[Verdict]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -24,15 +24,14 @@ from pathlib import Path
 from typing import IO
 
 from msgspec.structs import replace as changed
-from sqlalchemy import Connection
 
 from beholder.cases.validation import CaseCheck
 from beholder.errors import LedgerError, SetupError, Unreachable, UsageError
 from beholder.judges.base import INSTRUMENTS, Judge
 from beholder.judges.batch import BatchJudge
 from beholder.judges.model import ModelJudge
-from beholder.ledger import batch_jobs, types
-from beholder.ledger.ledger import Ledger, _kept, _keys, under_way
+from beholder.ledger import types
+from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import FINISHED, INTERRUPTED, RUNNING, WAITING, Entry, RunProgress, RunRecord, WriteToken
 from beholder.providers.base import HttpRequest
 from beholder.providers.batch import (
@@ -144,13 +143,15 @@ class LedgerBatchQueue:
         self._file, requests, self._lying = None, self._lying, {}
         reserved, self._reserved = self._reserved, Decimal(0)
         self._gone = requests
-        job = await self._clerk.write(batch_jobs.create_job, self._run, self.judge.identity, requests, reserved)
+        job = await self._clerk.do(
+            self._clerk.ledger.create_batch_job, self._run, self.judge.identity, requests, reserved
+        )
         if job is None:
             self._tell(f"Another process has just handed in some of the same requests for {self.judge.name}.")
             return
         handle = await self._submitted(job)
         if handle is not None:
-            await self._clerk.write(batch_jobs.mark_submitted, self._run, job, handle, requests)
+            await self._clerk.do(self._clerk.ledger.mark_batch_submitted, self._run, job, handle, requests)
             self.handed_in += job.count
             if self.only_one:
                 self.closed = "There is room for one job at a time."
@@ -170,14 +171,14 @@ class LedgerBatchQueue:
         except Unreachable as error:
             self.closed = f"{error} The rest is handed in the next time."
         except (PermanentError, SetupError) as error:
-            await self._clerk.write(batch_jobs.delete_job, self._run, job)
+            await self._clerk.do(self._clerk.ledger.delete_batch_job, self._run, job)
             raise SetupError(str(error)) from None
-        await self._clerk.write(batch_jobs.delete_job, self._run, job)
+        await self._clerk.do(self._clerk.ledger.delete_batch_job, self._run, job)
         self._tell(self.closed)
         return None
 
     async def _look_up(self, keys: Sequence[bytes]) -> list[BatchReply | None]:
-        there = await self._clerk.do(_kept, self._clerk.ledger, self._run, list(keys))
+        there = await self._clerk.do(self._clerk.ledger.batch_replies, self._run, list(keys))
         return [there.get(key) for key in keys]
 
 
@@ -190,17 +191,20 @@ class BatchLedger(Ledger):
         super().__init__(ledger.database)
         self._trays = tuple(trays)
 
-    def write(self, run: str, entries: Sequence[Entry], worker: WriteToken | None = None) -> None:
-        super().write(run, entries, worker)
-        for tray in self._trays:
-            for digest in _brief_digests(entries):
-                tray.answers.pop(digest, None)
-
-    def _also_write(self, connection: Connection, run: int, entries: Sequence[Entry]) -> None:
+    def write(
+        self,
+        run: str,
+        entries: Sequence[Entry],
+        worker: WriteToken | None = None,
+        *,
+        used_replies: Collection[bytes] = (),
+    ) -> None:
         done = _brief_digests(entries)
-        batch_jobs.use_up(
-            connection, run, [key for tray in self._trays for digest in done for key in tray.answers.get(digest, ())]
-        )
+        used = [key for tray in self._trays for digest in done for key in tray.answers.get(digest, ())]
+        super().write(run, entries, worker, used_replies=[*used_replies, *used])
+        for tray in self._trays:
+            for digest in done:
+                tray.answers.pop(digest, None)
 
 
 def _brief_digests(entries: Iterable[Entry]) -> set[str]:
@@ -251,8 +255,12 @@ class BatchFetcher:
                 ours = await self._looked_at(tray, job)
             except BatchNotFoundError:
                 if UNCONFIRMED not in job.handle:
-                    await self._clerk.write(
-                        batch_jobs.finish_job, self._run, job, BatchReply(BatchStage.EXPIRED), job.reserved_usd
+                    await self._clerk.do(
+                        self._clerk.ledger.finish_batch_job,
+                        self._run,
+                        job,
+                        BatchReply(BatchStage.EXPIRED),
+                        job.reserved_usd,
                     )
                     self.requests += job.count
                     said = "is forgotten by its provider; what it had not answered before is asked again."
@@ -268,7 +276,7 @@ class BatchFetcher:
         others |= set(job.handle.get(HANDLE_OTHER_IDS, "").split())
         handle = await tray.api.find(tray.desk, UnconfirmedBatch(job.note, job.created, job.count, others))
         if handle is None:
-            await self._clerk.write(batch_jobs.delete_job, self._run, job)
+            await self._clerk.do(self._clerk.ledger.delete_batch_job, self._run, job)
             self.requests += job.count
             self._tell(f"{_describe_job(tray, job)} was begun and never handed in; they are asked again.")
             return None
@@ -290,18 +298,15 @@ class BatchFetcher:
         tray.closed = f"{_describe_job(tray, job)} was too much for now ({look.reason})"
         refused = BatchReply(BatchStage.ERRORED, 1, 429, _error_body(look.reason))
 
-        def last(connection: Connection, number: int) -> None:
-            batch_jobs.set_handle(connection, number, job, {**job.handle, HANDLE_FULL: "yes"})
-            batch_jobs.finish_job(connection, number, job, refused, Decimal(0))
-
-        await self._clerk.write(last, self._run)
+        handle = {**job.handle, HANDLE_FULL: "yes"}
+        await self._clerk.do(self._clerk.ledger.finish_batch_job, self._run, job, refused, Decimal(0), {}, handle)
         await _clean_up_job(tray, job)
         self._tell(f"{tray.closed}; they are handed in again the next time, in smaller jobs and one after the other.")
 
     async def _store(self, tray: LedgerBatchQueue, job: types.BatchJob, look: BatchStatus) -> bool:
         """The results of a job that ended, into the ledger; the last of them together with the state of the job. False
         where none of them is of this job."""
-        wanted, cost = set(await self._clerk.do(_keys, self._clerk.ledger, self._run, job)), Decimal(0)
+        wanted, cost = set(await self._clerk.do(self._clerk.ledger.batch_job_keys, self._run, job)), Decimal(0)
         came: dict[bytes, BatchReply] = {}
         lines = nameless = new = 0
         try:
@@ -320,14 +325,14 @@ class BatchFetcher:
                 came[key] = BatchReply(result.stage, 1, result.status, body)
                 cost += _result_cost(tray.judge, result)
                 if len(came) == RESULTS_PER_WRITE:
-                    new += await self._clerk.write(batch_jobs.store_replies, self._run, came)
+                    new += await self._clerk.do(self._clerk.ledger.store_batch_replies, self._run, came)
                     came = {}
             if lines < look.answered + look.failed:
                 raise IncompleteResultsError(
                     f"{tray.judge.name} has {look.answered + look.failed} results, and sent {lines}."
                 )
         except RetryableError as again:
-            new += await self._clerk.write(batch_jobs.store_replies, self._run, came)
+            new += await self._clerk.do(self._clerk.ledger.store_batch_replies, self._run, came)
             came = {}
             looks = int(job.handle.get(HANDLE_FETCHES, "0")) + (isinstance(again, IncompleteResultsError) and not new)
             kept = f"{job.count - len(wanted)} of {job.count} are kept"
@@ -346,19 +351,14 @@ class BatchFetcher:
             self._tell(
                 f"{tray.judge.name} refused a job of {job.count} requests: {look.reason or 'it does not say why'}."
             )
-
-        def last(connection: Connection, number: int) -> None:
-            batch_jobs.store_replies(connection, number, came)
-            batch_jobs.finish_job(connection, number, job, rest, cost)
-
-        await self._clerk.write(last, self._run)
+        await self._clerk.do(self._clerk.ledger.finish_batch_job, self._run, job, rest, cost, came)
         await _clean_up_job(tray, job)
         self.requests += job.count
         return True
 
     async def _marked(self, job: types.BatchJob, handle: Mapping[str, str]) -> types.BatchJob:
         if handle != job.handle:
-            await self._clerk.write(batch_jobs.set_handle, self._run, job, handle)
+            await self._clerk.do(self._clerk.ledger.set_batch_handle, self._run, job, handle)
         return replace(job, handle=handle)
 
 
@@ -393,12 +393,7 @@ def _result_cost(judge: ModelJudge, result: BatchResult) -> Decimal:
 
 def _read_known_job_ids(ledger: Ledger) -> set[str]:
     """The ids of jobs that this ledger knows by more than their size and time."""
-    with ledger.reading() as connection:
-        return {
-            handle["id"]
-            for handle in batch_jobs.read_handles(connection)
-            if "id" in handle and UNCONFIRMED not in handle
-        }
+    return {handle["id"] for handle in ledger.batch_handles() if "id" in handle and UNCONFIRMED not in handle}
 
 
 HANDLE_CANCELLED = "cancelled"  # in the handle of a job that was cancelled here
@@ -521,7 +516,7 @@ async def cancel_jobs(suite: Suite, ledger: Ledger, run: RunRecord, tell: Notify
             desk = BatchClient(judge)
             try:
                 await api.cancel(desk, job.handle)
-                await clerk.write(batch_jobs.set_handle, run.id, job, {**job.handle, HANDLE_CANCELLED: "yes"})
+                await clerk.do(ledger.set_batch_handle, run.id, job, {**job.handle, HANDLE_CANCELLED: "yes"})
                 cancelled += 1
             except (BatchNotFoundError, PermanentError, RetryableError) as error:  # it may have ended just now
                 tell(f"A job of {job.count} requests was not cancelled: {error}")
@@ -586,41 +581,31 @@ async def _judge_open_cases(
             ledger.update(run.id, state=INTERRUPTED)
         raise
     if state == FINISHED and not any(tray.answers for tray in trays.values()):
-        await clerk.write(batch_jobs.close_fetched_jobs, run.id)
+        await clerk.do(ledger.close_batch_jobs, run.id)
     return state
 
 
 async def _fetch_open_jobs(clerk: LedgerThread, run: str) -> list[types.BatchJob]:
-    return await clerk.do(under_way, clerk.ledger, run)
+    return await clerk.do(clerk.ledger.pending_batch_jobs, run)
 
 
 def _final_state(ledger: Ledger, run: RunRecord, left: Sequence[types.BatchJob]) -> str:
     """The state of a run of which nothing more is awaited. The next `run` asks cases that have no verdict: they were
     cancelled, or have the brief of another case whose answer had no score."""
-    done = ledger.progress(run.id).get(run.id, RunProgress()).done == run.total
+    done = ledger.progress([run.id]).get(run.id, RunProgress()).done == run.total
     return FINISHED if done and not left else INTERRUPTED
 
 
 async def _respect_provider_capacity(clerk: LedgerThread, run: str, trays: Mapping[str, LedgerBatchQueue]) -> None:
     """Where a provider had no room for a job, it gets smaller ones, one after the other."""
-
-    def read() -> tuple[list[types.BatchJob], list[types.BatchJob]]:
-        with clerk.ledger.reading() as connection:
-            number = clerk.ledger.number(connection, run)
-            return batch_jobs.read_finished_jobs(connection, number), batch_jobs.read_pending_jobs(connection, number)
-
-    ended, left = await clerk.do(read)
-    for job in ended:
-        if HANDLE_FULL in job.handle and (tray := trays.get(job.judge)):
+    jobs = await clerk.do(clerk.ledger.batch_jobs, run)
+    for job in jobs:
+        if not job.pending and HANDLE_FULL in job.handle and (tray := trays.get(job.judge)):
             tray.most_requests = min(tray.most_requests, max(1, job.count // 2))
             tray.only_one = True
-            if any(other.judge == job.judge for other in left):
+            if any(other.pending and other.judge == job.judge for other in jobs):
                 tray.closed = tray.closed or "There is room for one job at a time."
 
 
 async def _read_reserved_cost(clerk: LedgerThread, run: str) -> Decimal:
-    def read() -> Decimal:
-        with clerk.ledger.reading() as connection:
-            return batch_jobs.sum_reserved_usd(connection, clerk.ledger.number(connection, run))
-
-    return await clerk.do(read)
+    return await clerk.do(clerk.ledger.reserved_usd, run)

@@ -25,7 +25,7 @@ from beholder.cases.validation import CaseCheck, check_cases, iter_valid_cases
 from beholder.errors import CaseError, LedgerError, LedgerGone, UsageError
 from beholder.judges.base import Judge
 from beholder.ledger.encoding import redact_values
-from beholder.ledger.ledger import Ledger, _others
+from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import FINISHED, INTERRUPTED, REVIEW_PREFIX, RUNNING, RunProgress, RunRecord
 from beholder.rubrics.rubric import to_fraction
 from beholder.runs.engine import RunObserver, RunSettings, execute_locally
@@ -159,7 +159,7 @@ async def execute_run(
             await execute_locally(
                 work, lambda: iter_valid_cases(suite.rows(), checked), ledger, pictures, watch, stop, limits
             )
-        if not stop.is_set() or ledger.progress(run.id).get(run.id, RunProgress()).done == run.total:
+        if not stop.is_set() or ledger.progress([run.id]).get(run.id, RunProgress()).done == run.total:
             state = FINISHED
         return state
     finally:
@@ -175,7 +175,7 @@ async def _record_final_state(ledger: Ledger, run: str, state: str) -> None:
     finished = state == FINISHED
     clerk = LedgerThread(ledger, patience_s=RETRY_FOR_S if finished else 0)
     try:
-        if finished or not await clerk.do(_others, ledger, run):
+        if finished or not await clerk.do(ledger.active_workers, run):
             await clerk.do(lambda: ledger.update(run, state=state))
     except LedgerError:
         if finished:

@@ -24,12 +24,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, TypeVar
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from beholder.errors import LedgerError, LedgerGone, UsageError
-from beholder.ledger.leases import claim_leases, grant_allowance, record_heartbeat, remove_worker
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import ClaimResult, VerdictKey, WriteToken
 from beholder.runs.limits import RunLimits
@@ -43,7 +40,6 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
 
 _log = logging.getLogger("beholder")  # on stderr, unless a program says otherwise
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -70,17 +66,6 @@ class LedgerThread:
                     _log.warning("beholder: %s Tried again for %g s.", error, self.patience_s)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
-
-    async def write(
-        self, work: Callable[Concatenate[Connection, int, P], T], run: str, *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """`work` in a transaction that writes, with the number of the run."""
-
-        def transaction() -> T:
-            with self.ledger.writing() as connection:
-                return work(connection, self.ledger.number(connection, run), *args, **kwargs)
-
-        return await self.do(transaction)
 
     def close(self) -> None:
         self._thread.shutdown()
@@ -213,7 +198,7 @@ class SharedLeases:
 
     async def claim(self, wanted: Sequence[VerdictKey], final: Collection[str]) -> ClaimResult:
         await self._fresh()
-        return await self._clerk.write(claim_leases, self._run, self.holder, wanted, final)
+        return await self._clerk.do(self._clerk.ledger.claim, self._run, self.holder, wanted, final)
 
     def worker(self) -> WriteToken:
         return WriteToken(self.holder, secrets.token_hex(8))
@@ -221,7 +206,7 @@ class SharedLeases:
     async def live(self) -> None:
         """Says that it lives, and learns what has become of it meanwhile."""
         now = _now_s()
-        pulse = await self._clerk.write(record_heartbeat, self._run, self.holder, self._lease_s)
+        pulse = await self._clerk.do(self._clerk.ledger.heartbeat, self._run, self.holder, self._lease_s)
         self._heard = now
         if pulse.late:
             self.epoch += 1
@@ -239,10 +224,10 @@ class SharedLeases:
     async def leave(self) -> None:
         self._clerk.patience_s = 0.0
         with suppress(LedgerError):  # what nobody gives back lapses
-            await self._clerk.write(remove_worker, self._run, self.holder)
+            await self._clerk.do(self._clerk.ledger.leave, self._run, self.holder)
 
     async def _more(self, limit: Decimal, least: Decimal) -> Decimal:
-        return await self._clerk.write(grant_allowance, self._run, self.holder, limit, least)
+        return await self._clerk.do(self._clerk.ledger.grant, self._run, self.holder, limit, least)
 
     async def _fresh(self) -> None:
         """After a time in which others may have taken this process for dead (it was stopped, the machine slept) nothing

@@ -28,11 +28,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Request
 
-from beholder.ledger import query
-from beholder.ledger import read as stored
-from beholder.ledger.encoding import FACET_FAILED, FACET_FLAGS, FACET_STYLE
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.query import _load_facets, _load_groups, _load_rubric_names
 from beholder.ledger.types import FINISHED, RunCounts, RunProgress, RunRecord
 from beholder.reports.run_data import collect_run_data
 from beholder.reports.summary import ReportSummary, count_states, grade_names, summarize_run
@@ -82,21 +78,19 @@ def cached_choices(book: Ledger, shop: BackgroundResults, record: RunRecord) -> 
 
 def load_choices(book: Ledger, record: RunRecord, counts: RunCounts) -> FilterChoices:
     """What there is to choose among in a run; of 100,000 verdicts in a fraction of a second."""
-    with book.reading() as connection:
-        number = book.number(connection, record.id)
-        rubrics = _load_rubric_names(connection, number, record)
-        facets = _load_facets(connection, number)
-        groups = _load_groups(connection, number, book.groups(record.id))
+    values = book.filter_values(record.id)
+    listed = [str(rubric.get("rubric", "")) for rubric in record.rubrics]  # in the order of the suite
+    rubrics = (*(name for name in listed if name in values.rubrics), *sorted(values.rubrics - set(listed)))
     return FilterChoices(
         tuple(state for state, many in count_states(counts.states) if many),
         tuple(name for name in grade_names(record.rubrics, counts.grades) if counts.grades[name]),
         bool(counts.passed or counts.failed),
         rubrics,
         tuple(dict.fromkeys(key for rubric in rubrics for key in _criteria(book, record, rubric))),
-        facets[FACET_FAILED],
-        facets[FACET_FLAGS],
-        facets[FACET_STYLE],
-        groups,
+        values.failed,
+        values.flags,
+        values.styles,
+        values.groups,
     )
 
 
@@ -133,9 +127,7 @@ class RunProgressCache:
 
 def _count_progress(book: Ledger, records: Sequence[RunRecord]) -> dict[str, RunListProgress]:
     reviews = [one.id for one in records if is_review(one)]
-    with book.reading() as connection:
-        far = query.read_progress(connection, [one.id for one in records])
-        rated = stored.count_rated_cases(connection, reviews)
+    far, rated = book.progress([one.id for one in records]), book.rated_cases(reviews)
     return {one.id: RunListProgress(far.get(one.id, RunProgress()), rated.get(one.id, 0)) for one in records}
 
 

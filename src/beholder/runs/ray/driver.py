@@ -163,7 +163,7 @@ async def execute_on_ray(
 
 
 def _is_all_scored(work: RunSettings, ledger: Ledger) -> bool:
-    scored = ledger.progress(work.run_id).get(work.run_id, RunProgress()).scored
+    scored = ledger.progress([work.run_id]).get(work.run_id, RunProgress()).scored
     return Outcome.SCORED in work.final and scored == ledger.run(work.run_id).total
 
 

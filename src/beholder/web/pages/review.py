@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from beholder.errors import LedgerError, UsageError
-from beholder.ledger import read as stored
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
 from beholder.reports.text import column_title, criterion_titles, escape_hidden
@@ -261,9 +260,7 @@ def _start_page(
     if is_review(record):
         raise NotFound(f"The run {record.id} is a review itself; rate the run that it is about.")
     reviews = list_reviews(book, record.id)
-    with book.reading() as connection:
-        cases = stored.count_cases(connection, book.number(connection, record.id))
-        rated = stored.count_rated_cases(connection, [one.id for one in reviews])
+    rated = book.rated_cases([one.id for one in reviews])
     return render_page(
         request,
         "review_start.html",
@@ -271,7 +268,7 @@ def _start_page(
         title=f"Review {record.name}",
         here="Review",
         record=record,
-        cases=cases,
+        cases=book.case_count(record.id),
         reviews=[(one, rated.get(one.id, 0)) for one in reviews],
         groups=sorted({name for one in book.case_groups(record.id, MAX_GROUP_CASES).values() for name in one}),
         sent=sent or {},
