@@ -61,8 +61,8 @@ def fill(ledger: Ledger) -> None:
 
 def everything(ledger: Ledger, run: str) -> list[object]:
     """All that can be seen of a run."""
-    lines = list(json_lines(ledger.judged(run, answers=True)))
-    raw = [ledger.raw(run, id_) for id_ in ledger.case_ids(run)[:9]]
+    lines = list(json_lines(ledger.stored_verdicts(run, answers=True)))
+    raw = [ledger.raw_answers(run, id_) for id_ in ledger.case_ids(run)[:9]]
     digests = sorted({image.source_digest for one in ledger.verdicts(run) for image in one.images})
     pictures = [ledger.thumbnail(digest) for digest in digests]
     return [ledger.run(run), list(ledger.cases(run)), listed(ledger, run), raw, pictures, lines]
@@ -98,7 +98,7 @@ def test_everything_of_every_run_is_there_in_the_same_order(two: tuple[Ledger, L
     for run in ("r1", "r2", "r3"):
         assert everything(target, run) == everything(source, run)
     keys = [stored(verdict(number)).key for number in (10, 11)]
-    assert target.cached(keys) == source.cached(keys)
+    assert target.cached_answers(keys) == source.cached_answers(keys)
     assert target.check() == []
 
 

@@ -32,7 +32,7 @@ def test_what_another_run_uses_stays(shared: Ledger) -> None:
     shared.delete("r1")
     assert [run.id for run in shared.runs()] == ["r2"]
     kept, gone = stored(verdict(2)), stored(verdict(1))
-    assert shared.cached([kept.key, gone.key]) == {kept.key: kept}
+    assert shared.cached_answers([kept.key, gone.key]) == {kept.key: kept}
     assert shared.verdict("r2", verdict(2).case) == [verdict(2)]
     assert shared.has_thumbnail([hexed("photo 1"), hexed("photo 2")]) == {hexed("photo 2")}
     assert shared.check() == []
@@ -42,7 +42,7 @@ def test_the_last_one_takes_everything(shared: Ledger) -> None:
     shared.delete("r1")
     shared.delete("r2")
     assert shared.runs() == []
-    assert shared.cached([stored(verdict(number)).key for number in (1, 2)]) == {}
+    assert shared.cached_answers([stored(verdict(number)).key for number in (1, 2)]) == {}
     assert shared.has_thumbnail([hexed("photo 2")]) == set()
     with shared._engine.connect() as connection:
         for table in ("runs", "cases", "verdicts", "answers", "thumbnails", "run_answers", "run_thumbnails"):
@@ -54,7 +54,7 @@ def test_a_jurys_answers_stay_as_long_as_it_uses_them(shared: Ledger) -> None:
     jury = verdict(1, answer="", jury=Jury(1, 0, {}, None, ()))
     shared.write("r3", [entry(1, jury, answers=(), reused=True, used=(stored(verdict(1)).key,))])
     shared.delete("r1")
-    assert shared.raw("r3", jury.case) == {"edit-preservation": [verdict(1).answer]}
+    assert shared.raw_answers("r3", jury.case) == {"edit-preservation": [verdict(1).answer]}
     assert shared.check() == []
 
 
@@ -69,7 +69,7 @@ def test_an_answer_that_went_in_the_meantime_stays_with_the_verdict(shared: Ledg
 def test_an_answer_that_is_paid_for_again_is_there_again(shared: Ledger) -> None:
     shared.delete("r1")
     shared.write("r2", [entry(1)])
-    assert stored(verdict(1)).key in shared.cached([stored(verdict(1)).key])
+    assert stored(verdict(1)).key in shared.cached_answers([stored(verdict(1)).key])
 
 
 def test_a_deleted_number_is_never_given_again(ledger: Ledger) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.ledger import KEYS, case, entry, unscored, verdict
 
 from beholder.errors import SetupError
-from beholder.ledger.export import csv_line, csv_lines, escape_formula, json_lines, unescape_formula, write_parquet
+from beholder.ledger.export import csv_line, csv_lines, escape_formula, json_lines, to_frame, unescape_formula
 from beholder.ledger.ledger import Ledger
 from beholder.verdicts.verdict import CriterionResult, Flag, Verdict
 
@@ -32,7 +32,7 @@ def filled(ledger: Ledger) -> Ledger:
 
 
 def rows(ledger: Ledger) -> list[dict[str, str]]:
-    text = b"".join(csv_lines(lambda: ledger.judged("r1"))).decode()
+    text = b"".join(csv_lines(lambda: ledger.stored_verdicts("r1"))).decode()
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
@@ -69,7 +69,7 @@ def test_any_text_is_a_cell_that_reads_back(text: str) -> None:
 
 
 def test_json_lines_read_back_as_the_verdicts(filled: Ledger) -> None:
-    lines = [json.loads(line) for line in json_lines(filled.judged("r1"))]
+    lines = [json.loads(line) for line in json_lines(filled.stored_verdicts("r1"))]
     assert [Verdict.from_dict(line).to_dict() for line in lines] == [one.to_dict() for one in filled.verdicts("r1")]
     assert lines[0]["groups"] == {"model": "model-a", "source": "photo-00001-model-a"}
 
@@ -78,16 +78,16 @@ def test_half_a_surrogate_pair_spoils_no_export(ledger: Ledger, tmp_path: Path) 
     odd = verdict(1, assessment="half \ud83d")
     ledger.write("r1", [entry(1, odd)])
     assert "\\ud83d" in rows(ledger)[0]["assessment"]
-    [line] = json_lines(ledger.judged("r1"))
+    [line] = json_lines(ledger.stored_verdicts("r1"))
     assert json.loads(line)["assessment"] == "half \ud83d"
-    write_parquet(ledger.judged("r1"), io.BytesIO())
+    to_frame(ledger.stored_verdicts("r1")).write_parquet(io.BytesIO())
 
 
 def test_parquet_and_the_frame_have_the_columns_of_csv(filled: Ledger, tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     frame = filled.frame("r1")
     with (tmp_path / "x.parquet").open("wb") as file:
-        write_parquet(filled.judged("r1"), file)
+        to_frame(filled.stored_verdicts("r1")).write_parquet(file)
     assert polars.read_parquet(tmp_path / "x.parquet").equals(frame)
     assert [name.removeprefix("'") for name in rows(filled)[0]] == frame.columns
     assert frame["image_quality.score"].to_list() == [None, 5.0, None, None]

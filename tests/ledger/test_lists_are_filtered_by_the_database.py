@@ -85,18 +85,18 @@ WANTED = st.builds(
 
 @given(WANTED)
 def test_the_database_finds_what_a_reader_would(ledger: Ledger, wanted: VerdictFilter) -> None:
-    expected = [one for one in ledger.judged(RUN) if fits(one, wanted)]
+    expected = [one for one in ledger.stored_verdicts(RUN) if fits(one, wanted)]
     found = ledger.browse(RUN, wanted, limit=100)
     assert found.total == len(expected)
     key = Counter((one.verdict.case, one.verdict.rubric) for one in expected)
-    assert Counter((one.verdict.case, one.verdict.rubric) for one in found.judged) == key
+    assert Counter((one.verdict.case, one.verdict.rubric) for one in found.verdicts) == key
 
 
 @settings(max_examples=40)
 @given(WANTED, st.integers(2, 7))
 def test_pages_together_are_the_whole_in_order(ledger: Ledger, wanted: VerdictFilter, size: int) -> None:
-    whole = ledger.browse(RUN, wanted, limit=100).judged
-    pages = [one for start in range(0, 42, size) for one in ledger.browse(RUN, wanted, offset=start, limit=size).judged]
+    whole = ledger.browse(RUN, wanted, limit=100).verdicts
+    pages = [one for start in range(0, 42, size) for one in ledger.browse(RUN, wanted, offset=start, limit=size).verdicts]
     assert pages == list(whole)
 
 
@@ -106,11 +106,11 @@ def test_the_worst_come_first_and_what_has_no_score_before_them(ledger: Ledger, 
         result = one.verdict.criteria.get(criterion)
         return one.verdict.score if not criterion else result.score if result else None
 
-    worst = [value(one) for one in ledger.browse(RUN, VerdictFilter(criterion=criterion), limit=100).judged]
+    worst = [value(one) for one in ledger.browse(RUN, VerdictFilter(criterion=criterion), limit=100).verdicts]
     known = [one for one in worst if one is not None]
     assert known == sorted(known)
     assert worst[: len(worst) - len(known)] == [None] * (len(worst) - len(known))
-    best = [value(one) for one in ledger.browse(RUN, VerdictFilter(criterion=criterion, sort="best"), limit=100).judged]
+    best = [value(one) for one in ledger.browse(RUN, VerdictFilter(criterion=criterion, sort="best"), limit=100).verdicts]
     assert [one for one in best if one is not None] == sorted(known, reverse=True)
     assert best[len(known) :] == [None] * (len(best) - len(known))
 
@@ -135,19 +135,19 @@ def test_a_group_of_any_name_is_found(ledger: Ledger, name: str, value: str) -> 
     one = entry(1)
     ledger.write(run, [replace(one, case=replace(one.case, groups={name: value})), entry(2)])
     found = ledger.browse(run, VerdictFilter(groups={name: value}))
-    assert [judged.verdict.case for judged in found.judged] == [one.case.id]
+    assert [judged.verdict.case for judged in found.verdicts] == [one.case.id]
     assert ledger.case(run, one.case.id).groups == {name: value}
 
 
 def test_of_two_groups_a_case_must_be_in_both(ledger: Ledger) -> None:
     found = ledger.browse(RUN, VerdictFilter(groups={"model": "model-b", "scene": GROUPED[4]}, sort="order"), limit=100)
     expected = [number for number in range(0, 30, 3) if number % 2]
-    assert [one.position for one in found.judged if one.verdict.rubric == "restyle"] == expected
+    assert [one.position for one in found.verdicts if one.verdict.rubric == "restyle"] == expected
 
 
 def test_a_text_is_found_in_the_values_of_groups_and_not_in_their_names(ledger: Ledger) -> None:
     found = ledger.browse(RUN, VerdictFilter(text="Quoted", rubric="restyle"), limit=100)
-    assert {one.position for one in found.judged} == {number for number in range(0, 30, 3) if number % 2}
+    assert {one.position for one in found.verdicts} == {number for number in range(0, 30, 3) if number % 2}
     assert not ledger.browse(RUN, VerdictFilter(text="scene")).total
 
 
@@ -170,11 +170,11 @@ def test_a_criterion_and_a_flag_of_any_name_are_found(ledger: Ledger, key: str, 
     odd = verdict(1, criteria={key: CriterionResult(3, 3, (1, 7), 1, "")}, flags=(Flag(flag),), style=key)
     ledger.write(run, [entry(1, odd), entry(2)])
     for wanted in (VerdictFilter(criterion=key, least=3, most=3), VerdictFilter(flag=flag), VerdictFilter(style=key)):
-        assert [judged.verdict for judged in ledger.browse(run, wanted).judged] == [replace(odd, answer="")]
+        assert [judged.verdict for judged in ledger.browse(run, wanted).verdicts] == [replace(odd, answer="")]
 
 
 def test_counts_and_lists_tell_the_same_as_the_verdicts(ledger: Ledger) -> None:
-    judged = list(ledger.judged(RUN))
+    judged = list(ledger.stored_verdicts(RUN))
     counts = ledger.counts(RUN)
     assert counts.verdicts == len(judged)
     assert counts.states == Counter(
@@ -210,7 +210,7 @@ def test_every_verdict_on_a_case_is_found_newest_run_first(place: str | Path) ->
         for name in ("first", "second"):
             other.start(run_record(name))
             other.write(name, [entry(1), entry(2)])
-        found = other.on_case(verdict(1).case)
+        found = other.case_history(verdict(1).case)
         assert [run for run, _ in found] == ["second", "first"]
         assert {one.verdict.case for _, one in found} == {verdict(1).case}
 
@@ -222,6 +222,6 @@ def test_an_older_file_gets_the_same_facets(tmp_path: Path) -> None:
     file.close()
     with Ledger.open(old) as ledger, Ledger.open(new) as fresh:
         fresh.start(run_record(RUN))
-        fresh.write(RUN, [entry(one.position, one.verdict) for one in ledger.judged(RUN)])
+        fresh.write(RUN, [entry(one.position, one.verdict) for one in ledger.stored_verdicts(RUN)])
         assert listed(ledger, RUN) == listed(fresh, RUN)
         assert any(facets for *_, facets in listed(ledger, RUN))

@@ -20,26 +20,26 @@ def test_an_answer_is_found_by_its_key_and_by_no_other(ledger: Ledger) -> None:
     ledger.write("r1", [entry(1), entry(2)])
     answer = stored(verdict(1))
     others = [replace(answer.key, sample=1), replace(answer.key, judge="x"), replace(answer.key, brief_digest="x")]
-    assert ledger.cached([answer.key, *others]) == {answer.key: answer}
-    assert ledger.cached([]) == {}
+    assert ledger.cached_answers([answer.key, *others]) == {answer.key: answer}
+    assert ledger.cached_answers([]) == {}
 
 
 def test_many_are_found_at_once(ledger: Ledger) -> None:
     ledger.write("r1", [entry(number) for number in range(1300)])
     keys = [stored(verdict(number)).key for number in range(1300)]
-    assert set(ledger.cached(keys)) == set(keys)
+    assert set(ledger.cached_answers(keys)) == set(keys)
 
 
 def test_no_key_can_pose_as_another(ledger: Ledger) -> None:
     """The parts are told apart: `a` + `bc` is not `ab` + `c`."""
     one = replace(stored(verdict(1)), key=AnswerKey("a", "bc", 1))
     ledger.write("r1", [entry(1, answers=(one,))])
-    assert ledger.cached([AnswerKey("ab", "c", 1), AnswerKey("a", "b", 1), AnswerKey("abc", "", 1)]) == {}
+    assert ledger.cached_answers([AnswerKey("ab", "c", 1), AnswerKey("a", "b", 1), AnswerKey("abc", "", 1)]) == {}
 
 
 def test_an_answer_without_a_score_is_not_found(ledger: Ledger) -> None:
     ledger.write("r1", [entry(1, unscored(1))])
-    assert ledger.cached([stored(verdict(1)).key]) == {}
+    assert ledger.cached_answers([stored(verdict(1)).key]) == {}
 
 
 def test_a_fresh_answer_is_the_one_that_is_found_and_the_old_verdict_keeps_its_own(ledger: Ledger) -> None:
@@ -48,7 +48,7 @@ def test_a_fresh_answer_is_the_one_that_is_found_and_the_old_verdict_keeps_its_o
     fresh = verdict(1, answer="another answer to the same brief")
     ledger.write("r2", [entry(1, fresh)])
     key = stored(fresh).key
-    assert ledger.cached([key])[key].text == "another answer to the same brief"
+    assert ledger.cached_answers([key])[key].text == "another answer to the same brief"
     assert ledger.verdict("r1", fresh.case)[0].answer == verdict(1).answer
     assert ledger.verdict("r2", fresh.case)[0].answer == fresh.answer
 
@@ -69,7 +69,7 @@ def test_an_answer_keeps_its_own_flags(ledger: Ledger) -> None:
     )
     answer = replace(stored(verdict(1)), flags=flags)
     ledger.write("r1", [entry(1, answers=(answer,)), entry(2)])
-    assert ledger.cached([answer.key]) == {answer.key: answer}
+    assert ledger.cached_answers([answer.key]) == {answer.key: answer}
     assert ledger.check() == []
 
 
@@ -82,4 +82,4 @@ def test_damaged_flags_are_told(ledger: Ledger) -> None:
         [said] = ledger.check()
         assert said.startswith("The ledger is damaged: the flags of answer 1 cannot be read;")
         with pytest.raises(LedgerError, match="damaged"):
-            ledger.cached([answer.key])
+            ledger.cached_answers([answer.key])

@@ -13,8 +13,8 @@ from beholder.ledger.ledger import Ledger
 
 CASE = "photo-00002/model-a"
 LOOKS: dict[str, Callable[[Ledger], object]] = {
-    "the verdicts on a case": lambda ledger: list(ledger.judged("r1", case=CASE)),
-    "the verdicts on some cases": lambda ledger: list(ledger.judged_on("r1", [CASE, "photo-00003/model-a"])),
+    "the verdicts on a case": lambda ledger: list(ledger.stored_verdicts("r1", case=CASE)),
+    "the verdicts on some cases": lambda ledger: list(ledger.stored_verdicts_on("r1", [CASE, "photo-00003/model-a"])),
     "a case": lambda ledger: ledger.case("r1", CASE),
 }
 

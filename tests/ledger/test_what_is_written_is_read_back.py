@@ -29,7 +29,7 @@ def test_a_verdict_without_a_score_keeps_what_was_said(ledger: Ledger) -> None:
     ledger.write("r1", [entry(1, unscored(1))])
     [found] = ledger.verdict("r1", "photo-00001/model-a")
     assert found == unscored(1)
-    assert ledger.raw("r1", found.case) == {"edit-preservation": ["I will not"]}
+    assert ledger.raw_answers("r1", found.case) == {"edit-preservation": ["I will not"]}
 
 
 def test_a_jurys_answers_are_all_kept(ledger: Ledger) -> None:
@@ -38,7 +38,7 @@ def test_a_jurys_answers_are_all_kept(ledger: Ledger) -> None:
     answers = tuple(replace(stored(verdict(1), sample), text=f"answer {sample}") for sample in range(2))
     ledger.write("r1", [entry(1, whole, answers=answers)])
     assert ledger.verdict("r1", whole.case) == [whole]
-    assert ledger.raw("r1", whole.case) == {"edit-preservation": ["answer 0", "answer 1"]}
+    assert ledger.raw_answers("r1", whole.case) == {"edit-preservation": ["answer 0", "answer 1"]}
 
 
 def test_a_case_with_its_groups_and_lists(ledger: Ledger) -> None:
@@ -117,10 +117,10 @@ def test_neither_is_a_nul(ledger: Ledger) -> None:
     odd = verdict(1, case="p\0", assessment="\0", answer="said \0", judge="j\0", model="m\0", grade="\0")
     ledger.write("r1", [entry(1, odd, case=case(odd, groups={"g\0": "\0"}, fields={"f": "\0"}))])
     assert ledger.verdict("r1", "p\0") == [odd]
-    assert ledger.raw("r1", "p\0") == {"edit-preservation": ["said \0"]}
+    assert ledger.raw_answers("r1", "p\0") == {"edit-preservation": ["said \0"]}
     assert ledger.outcomes("r1", ["p\0"]) == {("p\0", "edit-preservation"): "scored"}
     assert ledger.case("r1", "p\0") == case(odd, groups={"g\0": "\0"}, fields={"f": "\0"})
-    assert ledger.cached([stored(odd).key])[stored(odd).key].text == "said \0"
+    assert ledger.cached_answers([stored(odd).key])[stored(odd).key].text == "said \0"
     ledger.rename("r1", "n\0")
     ledger.tag("r1", "t\0")
     assert ledger.run("n\0").id == "r1"
@@ -167,7 +167,7 @@ def test_any_verdict(ledger: Ledger, given: Verdict) -> None:
     assert [one.to_dict() for one in found] == [given.to_dict()]
     assert [one.answer for one in found] == [given.answer]
     assert [one.cost_usd for one in found] == [given.cost_usd]
-    assert ledger.tally("r1") == tally_verdicts(ledger.judged("r1"))  # which reads only what it counts
+    assert ledger.tally("r1") == tally_verdicts(ledger.stored_verdicts("r1"))  # which reads only what it counts
 
 
 def test_odd_values_in_flags_come_back_as_json_holds_them(ledger: Ledger) -> None:

@@ -339,7 +339,7 @@ def test_the_words_of_a_judge_are_not_asked_of_a_person(tmp_path: Path) -> None:
 
 def _reword(ledger: Ledger, questions: dict[str, str], *flags: Flag) -> None:
     """The run as it would be had its judge been asked, or written, other questions."""
-    [one] = ledger.judged(RUN)
+    [one] = ledger.stored_verdicts(RUN)
     criteria = {
         key: replace(
             result,

@@ -66,7 +66,7 @@ def run_suite(beholder: Callable[[list[str]], subprocess.CompletedProcess[str]])
 def outcomes(folder: Path) -> list[tuple[str, int]]:
     with Ledger.open(folder / "ledger.db", read_only=True) as ledger:
         (run,) = ledger.runs()
-        return [(one.verdict.outcome.value, one.verdict.attempts) for one in ledger.judged(run.id)]
+        return [(one.verdict.outcome.value, one.verdict.attempts) for one in ledger.stored_verdicts(run.id)]
 
 
 def test_no_case_is_lost_and_none_is_answered_twice(

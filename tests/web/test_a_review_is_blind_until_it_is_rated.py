@@ -167,7 +167,7 @@ def test_a_picture_that_the_judge_was_not_sent_is_scaled_and_kept(tmp_path: Path
     large = tmp_path / "large.png"
     Image.new("RGB", (2000, 1000), (90, 120, 30)).save(large)
     with edits(tmp_path / "ledger.db", 12) as ledger:
-        for one in list(ledger.judged(RUN)):
+        for one in list(ledger.stored_verdicts(RUN)):
             case = replace(ledger.case(RUN, one.verdict.case), images={"input": str(large), "edited": "/gone.png"})
             ledger.write(RUN, [Entry(one.position, case, replace(one.verdict, images=()))])
     site = started(tmp_path / "ledger.db")

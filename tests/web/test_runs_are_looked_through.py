@@ -155,7 +155,7 @@ def test_a_case_tells_its_history_and_the_answer_as_it_came(place: Path, started
     with Ledger.open(place) as ledger:
         later = replace(restyle(5), judge="anthropic:claude", model="claude", answer="<b>raw</b>")
         ledger_with(place, [told(5, later)], run_record("r2", name="weekly")).close()
-        assert len(ledger.on_case(later.case)) == 2
+        assert len(ledger.case_history(later.case)) == 2
     with httpx.Client(base_url=started(place), trust_env=False) as client:
         text = client.get("/runs/r2/case", params={"id": later.case}).text
         assert "Every verdict on this case" in text

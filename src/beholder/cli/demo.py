@@ -83,7 +83,7 @@ def _judge_chapter(
     if summary["state"] != FINISHED:
         raise KeyboardInterrupt
     with Ledger.open(folder / LEDGER_NAME, read_only=True) as ledger:
-        return list(ledger.judged(summary["run"]))
+        return list(ledger.stored_verdicts(summary["run"]))
 
 
 def _print_chapter(chapters: Sequence[tuple[DemoSuite, Sequence[StoredVerdict]]]) -> None:

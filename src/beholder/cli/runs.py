@@ -43,19 +43,18 @@ def list_(
         return
     from beholder.ledger.ledger import Ledger
     from beholder.ledger.types import RunProgress
-    from beholder.reviews.review import is_review
     from beholder.verdicts.verdict import format_count
 
     with Ledger.open(ledger, read_only=True) as book:
         records, progress = book.runs(tag=tag), book.progress()
-        rated = book.rated_cases([record.id for record in records if is_review(record)])
+        rated = book.rated_cases([record.id for record in records if record.is_review])
     rows = [_ListedRun(record, progress.get(record.id, RunProgress()), rated.get(record.id, 0)) for record in records]
     if json_:
         for row in rows:
-            if is_review(row.record) or not reviews:
+            if row.record.is_review or not reviews:
                 print_text(json.dumps(_as_dict(row)))
         return
-    wanted = [row for row in rows if is_review(row.record) == reviews]
+    wanted = [row for row in rows if row.record.is_review == reviews]
     if wanted:
         _runs_table(wanted)
     elif reviews:
@@ -165,10 +164,9 @@ def _runs_table(rows: list[_ListedRun]) -> None:
 
 
 def _progress_cell(row: _ListedRun) -> str:
-    from beholder.reviews.review import is_review
 
     record = row.record
-    if is_review(record):
+    if record.is_review:
         return f"{row.rated} of {_case_count(record)} rated"
     return f"{row.far.done}/{record.total}" + (f" ({record.skipped} skipped)" if record.skipped else "")
 
@@ -189,7 +187,6 @@ def _format_age(moment: datetime) -> str:
 def run_to_dict(record: RunRecord) -> dict[str, object]:
     """A run as JSON values, without its suite and rubrics."""
     from beholder.reports.formatting import run_state
-    from beholder.reviews.review import is_review
 
     return {
         "run": record.id,
@@ -202,7 +199,7 @@ def run_to_dict(record: RunRecord) -> dict[str, object]:
         "spent_usd": None if record.spent_usd is None else float(record.spent_usd),
         "unpriced": record.unpriced,
         "tags": list(record.tags),
-        "review": is_review(record),
+        "review": record.is_review,
     }
 
 
@@ -256,11 +253,11 @@ def copy_runs(
 def check_ledger(ledger: LedgerOption = None, json_: JsonOption = False) -> None:
     """Read all of a ledger and check it: digests, links, counts. Exit code 1 when something is wrong."""
     from beholder.ledger.ledger import Ledger
-    from beholder.ledger.types import FINISHED, REVIEW_PREFIX
+    from beholder.ledger.types import FINISHED
 
     with Ledger.open(ledger, read_only=True) as book:
         problems = book.check()
-        counts = {} if problems else book.holds()
+        counts = {} if problems else book.row_counts()
         runs = [] if problems else book.runs()
         far = {} if problems else book.progress()
         place = book.place
@@ -268,7 +265,7 @@ def check_ledger(ledger: LedgerOption = None, json_: JsonOption = False) -> None
     problems += [
         f"The run {one.id} says that it is finished, and has {done[one.id]} of {one.total} verdicts."
         for one in runs
-        if one.state == FINISHED and done[one.id] < one.total and not one.fingerprint.startswith(REVIEW_PREFIX)
+        if one.state == FINISHED and done[one.id] < one.total and not one.is_review
     ]
     if json_:
         typer.echo(json.dumps({"ledger": place, "sound": not problems, "counts": counts, "problems": problems}))

@@ -56,7 +56,7 @@ def export(
     say, where there is a calibration, is `ASPECT.calibrated`, between `ASPECT.calibrated_low` and `_high`. In csv a
     text that a spreadsheet would take for a formula (=, +, -, @ in front) gets an apostrophe in front.
     """
-    from beholder.ledger.export import FORMATS, write_parquet
+    from beholder.ledger.export import FORMATS, to_frame
     from beholder.ledger.ledger import Ledger
 
     if to not in FORMATS:
@@ -68,7 +68,7 @@ def export(
         apply = load_calibration_applier(book, record, calibration, features, anyway=anyway)
 
         def verdicts() -> Iterable[StoredVerdict]:
-            return book.judged(record.id) if apply is None else apply(book.judged(record.id))
+            return book.stored_verdicts(record.id) if apply is None else apply(book.stored_verdicts(record.id))
 
         if output is None:
             _print_lines(_export_lines(to, verdicts))
@@ -76,7 +76,7 @@ def export(
         refuse_ledger_path(book, output)
         with atomic_write(output) as file:
             if to == "parquet":
-                write_parquet(verdicts(), file)
+                to_frame(verdicts()).write_parquet(file)
             else:
                 file.writelines(_export_lines(to, verdicts))
 
@@ -114,12 +114,12 @@ def export_ratings(
     """
     from beholder.ledger.ledger import Ledger
     from beholder.reviews.ratings import format_ratings_csv
-    from beholder.reviews.review import is_review, list_reviews, load_review
+    from beholder.reviews.review import list_reviews, load_review
 
     with Ledger.open(ledger, read_only=True) as book:
         record = book.run(run)
         reviews = list_reviews(book, record.id)
-        if is_review(record):  # one person's ratings, named by their own run
+        if record.is_review:  # one person's ratings, named by their own run
             reviews = [load_review(book, record.id)]
             record = book.run(reviews[0].run)
         if rater:
@@ -189,7 +189,7 @@ def show(
     with Ledger.open(ledger, read_only=True) as book:
         record = book.run(run)
         if case is not None and raw:
-            _print_raw(book.raw(record.id, case), as_json=json_)
+            _print_raw(book.raw_answers(record.id, case), as_json=json_)
             return
         apply = load_calibration_applier(book, record, calibration, features, anyway=anyway, case=case)
         if case is None:
@@ -204,10 +204,11 @@ def _print_run(
     from beholder.ledger.query import tally_groups
     from beholder.ledger.query import tally_verdicts as tallied
 
-    tally = book.tally(record.id) if apply is None else tallied(apply(book.judged(record.id)))
-    split = tally_groups(book.judged(record.id) if apply is None else apply(book.judged(record.id)), by) if by else {}
+    tally = book.tally(record.id) if apply is None else tallied(apply(book.stored_verdicts(record.id)))
+    stored = book.stored_verdicts(record.id)
+    split = tally_groups(stored if apply is None else apply(stored), by) if by else {}
     if by and split.keys() == {""}:
-        groups = sorted({name for one in book.judged(record.id) for name in one.groups})
+        groups = sorted({name for one in book.stored_verdicts(record.id) for name in one.groups})
         raise UsageError(f"No case of this run is in a group {by!r}; there are {', '.join(groups) or 'none'}.")
     if as_json:
         found: dict[str, object] = {**run_to_dict(record), "versions": dict(record.versions), **tally.to_dict()}

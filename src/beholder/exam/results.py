@@ -133,13 +133,13 @@ def load_results(ledger: Ledger, run: str) -> ExamResults:
     if len(record.rubrics) != 1:
         raise _not_an_exam(record)
     rubric = msgspec.convert(record.rubrics[0], Rubric)
-    judged = list(ledger.judged(record.id))
+    judged = list(ledger.stored_verdicts(record.id))
     if not any(GROUP in one.groups for one in judged):
         raise _not_an_exam(record)
     sat = collect_paper_scores(rubric, judged)
     further: dict[str, RepeatedScores] = {}
     for other in ledger.runs(tag=sitting_tag(record.id)):  # the newest first, which stands
-        sheet = list(ledger.judged(other.id))
+        sheet = list(ledger.stored_verdicts(other.id))
         asked = next((one.groups.get(ASKED, "") for one in sheet), "")
         if asked in REPEATED_SHEETS and asked not in further:
             answers = _pair_repeated(rubric, sheet) if asked == AGAIN else _pair_variants(rubric, sheet, sat)

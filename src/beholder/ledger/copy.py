@@ -18,7 +18,7 @@ from beholder.ledger import schema
 from beholder.ledger.encoding import storable_json, storable_text
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.schema import AnyRow, AnySelect, chunks
-from beholder.ledger.types import INTERRUPTED, JOB_CLOSED, REVIEW_PREFIX, RUNNING, RunRecord
+from beholder.ledger.types import INTERRUPTED, JOB_CLOSED, RUNNING, RunRecord
 from beholder.ledger.write import RowValues, insert_or_keep, insert_or_replace, insert_rows
 
 COPY_PAGE_SIZE = 256
@@ -50,7 +50,7 @@ def select_runs(source: Ledger, names: Sequence[str]) -> list[RunRecord]:
     if not names:
         return runs
     wanted = {source.run(name).id for name in names}
-    return [one for one in runs if one.id in wanted or (_is_review(one) and one.suite.get("review_of") in wanted)]
+    return [one for one in runs if one.id in wanted or (one.is_review and one.suite.get("review_of") in wanted)]
 
 
 def count_verdicts(source: Ledger, runs: Iterable[RunRecord]) -> int:
@@ -208,20 +208,12 @@ def _read_run(ledger: Ledger, run: str) -> AnyRow | None:
 
 def _portable_values(row: AnyRow) -> RowValues:
     """The columns of a row as every database takes them, without its number, which each ledger gives itself."""
-    values = {name: _portable_value(name, value) for name, value in _row_mapping(row).items() if name != "number"}
+    values = {name: _portable_value(name, value) for name, value in row._mapping.items() if name != "number"}
     # Nobody goes on with a run in the ledger that it is copied to.
     return values | ({"state": INTERRUPTED} if values.get("state") == RUNNING else {})
-
-
-def _row_mapping(row: AnyRow) -> Mapping[str, object]:
-    return row._mapping  # type: ignore[return-value]
 
 
 def _portable_value(name: str, value: object) -> object:
     if not isinstance(value, str):
         return value
     return storable_json(value) if name in _JSON_COLUMNS else storable_text(value)
-
-
-def _is_review(record: RunRecord) -> bool:
-    return record.fingerprint.startswith(REVIEW_PREFIX)

@@ -60,11 +60,11 @@ def ledger_exists(where: str | os.PathLike[str] | None) -> bool:
 class DatabaseBackend(Protocol):
     """What a kind of database does in its own way: the modules `sqlite` and `postgres`."""
 
-    def told(self, where: object) -> AbstractContextManager[None]: ...
+    def translate_errors(self, where: object) -> AbstractContextManager[None]: ...
 
-    def writing(self, engine: Engine) -> Engine: ...
+    def writer_engine(self, engine: Engine) -> Engine: ...
 
-    def may_write(self, connection: Connection) -> None: ...
+    def check_write_access(self, connection: Connection) -> None: ...
 
     def check_pages(self, connection: Connection) -> list[str]: ...
 
@@ -77,7 +77,7 @@ class DatabaseBackend(Protocol):
 class Database:
     """An open database: `place` may be shown, `address` may not, `path` is there where it is a file."""
 
-    kind: DatabaseBackend
+    backend: DatabaseBackend
     engine: Engine
     place: str
     address: str = field(repr=False)

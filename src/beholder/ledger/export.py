@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from beholder.errors import SetupError
 from beholder.ledger.types import StoredVerdict
@@ -186,10 +186,6 @@ def to_frame(verdicts: Iterable[StoredVerdict]) -> polars.DataFrame:
         pages.append(polars.DataFrame(rows, schema={name: types[kind] for name, kind in kinds.items()}))
         if len(rows) < _PAGE_SIZE:
             return polars.concat(pages, how="diagonal").select(list(kinds))
-
-
-def write_parquet(verdicts: Iterable[StoredVerdict], file: IO[bytes]) -> None:
-    to_frame(verdicts).write_parquet(file)
 
 
 def _escape_cell(cell: Cell) -> Cell:

@@ -87,9 +87,9 @@ class Ledger:
         self.database = database
         self.place, self.path, self.address = database.place, database.path, database.address
         self.shared = database.path is None
-        self._backend = database.kind
+        self._backend = database.backend
         self._engine = database.engine
-        self._writer = database.kind.writing(database.engine)
+        self._writer = database.backend.writer_engine(database.engine)
 
     @classmethod
     def open(
@@ -140,13 +140,13 @@ class Ledger:
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         """A read transaction."""
-        with self._backend.told(self.place), self._engine.begin() as connection:
+        with self._backend.translate_errors(self.place), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         """A write transaction, one at a time over all processes. It is rolled back when the block raises."""
-        with self._backend.told(self.place), self._writer.begin() as connection:
+        with self._backend.translate_errors(self.place), self._writer.begin() as connection:
             yield connection
 
     def _run_number(self, connection: Connection, run: str) -> int:
@@ -172,7 +172,7 @@ class Ledger:
             return work(connection, self._run_number(connection, run), *args, **kwargs)
 
     @contextmanager
-    def held(self, run: str, *, alone: bool) -> Iterator[bool]:
+    def lock_run(self, run: str, *, alone: bool) -> Iterator[bool]:
         """Try to lock a run for this process until the end of the context, and yield whether that succeeded.
 
         Only for PostgreSQL, where the lock also ends with the process; a run in a file is locked by a file beside the
@@ -182,7 +182,7 @@ class Ledger:
             run: The run.
             alone: An exclusive lock; otherwise one that is shared with other processes that did not ask for it alone.
         """
-        with self._backend.told(self.place), self._engine.connect() as connection:
+        with self._backend.translate_errors(self.place), self._engine.connect() as connection:
             number = self._run_number(connection, run)
             lock = func.pg_try_advisory_lock if alone else func.pg_try_advisory_lock_shared
             locked = connection.scalar(select(lock(_RUN_LOCK, number)))
@@ -283,7 +283,7 @@ class Ledger:
         A file becomes smaller, and nothing of the run stays readable in it; PostgreSQL does that when it next vacuums.
         """
         self._write(write.delete_run, run)
-        with self._backend.told(self.place):
+        with self._backend.translate_errors(self.place):
             self._backend.shrink(self._engine)
 
     # Writing verdicts, and what a running process asks
@@ -354,7 +354,7 @@ class Ledger:
         """Return the outcomes of verdicts by case id and rubric name: on these cases, or on all."""
         return self._read(read.read_outcomes, run, case_ids)
 
-    def cached(self, keys: Sequence[AnswerKey]) -> dict[AnswerKey, StoredAnswer]:
+    def cached_answers(self, keys: Sequence[AnswerKey]) -> dict[AnswerKey, StoredAnswer]:
         """Return the newest stored answer to each key, whichever run paid for it; keys without one are left out."""
         with self._reading() as connection:
             return read.find_cached_answers(connection, keys)
@@ -503,7 +503,7 @@ class Ledger:
 
     # Reading verdicts
 
-    def judged(
+    def stored_verdicts(
         self,
         run: str,
         *,
@@ -525,7 +525,7 @@ class Ledger:
             self._reading, self._find_number(run), case=case, outcome=outcome, rubric=rubric, answers=answers
         )
 
-    def judged_on(self, run: str, case_ids: Sequence[str]) -> Iterator[StoredVerdict]:
+    def stored_verdicts_on(self, run: str, case_ids: Sequence[str]) -> Iterator[StoredVerdict]:
         """Stream the verdicts on some cases, without raw answers, in no order that can be relied on."""
         yield from read.stream_verdicts_on(self._reading, self._find_number(run), case_ids)
 
@@ -533,7 +533,7 @@ class Ledger:
         self, run: str, *, outcome: str | None = None, rubric: str | None = None, answers: bool = False
     ) -> Iterator[Verdict]:
         """Stream the verdicts of a run in the order of the cases; `answers` also loads the raw answers."""
-        return (one.verdict for one in self.judged(run, outcome=outcome, rubric=rubric, answers=answers))
+        return (one.verdict for one in self.stored_verdicts(run, outcome=outcome, rubric=rubric, answers=answers))
 
     def verdict(self, run: str, case_id: str) -> list[Verdict]:
         """Return the verdicts on one case, one for each rubric, with raw answers. Raises `LedgerError` for none."""
@@ -542,7 +542,7 @@ class Ledger:
             raise LedgerError(f"There is no case {case_id!r} in the run {run!r}.")
         return found
 
-    def raw(self, run: str, case_id: str) -> dict[str, list[str]]:
+    def raw_answers(self, run: str, case_id: str) -> dict[str, list[str]]:
         """Return the raw answers behind the verdicts on a case, by rubric; of a jury one for each juror."""
         found = self._read(read.read_raw_answers, run, case_id)
         if not found:
@@ -555,7 +555,7 @@ class Ledger:
         """Return a page of the verdicts of a run, filtered and sorted by the database."""
         return self._read(query.find_verdicts, run, wanted, offset, limit, answers=answers)
 
-    def on_case(self, case_id: str, *, most: int = 60) -> list[tuple[str, StoredVerdict]]:
+    def case_history(self, case_id: str, *, most: int = 60) -> list[tuple[str, StoredVerdict]]:
         """Return the verdicts on a case in all runs, with the ids of the runs, newest first."""
         with self._reading() as connection:
             return query.find_case_verdicts(connection, case_id, most)
@@ -570,7 +570,7 @@ class Ledger:
 
     def tallies(self, run: str, group: str) -> dict[str, query.Tally]:
         """Return the totals and means of a run by the values of a group."""
-        return query.tally_groups(self.judged(run), group)
+        return query.tally_groups(self.stored_verdicts(run), group)
 
     def filter_values(self, run: str) -> FilterValues:
         """Return the values by which the verdicts of a run can be filtered."""
@@ -584,7 +584,7 @@ class Ledger:
         """Return the verdicts of a run as a Polars frame, with the columns of `beholder export --to parquet`."""
         from beholder.ledger.export import to_frame
 
-        return to_frame(self.judged(run))
+        return to_frame(self.stored_verdicts(run))
 
     # Reading cases
 
@@ -650,7 +650,7 @@ class Ledger:
         except LedgerError as error:
             return [str(error)]
 
-    def holds(self) -> dict[str, int]:
+    def row_counts(self) -> dict[str, int]:
         """Return how many runs, cases, verdicts, answers and thumbnails there are."""
         with self._reading() as connection:
             return integrity.count_rows(connection)
@@ -673,7 +673,7 @@ class Ledger:
             # Also when there is nothing to upgrade: missing write access must show before anything is paid for.
             with self._writing() as connection:
                 migrations.migrate(connection)
-                self._backend.may_write(connection)
+                self._backend.check_write_access(connection)
             return False
         except LedgerError as error:
             sentence = str(error)

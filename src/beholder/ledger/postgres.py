@@ -86,7 +86,7 @@ def open_engine(where: str, *, read_only: bool, timeout_s: float) -> tuple[Engin
     place = _without_password(url)
     engine = _build_engine(url, read_only=read_only, timeout_s=timeout_s)
     try:
-        with told(place), engine.connect() as connection:
+        with translate_errors(place), engine.connect() as connection:
             version = int((connection.dialect.server_version_info or (0,))[0])
         if version < MIN_SERVER_VERSION:
             raise LedgerError(
@@ -98,12 +98,12 @@ def open_engine(where: str, *, read_only: bool, timeout_s: float) -> tuple[Engin
     return engine, place
 
 
-def writing(engine: Engine) -> Engine:
+def writer_engine(engine: Engine) -> Engine:
     """The engine for transactions that write."""
     return engine.execution_options(**{_WRITE_OPTION: True})
 
 
-def may_write(connection: Connection) -> None:
+def check_write_access(connection: Connection) -> None:
     """Raises what writing would raise, where this user may not."""
     for table in (schema.runs, schema.verdicts):
         names = ", ".join(column.name for column in table.c)
@@ -115,14 +115,14 @@ def has_tables(where: str) -> bool:
     """Whether there is anything in the database."""
     engine, place = open_engine(where, read_only=True, timeout_s=5)
     try:
-        with told(place), engine.begin() as connection:
+        with translate_errors(place), engine.begin() as connection:
             return bool(inspect(connection).get_table_names())
     finally:
         engine.dispose()
 
 
 @contextmanager
-def told(where: object) -> Iterator[None]:
+def translate_errors(where: object) -> Iterator[None]:
     """What PostgreSQL complains about, as one sentence; our own mistakes stay what they are."""
     import psycopg
 

@@ -67,7 +67,7 @@ def check_path(where: str | os.PathLike[str], *, create: bool) -> Path:
 def open_engine(path: Path, *, create: bool, read_only: bool, timeout_s: float) -> Engine:
     """An engine for the file. Connections may be used from any thread, by one at a time."""
     engine = _build_engine(path, "mode=rwc" if create else "mode=rw", read_only, timeout_s)
-    with told(path):
+    with translate_errors(path):
         if not read_only:
             _enable_wal(engine, timeout_s)
             return engine
@@ -90,14 +90,14 @@ def open_engine(path: Path, *, create: bool, read_only: bool, timeout_s: float) 
     return engine
 
 
-def writing(engine: Engine) -> Engine:
+def writer_engine(engine: Engine) -> Engine:
     """The engine for transactions that write: they take their place at once, so that none fails half-way because
     another process wrote in between."""
     return engine.execution_options(**{_BEGIN_OPTION: "BEGIN IMMEDIATE"})
 
 
 @contextmanager
-def told(where: object) -> Iterator[None]:
+def translate_errors(where: object) -> Iterator[None]:
     """What SQLite complains about, as one sentence; our own mistakes stay what they are."""
     try:
         yield
@@ -110,7 +110,7 @@ def told(where: object) -> Iterator[None]:
         raise
 
 
-def may_write(connection: Connection) -> None:
+def check_write_access(connection: Connection) -> None:
     """Nothing that the transaction has not raised when it began."""
 
 

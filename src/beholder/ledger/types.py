@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
+import msgspec
+
 from beholder.cases.case import Case
+from beholder.errors import UsageError
+from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.verdict import Flag, Verdict
 
 RUNNING, INTERRUPTED, WAITING, FINISHED = STATES = ("running", "interrupted", "waiting", "finished")
@@ -39,6 +43,23 @@ class RunRecord:
     spent_usd: Decimal | None = None
     skipped: int = 0
     unpriced: int = 0
+
+    @property
+    def is_review(self) -> bool:
+        """Whether the run is a person's review of another run."""
+        return self.fingerprint.startswith(REVIEW_PREFIX)
+
+    def load_rubrics(self) -> dict[str, Rubric]:
+        """Return the rubrics of the run by name, as they were then; without style and setting.
+
+        Raises:
+            UsageError: A rubric is of a version that can no longer be read.
+        """
+        try:
+            rubrics = [msgspec.convert(rubric, Rubric) for rubric in self.rubrics]
+        except msgspec.ValidationError as error:
+            raise UsageError(f"The rubric of the run {self.id} cannot be read from the ledger: {error}.") from None
+        return {rubric.name: rubric for rubric in rubrics}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +156,7 @@ class VerdictPage:
     """A page of verdicts, and how many there are in all."""
 
     total: int
-    judged: tuple[StoredVerdict, ...]
+    verdicts: tuple[StoredVerdict, ...]
 
 
 @dataclass(frozen=True, slots=True)

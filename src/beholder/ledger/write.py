@@ -103,7 +103,7 @@ def write_entries(
     )
     insert_rows(connection, insert_or_keep(connection, schema.answers), answers)
     insert_rows(
-        connection, insert_or_keep(connection, schema.thumbnails), [_thumbnail_row(*one) for one in thumbnails.items()]
+        connection, insert_or_keep(connection, schema.thumbnails), [{"digest": digest, "webp": webp} for digest, webp in thumbnails.items()]
     )
     insert_rows(
         connection,
@@ -233,10 +233,6 @@ def _case_row(run: int, case: Case) -> RowValues:
     if groups != given:
         body["groups"] = dict(case.groups)
     return {"run": run, "id": storable_text(case.id), "groups": groups, "body": pack(body)}
-
-
-def _thumbnail_row(digest: bytes, webp: bytes) -> RowValues:
-    return {"digest": digest, "webp": webp}
 
 
 def _answer_row(answer: StoredAnswer) -> RowValues:

@@ -345,7 +345,7 @@ def _case_pictures(
 ) -> dict[str, tuple[tuple[str, str], ...]]:
     """Return for each case its input and its output before and now, as far as the ledger has thumbnails."""
     old, new = (
-        {one.verdict.case: one.verdict.images for one in ledger.judged_on(run.id, cases) if one.verdict.images}
+        {one.verdict.case: one.verdict.images for one in ledger.stored_verdicts_on(run.id, cases) if one.verdict.images}
         for run in (other, record)
     )
     found: dict[str, tuple[tuple[str, str], ...]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from beholder.ledger.types import INTERRUPTED, REVIEW_PREFIX, RunRecord
+from beholder.ledger.types import INTERRUPTED, RunRecord
 from beholder.reports.text import printable
 from beholder.verdicts.verdict import round_half_up
 
@@ -63,4 +63,4 @@ REVIEW_OPEN = "open"
 
 def run_state(record: RunRecord) -> str:
     """Return the state as the ledger has it, except that an unfinished review is `open`, not `interrupted`."""
-    return REVIEW_OPEN if record.state == INTERRUPTED and record.fingerprint.startswith(REVIEW_PREFIX) else record.state
+    return REVIEW_OPEN if record.state == INTERRUPTED and record.is_review else record.state

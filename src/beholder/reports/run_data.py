@@ -270,7 +270,7 @@ def collect_run_data(
     fields = {} if details is None else {case.id: case.fields for case in ledger.cases(record.id)}
 
     def read() -> Iterator[tuple[Verdict, Mapping[str, str]]]:
-        for one in ledger.judged(record.id):
+        for one in ledger.stored_verdicts(record.id):
             number = _record_verdict(gathered, one)
             if details is not None:
                 line = verdict_detail(one, fields.get(one.verdict.case, {}), gathered.questions, gathered.pictures)

@@ -179,7 +179,7 @@ def _highest_first(ledger: Ledger, run: str, ids: Sequence[str], measure: Callab
     """The ids with the highest measure first; the order of the shuffle among equals."""
     looked = ids[:LOOKED_AT]
     found: dict[str, float] = dict.fromkeys(looked, 0.0)
-    for one in ledger.judged_on(run, looked):
+    for one in ledger.stored_verdicts_on(run, looked):
         id_ = storable_text(one.verdict.case)
         found[id_] = max(found.get(id_, 0.0), measure(one.verdict))
     return [*sorted(looked, key=lambda id_: -found[id_]), *ids[LOOKED_AT:]]

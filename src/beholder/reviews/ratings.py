@@ -20,7 +20,7 @@ import numpy as np
 from beholder.errors import UsageError
 from beholder.ledger.encoding import storable_text
 from beholder.ledger.export import csv_line, escape_formula, unescape_formula
-from beholder.reviews.review import Review, find_or_start_review, list_reviews, load_run_rubrics, parse_rater_name
+from beholder.reviews.review import Review, find_or_start_review, list_reviews, parse_rater_name
 from beholder.reviews.sheet import (
     ReviewSheet,
     assertion_name,
@@ -205,7 +205,7 @@ def import_ratings(ledger: Ledger, run: str, path: Path, mapped: Sequence[str] =
     problems = _ImportProblems()
     file = _read_file(path, frozenset(ledger.case_ids(record.id)), _parse_mapping(mapped), record.id, problems)
     aspects = {aspect for values in file.said.values() for aspect in values}
-    computed = {aspect for aspect in aspects if _is_overall(aspect, list(load_run_rubrics(record)))}
+    computed = {aspect for aspect in aspects if _is_overall(aspect, list(record.load_rubrics()))}
     planned = _ImportPlan(ledger, record, file, problems)
     file.names |= {rater: review.rater for rater, review in planned.reviews.items() if rater in file.names}
     for (rater, case), values in file.said.items():
@@ -310,7 +310,7 @@ class _ImportPlan:
 
     def _sheet(self, case: str) -> ReviewSheet:
         if case not in self._sheets:
-            verdicts = [one.verdict for one in self._ledger.judged(self._record.id, case=case)]
+            verdicts = [one.verdict for one in self._ledger.stored_verdicts(self._record.id, case=case)]
             self._sheets[case] = build_sheet(self._record, self._ledger.case(self._record.id, case), verdicts, "")
         return self._sheets[case]
 
@@ -419,7 +419,7 @@ def compare_with_judge(ledger: Ledger, review: Review) -> tuple[list[ReviewAgree
     pairs: dict[str, list[tuple[float, float]]] = {}
     scales: dict[str, tuple[float, float]] = {}
     apart: dict[str, CaseDifference] = {}
-    for one in ledger.judged_on(record.id, list({case for case, _ in own})):
+    for one in ledger.stored_verdicts_on(record.id, list({case for case, _ in own})):
         verdict = one.verdict
         person = own.get((verdict.case, verdict.rubric))
         if person is None:
@@ -439,7 +439,7 @@ def compare_with_judge(ledger: Ledger, review: Review) -> tuple[list[ReviewAgree
                     apart[verdict.case] = CaseDifference(verdict.case, each.aspect, *both, share)
     whole = {
         names((ColumnKind.CRITERION, name, criterion.key))
-        for name, rubric in load_run_rubrics(record).items()
+        for name, rubric in record.load_rubrics().items()
         for criterion in rubric.criteria
         if criterion.whole
     }

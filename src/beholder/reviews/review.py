@@ -22,13 +22,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-import msgspec
-
 from beholder.errors import UsageError
 from beholder.ledger.encoding import redact_values
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import INTERRUPTED, REVIEW_PREFIX, RunRecord
-from beholder.rubrics.rubric import Rubric
 
 
 class ReviewOrderKind(StrEnum):
@@ -105,9 +102,9 @@ def find_or_start_review(
     random and with the judge shown unless something else was said. Raises `UsageError`.
     """
     name, record = parse_rater_name(rater), ledger.run(run)
-    if is_review(record):
+    if record.is_review:
         raise UsageError(f"The run {record.id} is a review itself; rate the run that it is about.")
-    load_run_rubrics(record)
+    record.load_rubrics()
     now = datetime.now(UTC)
     mark = hashlib.sha256(json.dumps([record.id, name.casefold()]).encode()).hexdigest()
     wanted = RunRecord(
@@ -137,10 +134,6 @@ def find_or_start_review(
     return changed
 
 
-def is_review(record: RunRecord) -> bool:
-    return record.fingerprint.startswith(REVIEW_PREFIX)
-
-
 def review_from_record(record: RunRecord) -> Review:
     """The review that a run is."""
     suite = record.suite
@@ -154,14 +147,14 @@ def review_from_record(record: RunRecord) -> Review:
 def load_review(ledger: Ledger, review: str) -> Review:
     """The review with this id. Raises `LedgerError` for none, `UsageError` for a run that is no review."""
     record = ledger.run(review)
-    if not is_review(record):
+    if not record.is_review:
         raise UsageError(f"The run {record.id} is no review.")
     return review_from_record(record)
 
 
 def list_reviews(ledger: Ledger, run: str) -> list[Review]:
     """The reviews of a run, in the order in which they were begun."""
-    found = [review_from_record(record) for record in reversed(ledger.runs()) if is_review(record)]
+    found = [review_from_record(record) for record in reversed(ledger.runs()) if record.is_review]
     return [review for review in found if review.run == run]
 
 
@@ -177,12 +170,3 @@ def delete_review(ledger: Ledger, review: Review) -> None:
 def _order_settings(order: ReviewOrder, hide: bool) -> dict[str, object]:
     """How a review goes, as its suite keeps it."""
     return {"order": str(order.kind), "group": order.group, "each": order.each, "hide": hide}
-
-
-def load_run_rubrics(record: RunRecord) -> dict[str, Rubric]:
-    """The rubrics of a run by name, as they were then; without style and setting. Raises `UsageError`."""
-    try:
-        found = [msgspec.convert(rubric, Rubric) for rubric in record.rubrics]
-    except msgspec.ValidationError as error:
-        raise UsageError(f"The rubric of the run {record.id} cannot be read from the ledger: {error}.") from None
-    return {rubric.name: rubric for rubric in found}

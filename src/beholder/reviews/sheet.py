@@ -21,7 +21,7 @@ from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry, RunRecord
 from beholder.reviews.queue import case_label
-from beholder.reviews.review import Review, load_run_rubrics
+from beholder.reviews.review import Review
 from beholder.rubrics.load import find_style
 from beholder.rubrics.prompt import NO, NOT_APPLICABLE, YES, offers_not_applicable
 from beholder.rubrics.rubric import Assertion, Criterion, Rubric, Style
@@ -59,12 +59,12 @@ def load_rating(ledger: Ledger, review: Review, case: str) -> Rating:
     """A case of the run as its rater finds it. Raises `LedgerError` for no such case."""
     record = ledger.run(review.run)
     found = ledger.case(review.run, case)
-    judged = list(ledger.judged(review.run, case=case))
+    judged = list(ledger.stored_verdicts(review.run, case=case))
     if not judged:
         raise UsageError("This case has no verdict yet; rate it when the run has got there.")
     label = case_label(ledger, review, case)
     sheet = build_sheet(record, found, [one.verdict for one in judged], label)
-    own = {one.verdict.rubric: one.verdict for one in ledger.judged(review.id, case=case, answers=True)}
+    own = {one.verdict.rubric: one.verdict for one in ledger.stored_verdicts(review.id, case=case, answers=True)}
     answers: dict[str, str] = {}
     for rubric in sheet.rubrics:
         if (verdict := own.get(rubric.name)) is not None:
@@ -284,7 +284,7 @@ def answers_from_verdict(rubric: Rubric, verdict: Verdict) -> dict[str, str]:
 
 
 def _rubric_for(record: RunRecord, case: Case, verdict: Verdict) -> Rubric:
-    rubrics = load_run_rubrics(record)
+    rubrics = record.load_rubrics()
     if verdict.rubric not in rubrics:
         raise UsageError(f"The run {record.id} does not keep its rubric {verdict.rubric!r}, so nobody can rate by it.")
     rubric = rubrics[verdict.rubric].with_setting(verdict.setting or "")

@@ -49,7 +49,7 @@ class AnswerCache:
         return await self._looks.ask(likely) if likely else {}
 
     async def _look_up(self, wanted: Sequence[Sequence[AnswerKey]]) -> Sequence[Mapping[AnswerKey, StoredAnswer]]:
-        found = await self._clerk.do(self._clerk.ledger.cached, [key for keys in wanted for key in keys])
+        found = await self._clerk.do(self._clerk.ledger.cached_answers, [key for keys in wanted for key in keys])
         return [found] * len(wanted)
 
 

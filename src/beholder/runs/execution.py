@@ -26,7 +26,7 @@ from beholder.errors import CaseError, LedgerError, LedgerGone, UsageError
 from beholder.judges.base import Judge
 from beholder.ledger.encoding import redact_values
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import FINISHED, INTERRUPTED, REVIEW_PREFIX, RUNNING, RunProgress, RunRecord
+from beholder.ledger.types import FINISHED, INTERRUPTED, RUNNING, RunProgress, RunRecord
 from beholder.rubrics.rubric import to_fraction
 from beholder.runs.engine import RunObserver, RunSettings, execute_locally
 from beholder.runs.image_pool import ImagePool
@@ -54,7 +54,7 @@ def _reuse_earlier_check(suite: Suite) -> CaseCheck | None:
     and times of change tell: then all was well with them, and a hundred thousand files need not be opened again."""
     try:
         with Ledger.open(suite.ledger_place(), read_only=True) as ledger:
-            runs = [run for run in ledger.runs() if not run.fingerprint.startswith(REVIEW_PREFIX)]
+            runs = [run for run in ledger.runs() if not run.is_review]
     except LedgerGone:
         raise
     except LedgerError:  # there is none yet, or whoever opens it next says what is wrong

@@ -117,7 +117,7 @@ def lock_run(ledger: Ledger, run_id: str, *, alone: bool = False) -> Iterator[No
         with _lock_file(ledger.path, run_id):
             yield
     else:
-        with ledger.held(run_id, alone=alone) as mine:
+        with ledger.lock_run(run_id, alone=alone) as mine:
             if not mine:
                 raise UsageError(_RUN_IS_LOCKED.format(run_id))
             yield

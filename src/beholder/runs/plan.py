@@ -214,7 +214,7 @@ class _JudgePlanner:
             brief.digest: [AnswerKey(brief.digest, self._identity_for(brief), n) for n in self._samples]
             for _, brief in self.briefs
         }
-        answered = set(ledger.cached([key for some in keys.values() for key in some])) if ledger else set()
+        answered = set(ledger.cached_answers([key for some in keys.values() for key in some])) if ledger else set()
         provider, _, model = self.plan.judge.partition(":")
         parts: defaultdict[str, float] = defaultdict(float)
         for case, brief in self.briefs:

@@ -476,7 +476,7 @@ def load_run_provenance(ledger: Ledger, run: str) -> Provenance:
     rubrics: dict[str, str] = {}
     names: dict[str, set[str]] = {}
     styles: dict[str, None] = {}
-    for one in ledger.judged(record.id):
+    for one in ledger.stored_verdicts(record.id):
         verdict = one.verdict
         judges[verdict.judge] = None
         rubrics[verdict.rubric] = verdict.rubric_version

@@ -200,7 +200,7 @@ def select_group(scores: Scores, name: str | None) -> tuple[str, ...] | None:
 def load_run_scores(ledger: Ledger, run: str) -> Scores:
     """What a run came to, as columns. `run` as in `Ledger.run`."""
     record = ledger.run(run)
-    judged = ((one.verdict, one.groups) for one in ledger.judged(record.id))
+    judged = ((one.verdict, one.groups) for one in ledger.stored_verdicts(record.id))
     return tabulate_verdicts(f"run {record.id} ({record.name})", judged)
 
 

@@ -254,7 +254,7 @@ def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
             models.update([verdict.model] if verdict.model else ())
             yield verdict, one.groups
 
-    scores = tabulate_verdicts(f"{record.name} ({record.id})", seen(ledger.judged(record.id)))
+    scores = tabulate_verdicts(f"{record.name} ({record.id})", seen(ledger.stored_verdicts(record.id)))
     return ComparedRun(record, scores, count, grades, models)
 
 

@@ -32,7 +32,6 @@ from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import FINISHED, RunCounts, RunProgress, RunRecord
 from beholder.reports.run_data import collect_run_data
 from beholder.reports.summary import ReportSummary, count_states, grade_names, summarize_run
-from beholder.reviews.review import is_review
 
 
 def cached_overview(book: Ledger, shop: BackgroundResults, record: RunRecord) -> CachedResult[ReportSummary]:
@@ -96,7 +95,7 @@ def load_choices(book: Ledger, record: RunRecord, counts: RunCounts) -> FilterCh
 
 def _criteria(book: Ledger, record: RunRecord, rubric: str) -> Iterator[str]:
     """As a verdict by the rubric has them."""
-    for one in islice(book.judged(record.id, outcome="scored", rubric=rubric), 1):
+    for one in islice(book.stored_verdicts(record.id, outcome="scored", rubric=rubric), 1):
         yield from one.verdict.criteria
 
 
@@ -126,7 +125,7 @@ class RunProgressCache:
 
 
 def _count_progress(book: Ledger, records: Sequence[RunRecord]) -> dict[str, RunListProgress]:
-    reviews = [one.id for one in records if is_review(one)]
+    reviews = [one.id for one in records if one.is_review]
     far, rated = book.progress([one.id for one in records]), book.rated_cases(reviews)
     return {one.id: RunListProgress(far.get(one.id, RunProgress()), rated.get(one.id, 0)) for one in records}
 

@@ -20,7 +20,6 @@ from fastapi import FastAPI
 from beholder.errors import LedgerError, UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RUNNING, RunRecord
-from beholder.reviews.review import is_review
 from beholder.web.background import BackgroundResults, RunProgressCache, cached_choices
 from beholder.web.responses import template_environment
 from beholder.web.security import LOOPBACK, MIN_TOKEN_LENGTH
@@ -52,7 +51,7 @@ def _compile_templates() -> None:
 def _newest_finished(records: list[RunRecord]) -> RunRecord | None:
     """Not one that is running: what is looked up of it is old at once. Nor more than one: who comes at once would
     wait."""
-    return next((one for one in records if not is_review(one) and one.state != RUNNING), None)
+    return next((one for one in records if not one.is_review and one.state != RUNNING), None)
 
 
 def allowed_hosts(host: str, token: str | None) -> frozenset[str]:

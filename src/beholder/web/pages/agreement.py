@@ -23,7 +23,7 @@ from beholder.reports.charts import ReliabilityBin, ScaleRange, bias_chart, reli
 from beholder.reports.summary import mean_estimates_of
 from beholder.reports.text import column_title, criterion_titles
 from beholder.reviews.ratings import read_review_ratings
-from beholder.reviews.review import is_review, review_from_record
+from beholder.reviews.review import review_from_record
 from beholder.statistics.agreement import (
     Agreement,
     AgreementOptions,
@@ -137,7 +137,7 @@ def compute_reliability(book: Ledger, record: RunRecord) -> tuple[ReliabilityCur
 def _rated_scores(book: Ledger, record: RunRecord, ratings: dict[str, Ratings]) -> Scores:
     """What the judge said of the cases that people rated."""
     cases = list(dict.fromkeys(case for one in ratings.values() for case in one.cases))
-    return tabulate_verdicts(record.name, ((one.verdict, one.groups) for one in book.judged_on(record.id, cases)))
+    return tabulate_verdicts(record.name, ((one.verdict, one.groups) for one in book.stored_verdicts_on(record.id, cases)))
 
 
 def _rater_biases(one: CriterionAgreement) -> tuple[Markup, ...]:
@@ -206,7 +206,7 @@ def _agreement_page(
     rated = {id_: one.rated for id_, one in stands.of(book, records).items()}
     reviews: dict[str, list[RunRecord]] = {}
     for one in records:
-        if is_review(one) and rated.get(one.id):  # who has only begun has not said anything
+        if one.is_review and rated.get(one.id):  # who has only begun has not said anything
             reviews.setdefault(review_from_record(one).run, []).append(one)
     runs = [record for record in records if record.id in reviews]
     record = find_run(book, run) if run else runs[0] if runs else None

@@ -28,7 +28,7 @@ from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord, StoredVerdict
 from beholder.reports.run_data import StringTable, verdict_detail, verdict_state
 from beholder.reports.text import criterion_titles, escape_hidden, flag_title
-from beholder.reviews.review import PERSON_PREFIX, load_run_rubrics
+from beholder.reviews.review import PERSON_PREFIX
 from beholder.rubrics.brief import Composer, TextBlock
 from beholder.verdicts.verdict import Verdict
 from beholder.web.pages.gallery import PAGE_SIZE, FiltersDep, GalleryFilters, case_link
@@ -53,7 +53,7 @@ def recompose_brief(record: RunRecord, case: Case, verdict: Verdict) -> SentBrie
     if not verdict.brief_digest:
         return SentBrief(note="No judge was asked.")
     try:
-        rubric = load_run_rubrics(record).get(verdict.rubric)
+        rubric = record.load_rubrics().get(verdict.rubric)
         if rubric is None:
             return SentBrief(note="The run does not keep its rubric, so that the text cannot be put together again.")
         composer = Composer(rubric, prompt=record.prompt, setting=verdict.setting or "")
@@ -147,7 +147,7 @@ def case_view(
         },  # at the top already
         brief=recompose_brief(record, asked, chosen.verdict),
         images=_case_images(book, record, chosen, asked),
-        raw=book.raw(record.id, id).get(chosen.verdict.rubric, []),
+        raw=book.raw_answers(record.id, id).get(chosen.verdict.rubric, []),
         others=others,
         columns=list(dict.fromkeys(key for one in others for key in one.verdict.criteria)),
         back=back,
@@ -183,7 +183,7 @@ def verdict_json(one: StoredVerdict, asked: Case) -> dict[str, object]:
 
 
 def _case_verdicts(book: Ledger, record: RunRecord, case_id: str) -> tuple[list[StoredVerdict], Case]:
-    judged = list(book.judged(record.id, case=case_id))
+    judged = list(book.stored_verdicts(record.id, case=case_id))
     if not judged:
         raise NotFound(f"There is no case {case_id!r} in the run {record.name!r}.")
     try:
@@ -208,7 +208,7 @@ def _neighbor_links(book: Ledger, record: RunRecord, filters: GalleryFilters, pl
     if place is None:
         return links
     first = max(0, place - 1)
-    found = book.browse(record.id, filters.wanted, offset=first, limit=3).judged
+    found = book.browse(record.id, filters.wanted, offset=first, limit=3).verdicts
     for name, wanted in (("before", place - 1), ("after", place + 1)):
         if 0 <= wanted - first < len(found) and wanted >= 0:
             one = found[wanted - first].verdict
@@ -220,7 +220,7 @@ def _other_verdicts(book: Ledger, record: RunRecord, chosen: StoredVerdict) -> l
     records = {one.id: one for one in book.runs()}
     images = {image.source_digest for image in chosen.verdict.images}
     found = []
-    for run_id, one in book.on_case(chosen.verdict.case):
+    for run_id, one in book.case_history(chosen.verdict.case):
         verdict = one.verdict
         if verdict.rubric != chosen.verdict.rubric or run_id not in records:
             continue
@@ -331,7 +331,7 @@ def _require_image(book: Ledger, record: RunRecord, case_id: str, digest: str) -
 
 def _image_role(book: Ledger, record: RunRecord, case_id: str, digest: str) -> str | None:
     """The role of the image in the case."""
-    for one in book.judged(record.id, case=case_id):
+    for one in book.stored_verdicts(record.id, case=case_id):
         for image in one.verdict.images:
             if image.source_digest == digest:
                 return image.role

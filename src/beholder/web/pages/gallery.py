@@ -145,7 +145,7 @@ def gallery_view(
         here="Runs",
         run=record,
         total=found.total,
-        cards=_make_cards(book, record, found.judged, filters, (at - 1) * PAGE_SIZE),
+        cards=_make_cards(book, record, found.verdicts, filters, (at - 1) * PAGE_SIZE),
         first=(at - 1) * PAGE_SIZE + 1,
         at=at,
         pages=pages,
@@ -173,7 +173,7 @@ def gallery_json(
     found = book.browse(record.id, filters.wanted, offset=(at - 1) * size, limit=size)
     verdicts = [
         to_json_values({**one.verdict.to_dict(), "groups": dict(one.groups), "reused": one.reused})
-        for one in found.judged
+        for one in found.verdicts
     ]
     return {"total": found.total, "at": at, "size": size, "verdicts": verdicts}
 

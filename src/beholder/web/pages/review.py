@@ -20,7 +20,6 @@ from beholder.reviews.review import (
     Review,
     delete_review,
     find_or_start_review,
-    is_review,
     list_reviews,
     load_review,
     parse_order,
@@ -78,7 +77,7 @@ def choose_run_view(request: Request, book: LedgerDep, stands: ProgressCacheDep)
     records = book.runs()
     standings = stands.of(book, records)
     raters: dict[str, list[Review]] = {}
-    for review in (review_from_record(record) for record in reversed(records) if is_review(record)):
+    for review in (review_from_record(record) for record in reversed(records) if record.is_review):
         if standings[review.id].rated:
             raters.setdefault(review.run, []).append(review)
     return render_page(
@@ -86,7 +85,7 @@ def choose_run_view(request: Request, book: LedgerDep, stands: ProgressCacheDep)
         "review_runs.html",
         title="Review",
         here="Review",
-        runs=[record for record in records if not is_review(record)],
+        runs=[record for record in records if not record.is_review],
         raters=raters,
         standings=standings,
     )
@@ -257,7 +256,7 @@ def _start_or_resume(book: Ledger, queues: ReviewQueueCache, record: RunRecord, 
 def _start_page(
     request: Request, book: Ledger, record: RunRecord, sent: Mapping[str, str] | None = None, wrong: str = ""
 ) -> HTMLResponse:
-    if is_review(record):
+    if record.is_review:
         raise NotFound(f"The run {record.id} is a review itself; rate the run that it is about.")
     reviews = list_reviews(book, record.id)
     rated = book.rated_cases([one.id for one in reviews])

@@ -22,7 +22,7 @@ from beholder.reports.formatting import run_state
 from beholder.reports.run_data import ExampleVerdict, RunData
 from beholder.reports.summary import ReportSummary, count_states, run_facts, run_judges
 from beholder.reports.text import escape_hidden, escape_hidden_values
-from beholder.reviews.review import is_review, review_from_record
+from beholder.reviews.review import review_from_record
 from beholder.verdicts.verdict import Outcome
 from beholder.web.background import (
     MANY_VERDICTS,
@@ -96,7 +96,7 @@ def list_rows(book: Ledger, stands: RunProgressCache) -> list[RunRow]:
     for record in records:
         standing = standings[record.id]
         row = RunRow(record, standing.far, ", ".join(run_judges(record)), format_age(record.created))
-        if is_review(record):
+        if record.is_review:
             review = review_from_record(record)
             of = by_id.get(review.run)
             row = replace(row, rater=review.rater or "somebody", of=of, rated=standing.rated)
@@ -153,9 +153,9 @@ def run_view(request: Request, book: LedgerDep, shop: BackgroundDep, run: str) -
         title=record.name,
         here="Runs",
         run=record,
-        review=is_review(record),
+        review=record.is_review,
         state=run_state(record),
-        done=counts.verdicts - (counts.states[str(Outcome.INTERRUPTED)] if is_review(record) else 0),
+        done=counts.verdicts - (counts.states[str(Outcome.INTERRUPTED)] if record.is_review else 0),
         counts=counts,
         outcomes=told.value.outcomes
         if told.value and told.fresh
@@ -198,7 +198,7 @@ def compare_view(
 ) -> HTMLResponse:
     """What changed from one run to another; without both, a form to choose them."""
     old, new = (find_run(book, name) if name else None for name in (before, after))
-    records = [record for record in book.runs() if not is_review(record)]
+    records = [record for record in book.runs() if not record.is_review]
     if new is not None and old is None:
         old = _previous_run(records, new)
     told: CachedResult[ComparisonSection] | None = None
