@@ -1,8 +1,8 @@
-"""Requests that a provider answers in its own time: the jobs they were handed in with, and what came back.
+"""Batch jobs at providers: the requests that were submitted in them, and the replies that came back.
 
-Everything here happens within the transaction that the caller has open. A job is written down before it is handed in
-(`begin`), so that a crash in between leaves one that can be looked for. The table `replies` then says at which `Stage`
-each of its requests is.
+Everything here runs in the transaction of the connection that it gets. A job is stored before it is submitted
+(`create_job`), so that after a crash in between it can be looked for at its provider. The table `replies` has the
+`BatchStage` of each request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from beholder.ledger import schema
 from beholder.ledger.encoding import pack, split_ids, to_json_text, unpack
 from beholder.ledger.schema import chunks
 from beholder.ledger.types import JOB_BEGUN, JOB_CLOSED, JOB_FETCHED, JOB_OPEN, RUNNING, BatchJob
-from beholder.ledger.write import insert_or_replace, insert_rows
+from beholder.ledger.write import RowValues, insert_or_replace, insert_rows
 from beholder.verdicts.answer import BatchReply, BatchStage
 
 _J, _R = schema.jobs.c, schema.replies.c
@@ -28,12 +28,9 @@ _J, _R = schema.jobs.c, schema.replies.c
 def create_job(
     connection: Connection, run: int, judge: str, requests: Mapping[bytes, int], reserved_usd: Decimal
 ) -> BatchJob | None:
-    """Writes a job down that is about to be handed in; `requests` are keys with the number of the try.
-
-    `None` where another process has begun one with some of the same requests: then this one must not be.
-    """
-    there = find_replies(connection, run, list(requests))
-    if any(kept.stage == BatchStage.PENDING for kept in there.values()):
+    """Store a job that is about to be submitted; see `Ledger.create_batch_job`."""
+    known = find_replies(connection, run, list(requests))
+    if any(reply.stage == BatchStage.PENDING for reply in known.values()):
         return None
     job = BatchJob(judge, JOB_BEGUN, {}, reserved_usd, datetime.now(UTC), next(iter(requests)), len(requests))
     _insert_job(connection, run, job, requests)
@@ -44,41 +41,40 @@ def create_job(
 def mark_submitted(
     connection: Connection, run: int, job: BatchJob, handle: Mapping[str, str], requests: Mapping[bytes, int]
 ) -> None:
-    """The provider has the job, under this handle; the requests are those of `begin`.
-
-    A job that is not there any more is written again: another process took it for one that was never handed in, which
-    can happen only where the lock of the run was lost with its connection. It is paid for, and will be fetched.
-    """
-    if not set_handle(connection, run, job, handle):
-        there = find_replies(connection, run, list(requests))
-        _insert_job(connection, run, job, requests)
-        _write_replies(
-            connection,
-            run,
-            {key: BatchReply(BatchStage.PENDING, requests[key]) for key in requests.keys() - there.keys()},
-        )
-        set_handle(connection, run, job, handle)
+    """Store the handle of a job that the provider has accepted; `requests` are those of `create_job`."""
+    if set_handle(connection, run, job, handle):
+        return
+    # Another process has deleted the job because it seemed never to have been submitted. That can happen only if the
+    # lock of the run was lost with its connection. The job is paid for, so it is stored again and will be fetched.
+    known = find_replies(connection, run, list(requests))
+    _insert_job(connection, run, job, requests)
+    missing = requests.keys() - known.keys()
+    _write_replies(connection, run, {key: BatchReply(BatchStage.PENDING, requests[key]) for key in missing})
+    set_handle(connection, run, job, handle)
 
 
 def set_handle(connection: Connection, run: int, job: BatchJob, handle: Mapping[str, str]) -> bool:
-    """Under this handle the provider finds the job; whether there is such a job here."""
+    """Store the provider's handle of a job. Returns whether there is such a job."""
     change = update(schema.jobs).where(_matches(run, job)).values(state=JOB_OPEN, handle=to_json_text(dict(handle)))
     return connection.execute(change).rowcount > 0
 
 
 def delete_job(connection: Connection, run: int, job: BatchJob) -> None:
-    """The provider has never had the job: its requests are as if they had not been asked."""
+    """Delete a job that the provider never got, with its requests."""
     for part in chunks(read_request_keys(connection, run, job)):
         connection.execute(delete(schema.replies).where(_R.run == run, _R.key.in_(part)))
     connection.execute(delete(schema.jobs).where(_matches(run, job)))
 
 
-def store_replies(connection: Connection, run: int, came: Mapping[bytes, BatchReply]) -> int:
-    """Replies that came, for requests that are pending: one may come again when results had broken off before, and a
-    verdict by it is not to be given twice. `tries` stays what it was. How many are new."""
-    there = find_replies(connection, run, list(came))
-    pending = {key: kept for key, kept in there.items() if kept.stage == BatchStage.PENDING}
-    _write_replies(connection, run, {key: replace(came[key], tries=kept.tries) for key, kept in pending.items()})
+def store_replies(connection: Connection, run: int, replies: Mapping[bytes, BatchReply]) -> int:
+    """Store replies to pending requests, and return how many of them are new.
+
+    A reply can come twice when fetching broke off before; only the first counts, so that there is one verdict by it.
+    The stored number of `tries` stays.
+    """
+    known = find_replies(connection, run, list(replies))
+    pending = {key: reply for key, reply in known.items() if reply.stage == BatchStage.PENDING}
+    _write_replies(connection, run, {key: replace(replies[key], tries=old.tries) for key, old in pending.items()})
     return len(pending)
 
 
@@ -95,32 +91,53 @@ def finish_job(
     if handle is not None:
         set_handle(connection, run, job, handle)
     store_replies(connection, run, replies or {})
-    left = 0
-    for part in chunks(read_request_keys(connection, run, job)):  # bodies of a whole job would be a hundred megabytes
-        pending = [key for key, kept in find_replies(connection, run, part).items() if kept.stage == BatchStage.PENDING]
-        left += store_replies(connection, run, dict.fromkeys(pending, rest))
+    unanswered = 0
+    for part in chunks(read_request_keys(connection, run, job)):  # all replies of a job may be a hundred megabytes
+        known = find_replies(connection, run, part)
+        pending = [key for key, reply in known.items() if reply.stage == BatchStage.PENDING]
+        unanswered += store_replies(connection, run, dict.fromkeys(pending, rest))
     values = {"state": JOB_FETCHED, "reserved_usd": str(cost_usd)}
     connection.execute(update(schema.jobs).where(_matches(run, job)).values(values))
-    return left
+    return unanswered
 
 
 def close_fetched_jobs(connection: Connection, run: int) -> None:
-    """What was fetched is in verdicts, and counted there."""
+    """Close the fetched jobs of a run: their cost is in the verdicts now, and no longer reserved."""
     connection.execute(update(schema.jobs).where(_J.run == run, _J.state == JOB_FETCHED).values(state=JOB_CLOSED))
 
 
 def use_up(connection: Connection, run: int, keys: Iterable[bytes]) -> None:
-    """There are verdicts by these replies."""
+    """Mark replies as used: there are verdicts by them."""
     _write_replies(connection, run, dict.fromkeys(keys, BatchReply(BatchStage.USED)))
 
 
 def find_replies(connection: Connection, run: int, keys: Sequence[bytes]) -> dict[bytes, BatchReply]:
-    """Those of the requests that there are."""
+    """Return what is known of requests, by key; unknown keys are left out."""
     found: dict[bytes, BatchReply] = {}
     for part in chunks(keys):
         query = select(_R.key, _R.body).where(_R.run == run, _R.key.in_(part))
         found |= {bytes(key): _unpack_reply(body) for key, body in connection.execute(query)}
     return found
+
+
+def read_jobs(connection: Connection, run: int) -> list[BatchJob]:
+    """Return all jobs of a run in the order in which they were created, without the keys of their requests, of which
+    there may be millions."""
+    columns = _J.judge, _J.state, _J.handle, _J.reserved_usd, _J.created
+    body = func.substr(_J.body, 1, 16).label("first"), func.length(_J.body).label("size")
+    query = select(*columns, *body).where(_J.run == run).order_by(_J.number)
+    return [
+        BatchJob(
+            row.judge,
+            row.state,
+            json.loads(row.handle) if row.handle else {},
+            Decimal(row.reserved_usd),
+            datetime.fromisoformat(row.created),
+            bytes(row.first),
+            row.size // 16,
+        )
+        for row in connection.execute(query)
+    ]
 
 
 def read_pending_jobs(connection: Connection, run: int) -> list[BatchJob]:
@@ -129,31 +146,31 @@ def read_pending_jobs(connection: Connection, run: int) -> list[BatchJob]:
 
 
 def has_uncollected_jobs(connection: Connection, run: int) -> bool:
-    """Whether there are jobs by whose results there are no verdicts yet: under way, or fetched by a process that was
-    killed before it had them, and left the run `running`."""
+    """Return whether there are jobs by whose results there are no verdicts yet: pending ones, or fetched ones of a
+    process that was killed before it wrote the verdicts (it left the run `running`)."""
     killed = select(schema.runs.c.state).where(schema.runs.c.number == run).scalar_subquery() == RUNNING
-    open_ = or_(_J.state.in_((JOB_BEGUN, JOB_OPEN)), and_(_J.state == JOB_FETCHED, killed))
-    return connection.scalar(select(_J.number).where(_J.run == run, open_).limit(1)) is not None
+    uncollected = or_(_J.state.in_((JOB_BEGUN, JOB_OPEN)), and_(_J.state == JOB_FETCHED, killed))
+    return connection.scalar(select(_J.number).where(_J.run == run, uncollected).limit(1)) is not None
 
 
 def read_request_keys(connection: Connection, run: int, job: BatchJob) -> list[bytes]:
-    """Those of the requests of a job, in their order."""
+    """Return the keys of the requests of a job, in order."""
     return split_ids(bytes(connection.scalar(select(_J.body).where(_matches(run, job))) or b""))
 
 
 def read_handles(connection: Connection) -> list[Mapping[str, str]]:
-    """Of all jobs that this ledger knows, of whichever run."""
+    """Return the handles of all jobs of all runs."""
     return [json.loads(handle) for handle in connection.scalars(select(_J.handle)) if handle]
 
 
 def sum_reserved_usd(connection: Connection, run: int) -> Decimal:
-    """US dollars that jobs may still cost, or have cost without a verdict by them."""
+    """Return what jobs may still cost, or have cost without a verdict by them, in US dollars."""
     query = select(_J.reserved_usd).where(_J.run == run, _J.state != JOB_CLOSED)
     return sum((Decimal(amount) for amount in connection.scalars(query)), Decimal(0))
 
 
 def _matches(run: int, job: BatchJob) -> ColumnElement[bool]:
-    """Not by its number: SQLite gives that of a job that was dropped to the next."""
+    # Not by its number, which SQLite gives to the next job once this one is deleted.
     return and_(_J.run == run, _J.judge == job.judge, _J.created == job.created.isoformat())
 
 
@@ -170,12 +187,12 @@ def _insert_job(connection: Connection, run: int, job: BatchJob, requests: Itera
     connection.execute(insert(schema.jobs).values(values))
 
 
-def _write_replies(connection: Connection, run: int, kept: Mapping[bytes, BatchReply]) -> None:
+def _write_replies(connection: Connection, run: int, replies: Mapping[bytes, BatchReply]) -> None:
     statement = insert_or_replace(connection, schema.replies, "run", "key")
-    for part in chunks(list(kept)):
-        packed = ((key, kept[key]) for key in part)
-        rows: list[dict[str, object]] = [
-            {"run": run, "key": key, "body": pack([one.stage, one.tries, one.status, one.body])} for key, one in packed
+    for part in chunks(list(replies.items())):
+        rows: list[RowValues] = [
+            {"run": run, "key": key, "body": pack([reply.stage, reply.tries, reply.status, reply.body])}
+            for key, reply in part
         ]
         insert_rows(connection, statement, rows)
 
@@ -185,22 +202,3 @@ def _unpack_reply(body: bytes) -> BatchReply:
     assert isinstance(values, list)
     stage, *rest = values
     return BatchReply(BatchStage(stage), *rest)
-
-
-def read_jobs(connection: Connection, run: int) -> list[BatchJob]:
-    """Without the keys of their requests, of which there may be millions."""
-    columns = _J.judge, _J.state, _J.handle, _J.reserved_usd, _J.created
-    body = func.substr(_J.body, 1, 16).label("first"), func.length(_J.body).label("size")
-    query = select(*columns, *body).where(_J.run == run).order_by(_J.number)
-    return [
-        BatchJob(
-            row.judge,
-            row.state,
-            json.loads(row.handle) if row.handle else {},
-            Decimal(row.reserved_usd),
-            datetime.fromisoformat(row.created),
-            bytes(row.first),
-            row.size // 16,
-        )
-        for row in connection.execute(query)
-    ]

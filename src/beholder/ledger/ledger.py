@@ -537,7 +537,7 @@ class Ledger:
 
     def verdict(self, run: str, case_id: str) -> list[Verdict]:
         """Return the verdicts on one case, one for each rubric, with raw answers. Raises `LedgerError` for none."""
-        found = self._read(read.read_own_verdicts, run, case_id)
+        found = self._read(read.read_case_verdicts, run, case_id)
         if not found:
             raise LedgerError(f"There is no case {case_id!r} in the run {run!r}.")
         return found

@@ -1,6 +1,6 @@
-"""Runs as rows, in the transaction that the caller has open.
+"""Writing to the ledger: runs, cases, verdicts, answers and thumbnails as rows.
 
-A batch of verdicts becomes rows, in the one transaction that the caller has open.
+Everything here runs in the write transaction of the connection that it gets. A run is given by its number.
 """
 
 from __future__ import annotations
@@ -34,16 +34,23 @@ from beholder.ledger.encoding import (
     to_json_text,
     unpack,
 )
-from beholder.ledger.read import count_rated_cases_in, read_own_verdicts
+from beholder.ledger.read import count_rated_cases_in, read_case_verdicts
 from beholder.ledger.schema import Insert, chunks, insert_for
-from beholder.ledger.types import FINISHED, STATES, AnswerKey, Entry, RunRecord, StoredAnswer
+from beholder.ledger.types import FINISHED, STATES, AnswerKey, Entry, RunRecord, StoredAnswer, VerdictKey
 from beholder.verdicts.verdict import Verdict
 
-_RUNS = schema.runs.c
+RowValues = dict[str, object]
+
+_MAX_INTEGER = 2**63 - 1  # of an integer column
+
+_R = schema.runs.c
+
+
+# Runs
 
 
 def insert_run(connection: Connection, run: RunRecord) -> None:
-    if connection.scalar(select(_RUNS.number).where(_RUNS.id == run.id)) is not None:
+    if connection.scalar(select(_R.number).where(_R.id == run.id)) is not None:
         raise LedgerError(f"There is a run {run.id!r} in the ledger already.")
     body = redact_values({"suite": run.suite, "rubrics": run.rubrics, "prompt": run.prompt, "versions": run.versions})
     row = {
@@ -63,220 +70,15 @@ def insert_run(connection: Connection, run: RunRecord) -> None:
     connection.execute(insert(schema.runs).values(row))
 
 
-def update_run(connection: Connection, number: int, /, **values: object) -> None:
-    """Changes columns of a run, and the time of its last change."""
+def update_run(connection: Connection, run: int, /, **values: object) -> None:
+    """Change columns of a run, and the time of its last change."""
     now = _utc_text(datetime.now(UTC))
-    connection.execute(update(schema.runs).where(_RUNS.number == number).values(**values, updated=now))
-
-
-def check_state(state: str) -> str:
-    if state not in STATES:
-        raise ValueError(f"a run is {', '.join(STATES)}, not {state!r}")
-    return state
-
-
-def _utc_text(moment: datetime) -> str:
-    """Naive times are taken as UTC."""
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
-
-
-RowValues = dict[str, object]
-
-_MAX_INTEGER = 2**63 - 1  # of an integer column
-
-
-def write_entries(
-    connection: Connection, run: int, entries: Sequence[Entry], late: Collection[tuple[str, str]] = ()
-) -> None:
-    """Writes verdicts with their cases, answers and thumbnails; a verdict that is there already is replaced, unless it
-    is on one of the `late` cases and rubrics."""
-    ids = _resolve_answer_ids(connection, entries)
-    cases = {entry.case.id: entry.case for entry in entries}
-    thumbnails = {digest_bytes(digest): webp for entry in entries for digest, webp in entry.thumbnails}
-    images = {digest_bytes(image.source_digest) for entry in entries for image in entry.verdict.images}
-    links = sorted({id_ for own in ids for id_ in own})
-    answers = [_answer_row(answer) for entry in entries for answer in entry.answers]
-    insert_rows(
-        connection,
-        insert_or_replace(connection, schema.cases, "run", "id"),
-        [_case_row(run, case) for case in cases.values()],
-    )
-    insert_rows(connection, insert_or_keep(connection, schema.answers), answers)
-    insert_rows(
-        connection, insert_or_keep(connection, schema.thumbnails), [{"digest": digest, "webp": webp} for digest, webp in thumbnails.items()]
-    )
-    insert_rows(
-        connection,
-        insert_or_replace(connection, schema.verdicts, "run", "case_id", "rubric"),
-        [
-            _verdict_row(run, entry, own)
-            for entry, own in zip(entries, ids, strict=True)
-            if (storable_text(entry.case.id), storable_text(entry.verdict.rubric)) not in late
-        ],
-    )
-    insert_rows(
-        connection, insert_or_keep(connection, schema.run_answers), [{"answer": id_, "run": run} for id_ in links]
-    )
-    insert_rows(
-        connection,
-        insert_or_keep(connection, schema.run_thumbnails),
-        [{"digest": digest, "run": run} for digest in sorted(images | thumbnails.keys())],
-    )
-
-
-def insert_rows(connection: Connection, statement: Insert, rows: Sequence[RowValues]) -> None:
-    """Writes rows, if there are any."""
-    if rows:
-        connection.execute(statement, rows)
-
-
-def insert_or_keep(connection: Connection, table: Table) -> Insert:
-    """Inserts rows; one that is there already stays as it is."""
-    return insert_for(connection, table).on_conflict_do_nothing()
-
-
-def insert_or_replace(connection: Connection, table: Table, *key: str) -> Insert:
-    """Inserts rows; one with the same `key` is overwritten, and keeps its number."""
-    new = insert_for(connection, table)
-    other = [column.name for column in table.c if column.name not in (*key, "number")]
-    return new.on_conflict_do_update(index_elements=list(key), set_={name: new.excluded[name] for name in other})
-
-
-def sum_costs(entries: Iterable[Entry]) -> tuple[Decimal, int]:
-    """What the entries cost this run as far as it is known, and how many cost an unknown amount."""
-    known, unknown = Decimal(0), 0
-    for entry in entries:
-        if entry.spent_usd is not None:
-            known += entry.spent_usd
-        elif not entry.reused:
-            unknown += 1
-    return known, unknown
-
-
-def storable_source(source: ImageSource) -> str:
-    """Where an image came from, as far as it is kept: an absolute path, a web address without what may be secret in
-    it, or only the kind of what was handed in."""
-    if isinstance(source, bytes):
-        return "bytes:"
-    text = os.fspath(source)
-    if isinstance(source, str) and text[:5].lower() == "data:":
-        return re.split("[;,]", text[:100], maxsplit=1)[0]
-    if isinstance(source, str) and is_remote(text):
-        return re.sub(r"(?<=://)[^/?#]*@", "", re.split("[?#]", text, maxsplit=1)[0])
-    return os.path.abspath(text)
-
-
-def _resolve_answer_ids(connection: Connection, entries: Sequence[Entry]) -> list[list[bytes]]:
-    """By entry, the answers that its verdict was made from and that stand (or will) in the table of answers."""
-    recalled = _find_answer_ids(connection, [key for entry in entries for key in entry.used])
-    ids = [
-        [answer_id(answer.key.brief_digest, answer.text) for answer in entry.answers]
-        + [recalled[key] for key in entry.used if key in recalled]
-        for entry in entries
-    ]
-    guesses = {
-        place: answer_id(entry.verdict.brief_digest, entry.verdict.answer)
-        for place, entry in enumerate(entries)
-        if entry.reused and entry.verdict.answer and not ids[place]
-    }
-    there = _existing_answer_ids(connection, list(guesses.values()))
-    for place, guess in guesses.items():
-        if guess in there:  # else another process deleted it in the meantime, and the verdict keeps its own copy
-            ids[place].append(guess)
-    return [list(dict.fromkeys(one)) for one in ids]
-
-
-def _find_answer_ids(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey, bytes]:
-    by_id = {key_id(key): key for key in keys}
-    columns = schema.answers.c
-    found: dict[AnswerKey, bytes] = {}
-    for part in chunks(list(by_id)):
-        query = select(columns.key, columns.id).where(columns.key.in_(part)).order_by(columns.number)
-        found |= {by_id[key]: id_ for key, id_ in connection.execute(query)}
-    return found
-
-
-def _existing_answer_ids(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:
-    column = schema.answers.c.id
-    return {id_ for part in chunks(ids) for id_ in connection.scalars(select(column).where(column.in_(part)))}
-
-
-def _verdict_row(run: int, entry: Entry, ids: Sequence[bytes]) -> RowValues:
-    verdict = entry.verdict
-    return {
-        "run": run,
-        "position": entry.position,
-        "case_id": storable_text(verdict.case),
-        "rubric": storable_text(verdict.rubric),
-        "outcome": str(verdict.outcome),
-        "score": verdict.score,
-        "reused": entry.reused,
-        "answers": b"".join(ids),
-        "body": pack_verdict(verdict, answer=not _is_stored_separately(verdict, ids)),
-        "grade": None if verdict.grade is None else storable_text(verdict.grade),
-        "passed": verdict.passed,
-        "facets": encode_facets(verdict),
-    }
-
-
-def _is_stored_separately(verdict: Verdict, ids: Sequence[bytes]) -> bool:
-    """Whether the raw answer is the one in the table of answers, where other runs find it; any other stays with its
-    verdict."""
-    return len(ids) == 1 and verdict.jury is None and ids[0] == answer_id(verdict.brief_digest, verdict.answer)
-
-
-def _case_row(run: int, case: Case) -> RowValues:
-    images = {role: storable_source(source) for role, source in case.images.items()}
-    body = {"id": case.id, "images": images, "fields": dict(case.fields)}
-    given = to_json_text(dict(case.groups))
-    groups = storable_json(given)
-    if groups != given:
-        body["groups"] = dict(case.groups)
-    return {"run": run, "id": storable_text(case.id), "groups": groups, "body": pack(body)}
-
-
-def _answer_row(answer: StoredAnswer) -> RowValues:
-    return {
-        "key": key_id(answer.key),
-        "id": answer_id(answer.key.brief_digest, answer.text),
-        "brief_digest": digest_bytes(answer.key.brief_digest),
-        "judge": storable_text(answer.key.judge),
-        "sample": answer.key.sample,
-        "model": None if answer.model is None else storable_text(answer.model),
-        "usage": to_json_text({name: _storable_count(count) for name, count in answer.usage.items()}),
-        "cost_usd": None if answer.cost_usd is None else str(answer.cost_usd),
-        "latency_s": answer.latency_s,
-        "attempts": answer.attempts,
-        "flags": pack_flags(answer.flags),
-        "body": pack_text(answer.text),
-    }
-
-
-def _storable_count(value: int | None) -> int | None:
-    return value if value is not None and value <= _MAX_INTEGER else None
-
-
-def write_rating(
-    connection: Connection,
-    run: int,
-    case_id: str,
-    decide: Callable[[Sequence[Verdict]], Sequence[Entry]],
-    total_cases: int | None,
-) -> None:
-    """Write what `decide` returns for the verdicts that there are; see `Ledger.write_rating`."""
-    before = read_own_verdicts(connection, run, case_id)
-    entries = decide(before)
-    if not entries:
-        return
-    first = total_cases is not None and not any(verdict.scored for verdict in before)
-    finished = first and count_rated_cases_in(connection, run) + 1 >= (total_cases or 0)
-    write_entries(connection, run, entries)
-    update_run(connection, run, **({"state": FINISHED} if finished else {}))
+    connection.execute(update(schema.runs).where(_R.number == run).values(**values, updated=now))
 
 
 def update_suite(connection: Connection, run: int, /, **changes: object) -> None:
-    """Changes what the suite of a run says."""
-    body = unpack(connection.execute(select(_RUNS.body).where(_RUNS.number == run)).scalar_one(), "a review")
+    """Change entries of the suite that is stored with a run."""
+    body = unpack(connection.execute(select(_R.body).where(_R.number == run)).scalar_one(), "a review")
     if not isinstance(body, dict):
         raise LedgerError(DAMAGED_MESSAGE.format("a review"))
     update_run(connection, run, body=pack(redact_values({**body, "suite": {**body["suite"], **changes}})))
@@ -295,4 +97,218 @@ def delete_run(connection: Connection, run: int) -> None:
         connection.execute(delete(links).where(links.c.run == run))
     for table in (schema.verdicts, schema.cases, schema.workers, schema.leases, schema.jobs, schema.replies):
         connection.execute(delete(table).where(table.c.run == run))
-    connection.execute(delete(schema.runs).where(_RUNS.number == run))
+    connection.execute(delete(schema.runs).where(_R.number == run))
+
+
+def check_state(state: str) -> str:
+    if state not in STATES:
+        raise ValueError(f"a run is {', '.join(STATES)}, not {state!r}")
+    return state
+
+
+def _utc_text(moment: datetime) -> str:
+    """Return a time in ISO 8601; naive times are taken as UTC."""
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+
+
+# Verdicts
+
+
+def write_entries(
+    connection: Connection, run: int, entries: Sequence[Entry], superseded: Collection[VerdictKey] = ()
+) -> None:
+    """Write verdicts with their cases, answers and thumbnails, replacing those that there are.
+
+    Args:
+        connection: A write transaction.
+        run: The number of the run.
+        entries: What to write.
+        superseded: Case ids and rubrics whose stored verdicts stay; only the answers to them are written.
+    """
+    ids = _resolve_answer_ids(connection, entries)
+    cases = {entry.case.id: entry.case for entry in entries}
+    thumbnails = {digest_bytes(digest): webp for entry in entries for digest, webp in entry.thumbnails}
+    images = {digest_bytes(image.source_digest) for entry in entries for image in entry.verdict.images}
+    links = sorted({id_ for own in ids for id_ in own})
+    answers = [_answer_row(answer) for entry in entries for answer in entry.answers]
+    insert_rows(
+        connection,
+        insert_or_replace(connection, schema.cases, "run", "id"),
+        [_case_row(run, case) for case in cases.values()],
+    )
+    insert_rows(connection, insert_or_keep(connection, schema.answers), answers)
+    insert_rows(
+        connection,
+        insert_or_keep(connection, schema.thumbnails),
+        [{"digest": digest, "webp": webp} for digest, webp in thumbnails.items()],
+    )
+    insert_rows(
+        connection,
+        insert_or_replace(connection, schema.verdicts, "run", "case_id", "rubric"),
+        [
+            _verdict_row(run, entry, own)
+            for entry, own in zip(entries, ids, strict=True)
+            if (storable_text(entry.case.id), storable_text(entry.verdict.rubric)) not in superseded
+        ],
+    )
+    insert_rows(
+        connection, insert_or_keep(connection, schema.run_answers), [{"answer": id_, "run": run} for id_ in links]
+    )
+    insert_rows(
+        connection,
+        insert_or_keep(connection, schema.run_thumbnails),
+        [{"digest": digest, "run": run} for digest in sorted(images | thumbnails.keys())],
+    )
+
+
+def write_rating(
+    connection: Connection,
+    run: int,
+    case_id: str,
+    decide: Callable[[Sequence[Verdict]], Sequence[Entry]],
+    total_cases: int | None,
+) -> None:
+    """Write what `decide` returns for the verdicts that there are; see `Ledger.write_rating`."""
+    before = read_case_verdicts(connection, run, case_id)
+    entries = decide(before)
+    if not entries:
+        return
+    finished = (
+        total_cases is not None
+        and not any(verdict.scored for verdict in before)
+        and count_rated_cases_in(connection, run) + 1 >= total_cases
+    )
+    write_entries(connection, run, entries)
+    update_run(connection, run, **({"state": FINISHED} if finished else {}))
+
+
+def sum_costs(entries: Iterable[Entry]) -> tuple[Decimal, int]:
+    """Return what the entries cost this run as far as it is known, and how many cost an unknown amount."""
+    known_usd, unpriced = Decimal(0), 0
+    for entry in entries:
+        if entry.spent_usd is not None:
+            known_usd += entry.spent_usd
+        elif not entry.reused:
+            unpriced += 1
+    return known_usd, unpriced
+
+
+def storable_source(source: ImageSource) -> str:
+    """Return what is stored of an image's source: an absolute path, a URL without query and user, or only the kind of
+    bytes and data URLs."""
+    if isinstance(source, bytes):
+        return "bytes:"
+    text = os.fspath(source)
+    if isinstance(source, str) and text[:5].lower() == "data:":
+        return re.split("[;,]", text[:100], maxsplit=1)[0]
+    if isinstance(source, str) and is_remote(text):
+        return re.sub(r"(?<=://)[^/?#]*@", "", re.split("[?#]", text, maxsplit=1)[0])
+    return os.path.abspath(text)
+
+
+def _resolve_answer_ids(connection: Connection, entries: Sequence[Entry]) -> list[list[bytes]]:
+    """Return, for each entry, the ids of the answers behind its verdict that are in the answers table, or will be."""
+    recalled = _find_answer_ids(connection, [key for entry in entries for key in entry.used])
+    ids = [
+        [answer_id(answer.key.brief_digest, answer.text) for answer in entry.answers]
+        + [recalled[key] for key in entry.used if key in recalled]
+        for entry in entries
+    ]
+    guesses = {
+        index: answer_id(entry.verdict.brief_digest, entry.verdict.answer)
+        for index, entry in enumerate(entries)
+        if entry.reused and entry.verdict.answer and not ids[index]
+    }
+    existing = _existing_answer_ids(connection, list(guesses.values()))
+    for index, guess in guesses.items():
+        if guess in existing:  # else another process deleted it in the meantime, and the verdict keeps its own copy
+            ids[index].append(guess)
+    return [list(dict.fromkeys(own)) for own in ids]
+
+
+def _find_answer_ids(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey, bytes]:
+    by_id = {key_id(key): key for key in keys}
+    columns = schema.answers.c
+    found: dict[AnswerKey, bytes] = {}
+    for part in chunks(list(by_id)):
+        query = select(columns.key, columns.id).where(columns.key.in_(part)).order_by(columns.number)
+        found |= {by_id[key]: id_ for key, id_ in connection.execute(query)}
+    return found
+
+
+def _existing_answer_ids(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:
+    column = schema.answers.c.id
+    return {id_ for part in chunks(ids) for id_ in connection.scalars(select(column).where(column.in_(part)))}
+
+
+# Rows
+
+
+def insert_rows(connection: Connection, statement: Insert, rows: Sequence[RowValues]) -> None:
+    """Insert rows, if there are any."""
+    if rows:
+        connection.execute(statement, rows)
+
+
+def insert_or_keep(connection: Connection, table: Table) -> Insert:
+    """Return an insert that leaves existing rows as they are."""
+    return insert_for(connection, table).on_conflict_do_nothing()
+
+
+def insert_or_replace(connection: Connection, table: Table, *key: str) -> Insert:
+    """Return an insert that overwrites rows with the same `key`; they keep their number."""
+    statement = insert_for(connection, table)
+    other = [column.name for column in table.c if column.name not in (*key, "number")]
+    return statement.on_conflict_do_update(
+        index_elements=list(key), set_={name: statement.excluded[name] for name in other}
+    )
+
+
+def _verdict_row(run: int, entry: Entry, ids: Sequence[bytes]) -> RowValues:
+    verdict = entry.verdict
+    # The raw answer is stored with the verdict, unless it is the one in the answers table, where other runs find it.
+    stored_separately = (
+        len(ids) == 1 and verdict.jury is None and ids[0] == answer_id(verdict.brief_digest, verdict.answer)
+    )
+    return {
+        "run": run,
+        "position": entry.position,
+        "case_id": storable_text(verdict.case),
+        "rubric": storable_text(verdict.rubric),
+        "outcome": str(verdict.outcome),
+        "score": verdict.score,
+        "reused": entry.reused,
+        "answers": b"".join(ids),
+        "body": pack_verdict(verdict, answer=not stored_separately),
+        "grade": None if verdict.grade is None else storable_text(verdict.grade),
+        "passed": verdict.passed,
+        "facets": encode_facets(verdict),
+    }
+
+
+def _case_row(run: int, case: Case) -> RowValues:
+    images = {role: storable_source(source) for role, source in case.images.items()}
+    body = {"id": case.id, "images": images, "fields": dict(case.fields)}
+    exact = to_json_text(dict(case.groups))
+    groups = storable_json(exact)
+    if groups != exact:  # the column holds what every database takes, the body the groups as they are
+        body["groups"] = dict(case.groups)
+    return {"run": run, "id": storable_text(case.id), "groups": groups, "body": pack(body)}
+
+
+def _answer_row(answer: StoredAnswer) -> RowValues:
+    usage = {name: None if (count or 0) > _MAX_INTEGER else count for name, count in answer.usage.items()}
+    return {
+        "key": key_id(answer.key),
+        "id": answer_id(answer.key.brief_digest, answer.text),
+        "brief_digest": digest_bytes(answer.key.brief_digest),
+        "judge": storable_text(answer.key.judge),
+        "sample": answer.key.sample,
+        "model": None if answer.model is None else storable_text(answer.model),
+        "usage": to_json_text(usage),
+        "cost_usd": None if answer.cost_usd is None else str(answer.cost_usd),
+        "latency_s": answer.latency_s,
+        "attempts": answer.attempts,
+        "flags": pack_flags(answer.flags),
+        "body": pack_text(answer.text),
+    }
