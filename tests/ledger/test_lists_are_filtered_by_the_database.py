@@ -96,7 +96,9 @@ def test_the_database_finds_what_a_reader_would(ledger: Ledger, wanted: VerdictF
 @given(WANTED, st.integers(2, 7))
 def test_pages_together_are_the_whole_in_order(ledger: Ledger, wanted: VerdictFilter, size: int) -> None:
     whole = ledger.browse(RUN, wanted, limit=100).verdicts
-    pages = [one for start in range(0, 42, size) for one in ledger.browse(RUN, wanted, offset=start, limit=size).verdicts]
+    pages = [
+        one for start in range(0, 42, size) for one in ledger.browse(RUN, wanted, offset=start, limit=size).verdicts
+    ]
     assert pages == list(whole)
 
 
@@ -110,7 +112,9 @@ def test_the_worst_come_first_and_what_has_no_score_before_them(ledger: Ledger, 
     known = [one for one in worst if one is not None]
     assert known == sorted(known)
     assert worst[: len(worst) - len(known)] == [None] * (len(worst) - len(known))
-    best = [value(one) for one in ledger.browse(RUN, VerdictFilter(criterion=criterion, sort="best"), limit=100).verdicts]
+    best = [
+        value(one) for one in ledger.browse(RUN, VerdictFilter(criterion=criterion, sort="best"), limit=100).verdicts
+    ]
     assert [one for one in best if one is not None] == sorted(known, reverse=True)
     assert best[len(known) :] == [None] * (len(best) - len(known))
 

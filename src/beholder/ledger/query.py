@@ -1,7 +1,8 @@
-"""A run's verdicts filtered, sorted and paged by the database, so that a hundred thousand of them are as quick to look
-through as a hundred. Filters are answered from indexes; only the page itself is unpacked.
+"""Filtering, sorting, paging and counting verdicts, and tallies of a run.
 
-What a run came to. Kept small however many verdicts there are; sums are exact, so that a mean of 0.8 is 0.8.
+The database filters and sorts, from indexes, and only the verdicts of the page are unpacked: a run of a hundred thousand
+verdicts is as quick to page through as one of a hundred. A `Tally` goes through all verdicts; its sums are decimal, so
+that a mean of 0.8 is exactly 0.8.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from beholder.ledger.types import (
 )
 from beholder.verdicts.verdict import Verdict
 
-_SAMPLE = 2000  # cases from which the groups of a large run are told
+_SAMPLE = 2000  # cases from which the groups of a run are read
 
 _V, _C = schema.verdicts.c, schema.cases.c
 
@@ -56,8 +57,7 @@ _V, _C = schema.verdicts.c, schema.cases.c
 def find_verdicts(
     connection: Connection, run: int, wanted: VerdictFilter, offset: int, limit: int, *, answers: bool = False
 ) -> VerdictPage:
-    """The verdicts from `offset` on, at most `limit`. A verdict without a score comes first when the worst do, and last
-    when the best do."""
+    """Return at most `limit` verdicts from `offset` on. Verdicts without a score count as the worst."""
     total, numbers = _select_page(connection, run, wanted, offset, limit)
     query = VERDICT_ROWS.where(_V.number.in_(numbers))
     rows = {row.number: row for row in connection.execute(query)} if numbers else {}
@@ -68,27 +68,27 @@ def find_verdicts(
 def _select_page(
     connection: Connection, run: int, wanted: VerdictFilter, offset: int, limit: int
 ) -> tuple[int, Sequence[int]]:
-    """How many verdicts there are, and the numbers of those from `offset` on."""
+    """Return how many verdicts pass the filter, and the numbers of those on the page."""
     conditions = _conditions(run, wanted)
     key = _sort_key(wanted)
     chosen = select(_V.number, _V.position, key.label("key")).where(_V.run == run, *conditions)
-    if not conditions:  # an index counts them at once
+    if not conditions:  # an index has the count
         total = connection.scalar(select(func.count()).select_from(schema.verdicts).where(_V.run == run)) or 0
         query = select(_V.number).where(_V.run == run).order_by(*_sort_order(wanted, key, _V.position, _V.number))
         return total, connection.scalars(query.offset(offset).limit(limit)).all() if offset < total else ()
-    found = chosen.cte("found")  # gone through once, for both
+    found = chosen.cte("found")  # evaluated once, for the count and for the page
     count = select(func.count()).select_from(found)
     order = _sort_order(wanted, found.c.key, found.c.position, found.c.number)
     query = select(found.c.number, count.scalar_subquery()).order_by(*order).offset(offset).limit(limit)
     rows = connection.execute(query).all()
-    if not rows and offset:  # past the end
+    if not rows and offset:  # past the last page
         return connection.scalar(count) or 0, []
     return (rows[0][1] if rows else 0), [row[0] for row in rows]
 
 
 def count_outcomes(connection: Connection, run: int) -> RunCounts:
-    """What a run came to, as far as an index tells."""
-    found = RunCounts()
+    """Return how many verdicts of a run have which outcome, grade and result; from an index."""
+    counts = RunCounts()
     scored = _V.score.is_not(None)
     query = select(
         _V.outcome,
@@ -98,19 +98,19 @@ def count_outcomes(connection: Connection, run: int) -> RunCounts:
         func.count().label("many"),
         func.sum(_V.score).label("sum"),
     ).where(_V.run == run)
-    total, of = 0.0, 0
+    score_sum, scored_count = 0.0, 0
     for row in connection.execute(query.group_by(_V.outcome, scored, _V.grade, _V.passed)):
-        found.verdicts += row.many
-        found.states[LEFT_OPEN if row.outcome == "scored" and not row.scored else row.outcome] += row.many
+        counts.verdicts += row.many
+        counts.states[LEFT_OPEN if row.outcome == "scored" and not row.scored else row.outcome] += row.many
         if row.grade is not None:
-            found.grades[row.grade] += row.many
+            counts.grades[row.grade] += row.many
         if row.passed is not None:
-            found.passed += row.many if row.passed else 0
-            found.failed += 0 if row.passed else row.many
+            counts.passed += row.many if row.passed else 0
+            counts.failed += 0 if row.passed else row.many
         if row.scored:
-            total, of = total + row.sum, of + row.many
-    found.mean = total / of if of else None
-    return found
+            score_sum, scored_count = score_sum + row.sum, scored_count + row.many
+    counts.mean = score_sum / scored_count if scored_count else None
+    return counts
 
 
 def read_progress(connection: Connection, runs: Sequence[str] | None) -> dict[str, RunProgress]:
@@ -127,8 +127,8 @@ def read_progress(connection: Connection, runs: Sequence[str] | None) -> dict[st
 
 
 def read_groups(connection: Connection, run: int, most: int = 200) -> dict[str, list[str]]:
-    """The groups that cases of a run belong to, each with its values, as the first cases tell; a group with more than
-    `most` values has none."""
+    """Return the groups of a run's cases with their values, from a sample of the cases; a group with more than `most`
+    values has an empty list."""
     found: dict[str, dict[str, None]] = {}
     for text in connection.scalars(select(_C.groups).where(_C.run == run).limit(_SAMPLE)):
         values: Mapping[str, str] = json.loads(text)
@@ -138,9 +138,9 @@ def read_groups(connection: Connection, run: int, most: int = 200) -> dict[str, 
 
 
 def find_case_verdicts(connection: Connection, case_id: str, most: int) -> list[tuple[str, StoredVerdict]]:
-    """The verdicts on a case in all runs, with the ids of the runs, newest first."""
+    """Return the verdicts on a case in all runs, with the ids of the runs, newest first."""
     runs = schema.runs.c
-    # From the runs, so that each is looked up in the index of runs and cases.
+    # Joined from the runs, so that each one is looked up in the index of runs and cases.
     numbers = connection.execute(
         select(runs.id, _V.number)
         .select_from(schema.runs)
@@ -156,29 +156,29 @@ def find_case_verdicts(connection: Connection, case_id: str, most: int) -> list[
 
 
 def _conditions(run: int, wanted: VerdictFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
+    conditions: list[ColumnElement[bool]] = []
     if wanted.outcome == LEFT_OPEN:
-        found += [without_index(_V.outcome) == "scored", _V.score.is_(None)]
+        conditions += [without_index(_V.outcome) == "scored", _V.score.is_(None)]
     elif wanted.outcome:
-        found.append(without_index(_V.outcome) == storable_text(wanted.outcome))
+        conditions.append(without_index(_V.outcome) == storable_text(wanted.outcome))
         if wanted.outcome == "scored":
-            found.append(_V.score.is_not(None))
+            conditions.append(_V.score.is_not(None))
     if wanted.grade:
-        found.append(_V.grade == storable_text(wanted.grade))
+        conditions.append(_V.grade == storable_text(wanted.grade))
     if wanted.passed is not None:
-        found.append(_V.passed.is_(wanted.passed))
+        conditions.append(_V.passed.is_(wanted.passed))
     value = _score_column(wanted)
     if wanted.least is not None:
-        found.append(value >= wanted.least)
+        conditions.append(value >= wanted.least)
     if wanted.most is not None:
-        found.append(value <= wanted.most)
+        conditions.append(value <= wanted.most)
     if wanted.assertion:
-        found.append(json_list_has(_V.facets, FACET_FAILED, storable_text(wanted.assertion)))
+        conditions.append(json_list_has(_V.facets, FACET_FAILED, storable_text(wanted.assertion)))
     if wanted.style:
-        found.append(json_text(_V.facets, FACET_STYLE) == storable_text(wanted.style))
+        conditions.append(json_text(_V.facets, FACET_STYLE) == storable_text(wanted.style))
     if wanted.flag:
-        found.append(json_list_has(_V.facets, FACET_FLAGS, storable_text(wanted.flag)))
-    # Names and texts are in the index of cases and rubrics, which gives numbers.
+        conditions.append(json_list_has(_V.facets, FACET_FLAGS, storable_text(wanted.flag)))
+    # Names and texts are looked up through the index of cases and rubrics, which yields numbers of verdicts.
     other = schema.verdicts.alias("named").c
     named = [other.rubric == storable_text(wanted.rubric)] if wanted.rubric else []
     if wanted.groups:
@@ -190,8 +190,8 @@ def _conditions(run: int, wanted: VerdictFilter) -> list[ColumnElement[bool]]:
             | other.case_id.in_(_select_cases(run, json_values_contain(_C.groups, text)))
         )
     if named:
-        found.append(_V.number.in_(select(other.number).where(other.run == run, *named)))
-    return found
+        conditions.append(_V.number.in_(select(other.number).where(other.run == run, *named)))
+    return conditions
 
 
 def _select_cases(run: int, *conditions: ColumnElement[bool]) -> Select[tuple[str]]:
@@ -212,7 +212,7 @@ def _sort_key(wanted: VerdictFilter) -> ColumnElement[Any]:
 
 
 def _score_column(wanted: VerdictFilter) -> ColumnElement[Any]:
-    """What is bounded, and sorted by."""
+    """Return the column that `least`, `most` and the sort order are about."""
     return json_number(_V.facets, FACET_SCORES, storable_text(wanted.criterion)) if wanted.criterion else _V.score
 
 
@@ -227,12 +227,12 @@ def _sort_order(
     return (key.desc().nulls_last() if wanted.sort == "best" else key.nulls_first(), *last)
 
 
-_to_decimal = lru_cache(4096)(lambda value: Decimal(repr(value)))  # most scores occur often
+_to_decimal = lru_cache(4096)(lambda value: Decimal(repr(value)))  # most scores occur many times
 
 
 @dataclass(slots=True)
 class RunningMean:
-    """A mean that grows. `exact` is for thresholds, `value` for show; `None` where there is nothing to average."""
+    """A running mean: `exact` for comparing with thresholds, `value` for display; both `None` without values."""
 
     total: Decimal = Decimal(0)
     count: int = 0
@@ -254,7 +254,7 @@ class RunningMean:
 
 @dataclass(slots=True)
 class RubricTally:
-    """What one rubric's verdicts came to; criteria on their own scales, calibrated aspects on people's."""
+    """The totals and means of one rubric's verdicts: criteria on their own scales, calibrated aspects on the raters'."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     score: RunningMean = field(default_factory=RunningMean)
@@ -278,8 +278,8 @@ class RubricTally:
 
 @dataclass(slots=True)
 class Tally:
-    """What verdicts came to. Only scored ones are in a mean. `cost_usd` is what all answers cost, whoever paid for them
-    and when, as far as it is known; `unpriced` counts those of unknown cost."""
+    """The totals and means of verdicts; only scored ones count in a mean. `cost_usd` is the known cost of all answers,
+    also of those that an earlier run paid for; `unpriced` counts the verdicts of unknown cost."""
 
     verdicts: int = 0
     reused: int = 0
@@ -318,11 +318,11 @@ class Tally:
 
     @property
     def unscored(self) -> int:
-        """How many have no score: they failed, or too little of them could be measured."""
+        """How many have no score: they failed, or too little was answered for one."""
         return self.verdicts - self.score.count
 
     def to_dict(self) -> dict[str, object]:
-        """JSON values, the words of a verdict for the same things."""
+        """Return JSON values, with the keys that a verdict has for the same things."""
         return {
             "verdicts": self.verdicts,
             "reused": self.reused,
@@ -366,18 +366,18 @@ def _mean_for(means: dict[str, RunningMean], key: str) -> RunningMean:
 
 
 def tally_verdicts(verdicts: Iterable[StoredVerdict | TallyInput]) -> Tally:
-    whole = Tally()
+    tally = Tally()
     for one in verdicts:
-        whole.add(one)
-    return whole
+        tally.add(one)
+    return tally
 
 
 def tally_groups(verdicts: Iterable[StoredVerdict], group: str) -> dict[str, Tally]:
-    """By the value of a group; cases that are not in that group are under the empty text."""
-    found: dict[str, Tally] = {}
+    """Return a tally for each value of a group; cases without that group are under the empty text."""
+    tallies: dict[str, Tally] = {}
     for one in verdicts:
-        found.setdefault(one.groups.get(group, ""), Tally()).add(one)
-    return found
+        tallies.setdefault(one.groups.get(group, ""), Tally()).add(one)
+    return tallies
 
 
 MAX_GROUP_CHOICES = 200  # values of a group that can be chosen among
@@ -415,7 +415,7 @@ def _sorted_naturally(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _natural_sort_key(text: str) -> tuple[str, int, str]:
-    """A2 comes before A10."""
+    """Return a sort key by which A2 comes before A10."""
     letters = text.rstrip("0123456789")
     digits = text[len(letters) :]
     return letters, int(digits or 0) if digits.isascii() and len(digits) < 10 else 0, text

@@ -1,4 +1,4 @@
-"""What goes into a ledger and comes out of it."""
+"""The values that go into a ledger and come out of it. Importing this module loads no database library."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.verdict import Flag, Verdict
 
 RUNNING, INTERRUPTED, WAITING, FINISHED = STATES = ("running", "interrupted", "waiting", "finished")
-REVIEW_PREFIX = "review:"  # how the fingerprint of a review begins: a run whose judge is a person, about another run
+REVIEW_PREFIX = "review:"  # of the fingerprint of a review: a run whose judge is a person, about another run
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One execution of a suite. `total` counts verdicts to give (cases × rubrics); nothing in it is a secret.
+    """One execution of a suite. It holds no secrets.
 
-    `created` and `updated` are UTC, for show: runs are in the order in which they were started, whatever the clock
-    said. `spent_usd` is the sum of what is known, `None` where nothing is; `unpriced` counts the verdicts on which an
-    unknown amount was spent. `Ledger.write` adds to both.
+    Attributes:
+        total: How many verdicts there are to give (cases × rubrics).
+        created: UTC, for display only: the order of runs is that in which they were started, whatever the clock said.
+        updated: When the run or its verdicts last changed, in UTC.
+        spent_usd: The known part of what was spent; `None` if nothing is known. `Ledger.write` adds to it.
+        skipped: How many cases were invalid and left out.
+        unpriced: How many verdicts cost an unknown amount. `Ledger.write` adds to it.
     """
 
     id: str
@@ -64,7 +68,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far a run is: verdicts that are there, how many have a score, and their mean (0–1)."""
+    """How far a run is: how many verdicts it has, how many of them have a score, and the mean score (0–1)."""
 
     done: int = 0
     scored: int = 0
@@ -73,7 +77,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class AnswerKey:
-    """What makes an answer the same: the brief, the judge with its parameters, the sample number."""
+    """The key of the answer cache: the brief, the judge with its parameters, the sample number."""
 
     brief_digest: str
     judge: str
@@ -82,7 +86,7 @@ class AnswerKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A scored answer that was paid for. `flags` are those about how it came, which its text does not tell again."""
+    """An answer that was scored, as the cache keeps it. `flags` are those that cannot be found again from its text."""
 
     key: AnswerKey
     text: str
@@ -96,11 +100,18 @@ class StoredAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One verdict to write, the new answers behind it, and thumbnails (source digest, WebP) that are new.
+    """One verdict to write.
 
-    `reused` says that nobody was asked; `used` are the keys of answers that came from the ledger. A verdict of one
-    judge that carries its answer needs no `used`; a jury's does, so that its answers stay as long as it does.
-    `spent_usd` is what this run paid for it; `None` is an unknown amount (and nothing, when `reused`).
+    Attributes:
+        position: The position of the case in the run.
+        case: The case.
+        verdict: The verdict.
+        answers: The new answers behind it.
+        thumbnails: New thumbnails: digest of the image file, and WebP.
+        reused: Whether all answers came from the cache.
+        spent_usd: What this run paid for it; `None` is an unknown amount, or nothing if it was `reused`.
+        used: Keys of answers from the cache. A jury's verdict needs them, so that its answers are kept as long as it
+            is; a single judge's verdict that carries its answer does not.
     """
 
     position: int
@@ -115,7 +126,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class StoredVerdict:
-    """A verdict as the ledger has it, with the groups of its case. `reused`: nobody was asked for it in this run."""
+    """A verdict as it is read back, with the groups of its case; `reused` if its answers came from the cache."""
 
     position: int
     verdict: Verdict
@@ -123,17 +134,22 @@ class StoredVerdict:
     reused: bool
 
 
-LEFT_OPEN = "left_open"  # scored, but too little of it was answered for a score
+LEFT_OPEN = "left_open"  # a state beside the outcomes: scored, but too little was answered for a score
 SORT_ORDERS = ("worst", "best", "order", "case")
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictFilter:
-    """Which verdicts of a run, and in which order. What is empty or `None` does not matter.
+    """Which verdicts of a run, and in which order. Conditions that are empty or `None` do not count.
 
-    `outcome` may be `left_open`; `scored` then means those with a score. `least` and `most` bound the score of
-    `criterion` on its own scale, or the verdict's own (0–1) where no criterion is named. The case has each of `groups`
-    with this value, or any where it is empty. `text` is in the case's id, or in a value of its groups.
+    Attributes:
+        outcome: An outcome, or `left_open`; `scored` means those that have a score.
+        criterion: The criterion whose score `least`, `most` and `sort` are about, on its own scale; empty for the score
+            of the verdict (0–1).
+        assertion: The id of an assertion that failed.
+        groups: The case has each of these groups with this value, or with any if the value is empty.
+        text: Part of the case's id, or of a value of its groups.
+        sort: One of `SORT_ORDERS`.
     """
 
     outcome: str = ""
@@ -153,7 +169,7 @@ class VerdictFilter:
 
 @dataclass(frozen=True, slots=True)
 class VerdictPage:
-    """A page of verdicts, and how many there are in all."""
+    """A page of verdicts, and how many pass the filter in all."""
 
     total: int
     verdicts: tuple[StoredVerdict, ...]
@@ -173,7 +189,7 @@ class FilterValues:
 
 @dataclass(slots=True)
 class RunCounts:
-    """How many verdicts of a run came to what. `states` are outcomes, with `left_open` apart from `scored`."""
+    """How many verdicts of a run have which result. `states` are outcomes, with `left_open` apart from `scored`."""
 
     verdicts: int = 0
     states: Counter[str] = field(default_factory=Counter)
@@ -188,8 +204,8 @@ VerdictKey = tuple[str, str]  # the id of a case, the name of a rubric
 
 @dataclass(frozen=True, slots=True)
 class WriteToken:
-    """Who writes, and the name of the batch: one that is written twice, because nobody could say whether the first
-    time had succeeded, counts once."""
+    """Idempotency token of a write: the worker and the name of its batch. A batch that is written again, because it was
+    unclear whether the first attempt had succeeded, counts once."""
 
     holder: str
     batch: str
@@ -197,7 +213,7 @@ class WriteToken:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """What became of a wish to judge some cases: `mine` from now on, `held` by another worker, and the rest is done."""
+    """The result of claiming cases: leased by this worker (`mine`), by another one (`held`); the rest is done."""
 
     mine: frozenset[VerdictKey]
     held: frozenset[VerdictKey]
@@ -205,9 +221,14 @@ class ClaimResult:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """What a worker hears when it says that it lives. `part` (0 to 1) of the run's limits per minute is its to use from
-    now on: an equal share, as far as the others have made room for it already. If it was `late`, others may have taken
-    over what it leased; if it is `new`, nothing is leased by it or set aside for it, whatever it thought."""
+    """The reply to a heartbeat.
+
+    Attributes:
+        part: The share (0 to 1) of the run's rate limits that the worker may use from now on: an equal one, as far as
+            the other workers have released theirs already.
+        late: The heartbeat came after the leases had expired; others may have taken over the cases.
+        new: The worker was not registered: it has no leases and no allowance.
+    """
 
     part: float
     late: bool
@@ -221,8 +242,16 @@ JOB_BEGUN, JOB_OPEN, JOB_FETCHED, JOB_CLOSED = "begun", "open", "fetched", "clos
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """A job of `count` requests. `judge` is the identity of the judge it is for; `first` is the key of its first
-    request (`keys` has them all); `reserved_usd` is what it may cost at most, and once it is fetched what it did cost.
+    """A batch job at a provider.
+
+    Attributes:
+        judge: The identity of the judge.
+        state: One of the four states above.
+        handle: What the provider's batch API needs to find the job; empty until it is submitted.
+        reserved_usd: What the job may cost at most, or, once it is fetched, what it did cost.
+        created: When it was stored, in UTC.
+        first: The key of its first request; `Ledger.batch_job_keys` has all.
+        count: How many requests it has.
     """
 
     judge: str
@@ -240,6 +269,6 @@ class BatchJob:
 
     @property
     def note(self) -> str:
-        """By which the provider's list of jobs tells it from others: of its first request, which no other job has at
-        the same time, and of when it was begun."""
+        """A label by which the job is recognized in the provider's list: no other pending job has the same first
+        request, and none was created at the same moment."""
         return f"beholder-{self.first.hex()}-{self.created:%y%m%d%H%M%S%f}"

@@ -137,7 +137,9 @@ def compute_reliability(book: Ledger, record: RunRecord) -> tuple[ReliabilityCur
 def _rated_scores(book: Ledger, record: RunRecord, ratings: dict[str, Ratings]) -> Scores:
     """What the judge said of the cases that people rated."""
     cases = list(dict.fromkeys(case for one in ratings.values() for case in one.cases))
-    return tabulate_verdicts(record.name, ((one.verdict, one.groups) for one in book.stored_verdicts_on(record.id, cases)))
+    return tabulate_verdicts(
+        record.name, ((one.verdict, one.groups) for one in book.stored_verdicts_on(record.id, cases))
+    )
 
 
 def _rater_biases(one: CriterionAgreement) -> tuple[Markup, ...]:
