@@ -11,7 +11,7 @@ from support.offline import on_edit, photo, png, with_ball
 
 from beholder import Case, Rubric, ScriptedJudge, SetupError, judge, judge_all, judge_from
 from beholder.errors import CaseError
-from beholder.judges.base import Judge, capabilities_of, check_judges
+from beholder.judges.base import Capabilities, Judge, capabilities_of, check_judges
 from beholder.judges.model import judge_identity, judge_sizing, split_spec, uses_custom_base_url
 from beholder.judges.offline.judge import InstrumentsJudge
 from beholder.rubrics.load import load_rubrics
@@ -167,6 +167,29 @@ def test_models_are_asked_what_they_always_were() -> None:
     assert not capabilities_of(scripted).abstains
     assert capabilities_of(scripted).needs_images(Rubric.load("description"))
     check_judges([scripted], [Rubric.load("edit-quality")])
+
+
+def test_a_judge_says_what_it_can_do_as_one_value_or_as_attributes() -> None:
+    class ByAttributes(ScriptedJudge):
+        abstains = True
+
+        def needs_images(self, rubric: Rubric) -> bool:
+            return False
+
+        def objection(self, rubric: Rubric) -> str:
+            return f"not {rubric.name}"
+
+    class ByValue(ScriptedJudge):
+        capabilities = Capabilities(
+            abstains=True, needs_images=lambda rubric: False, objection=lambda rubric: f"not {rubric.name}"
+        )
+
+    rubric = Rubric.load("edit-quality")
+    for one in (ByAttributes("x"), ByValue("x")):
+        can = capabilities_of(one)
+        assert (can.abstains, can.answers_later, can.needs_images(rubric)) == (True, False, False)
+        with pytest.raises(SetupError, match="not edit-quality"):
+            check_judges([one], [rubric])
 
 
 def test_starting_it_loads_neither_numpy_nor_opencv() -> None:

@@ -1,4 +1,4 @@
-"""A judge that says what it was told to: for tests, ours and users'. No network, no patching."""
+"""A judge with scripted answers, for tests of your own code: no network, no patching."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ ScriptedLine = str | Mapping[str, object] | Answer | Exception
 
 
 class ScriptedJudge:
-    """Answers with the given lines in turn, or with what `say(brief)` returns.
+    """Answers with the given lines in turn, or with what a function returns.
 
-    A line is the text of an answer, its JSON, a whole `Answer`, or an exception that is raised. `briefs` and `turns`
-    keep what the judge was asked. One line serves every question; of several, running out is an error.
+    Args:
+        *lines: the text of an answer, its JSON, a whole `Answer`, or an exception to raise. A single line answers every
+            question; of several, asking once more than there are is a `UsageError`.
+        say: in place of lines, returns the line for a brief.
+        name: the judge's name and identity.
+
+    Attributes:
+        briefs: the briefs that it was asked, in order.
+        turns: the earlier turns of each question.
     """
 
     def __init__(
@@ -39,7 +46,7 @@ class ScriptedJudge:
     ) -> Answer:
         self.briefs.append(brief)
         self.turns.append(tuple(earlier))
-        line = self._say(brief) if self._say else self._next()
+        line = self._say(brief) if self._say else self._next_line()
         if isinstance(line, Exception):
             raise line
         if isinstance(line, Answer):
@@ -47,9 +54,9 @@ class ScriptedJudge:
         return Answer(line if isinstance(line, str) else json.dumps(line), model=self.name)
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
 
-    def _next(self) -> ScriptedLine:
+    def _next_line(self) -> ScriptedLine:
         if len(self._lines) == 1:
             return self._lines[0]
         asked = len(self.briefs)
