@@ -1,3 +1,5 @@
+"""A case, the names of images and fields that a rubric needs of it, and a row of a case file."""
+
 from __future__ import annotations
 
 import os
@@ -16,10 +18,13 @@ _NO_GROUPS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An id, images by role, text fields, and the groups it belongs to.
+    """What is judged.
 
-    An image is a path, a `data:` URI, an http(s) URL or its bytes. A field is one text, or several (as
-    `expected_output` may be). Groups (`source`, `model`, …) are never shown to a judge.
+    Attributes:
+        id: The name of the case, unique in its run.
+        images: By role; each a path, a `data:` URI, an http(s) URL or the bytes.
+        fields: The texts by name; a value is one text, or several (as `expected_output` may be).
+        groups: What the case belongs to (`source`, `model`, …), for statistics; never shown to a judge.
     """
 
     id: str
@@ -28,7 +33,7 @@ class Case:
     groups: Mapping[str, str] = field(default_factory=lambda: _NO_GROUPS)
 
     def __post_init__(self) -> None:
-        """Raises `CaseError` for a value of another type, which would be found much later or not at all."""
+        """Raise `CaseError` for a value of a wrong type, which would otherwise be found much later or not at all."""
         for role, source in self.images.items():
             if not isinstance(source, str | os.PathLike | bytes):
                 raise CaseError(
@@ -40,7 +45,7 @@ class Case:
 
 
 def _is_text_list(value: object) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(text, str) for text in value)
 
 
 MAX_ID = 200
@@ -48,10 +53,13 @@ MAX_ID = 200
 
 @dataclass(frozen=True)
 class CaseSchema:
-    """What a rubric needs, in names only.
+    """The names of the images and fields that a rubric needs.
 
-    `roles` are alternatives: a case takes the first that it has all images of, and its other images are left out.
-    `ignored_roles` are roles that exist but are not asked for here; their columns are no groups.
+    Attributes:
+        roles: Alternative sets of image roles. A case uses the first of which it has all images; its other images are
+            ignored.
+        required: Fields that every case needs; `optional`: fields that it may have.
+        ignored_roles: Roles that exist but are not used here; columns of these names are not groups.
     """
 
     roles: tuple[tuple[str, ...], ...]
@@ -61,7 +69,7 @@ class CaseSchema:
 
     @cached_property
     def images(self) -> tuple[str, ...]:
-        """Every role that may be given."""
+        """Every role that a case may have."""
         return tuple(dict.fromkeys([*(role for roles in self.roles for role in roles), *self.ignored_roles]))
 
     @cached_property
@@ -69,18 +77,23 @@ class CaseSchema:
         return (*self.required, *self.optional)
 
     def choose_roles(self, given: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The roles a case with these images is judged by, and those of them that it lacks."""
-        have = set(given)
-        for roles in self.roles:
-            if have.issuperset(roles):
-                return roles, ()
-        roles = min(self.roles, key=lambda roles: len([role for role in roles if role not in have]))
-        return roles, tuple(role for role in roles if role not in have)
+        """Return the roles that a case with the given images is judged by, and those of them that it lacks."""
+        available = set(given)
+        missing = {roles: tuple(role for role in roles if role not in available) for roles in self.roles}
+        roles = min(self.roles, key=lambda roles: len(missing[roles]))
+        return roles, missing[roles]
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One record. `case` is there exactly when `problems` (sentences) is empty; `id` whenever it could be read."""
+    """One record of a case file, or one match of a pattern.
+
+    Attributes:
+        location: Where it is, for messages: "cases.jsonl, line 3", or the path of a file.
+        case: The case; `None` exactly when there are `problems`.
+        problems: What is wrong with the record, as predicates ("lacks the image 'input'").
+        id: The id, also of a record with problems where it could be read.
+    """
 
     location: str
     case: Case | None
@@ -89,7 +102,7 @@ class CaseRow:
 
 
 def id_problem(id_: str) -> str:
-    """Why this cannot be an id; empty where it can."""
+    """Return why a text cannot be the id of a case; empty where it can."""
     if not id_:
         return "its id is empty"
     if len(id_) > MAX_ID:

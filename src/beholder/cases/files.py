@@ -1,8 +1,8 @@
-"""Case files, row by row: JSONL, CSV, TSV, Parquet.
+"""Read case files row by row: JSONL, CSV, TSV, Parquet.
 
-A record has an `id` (or `case`). A column named like a role is that image, one named like a field that text, every
-other one a group; an object `groups` is merged into the groups. A row that cannot be used carries its problems and
-the reading goes on. One line, or one slice of a Parquet file, is in memory at a time.
+A record has an `id` (or `case`). A column named like a role is that image, one named like a field is that text, and
+every other column is a group; an object `groups` is merged into the groups. A row that cannot be used carries its
+problems, and reading continues. One line, or one slice of a Parquet file, is in memory at a time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from polars import LazyFrame
 
 
-MAX_LINE = 4 * 1024 * 1024
-
-
+MAX_LINE = 4 * 1024 * 1024  # bytes
 SLICE = 16_384  # rows of a Parquet file; each slice is decoded from the start of its row group
 
 _JSON_LINES = {".jsonl", ".ndjson"}
@@ -35,64 +33,69 @@ _ADDRESS = re.compile(r"data:|[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-def read_rows(path: Path, shape: CaseSchema) -> Iterator[CaseRow]:
-    """The rows of a case file. Image paths are relative to its folder.
+def read_rows(path: Path, schema: CaseSchema) -> Iterator[CaseRow]:
+    """Return the rows of a case file.
 
-    Raises `CaseError` when the file as a whole cannot be read; whatever is wrong with a line is a problem of its row.
+    Args:
+        path: The file; its ending says what it is. Image paths in it are relative to its folder.
+        schema: Which columns are images and fields, and which of them every row needs.
+
+    Raises:
+        CaseError: When the file as a whole cannot be read; whatever is wrong with a line is a problem of its row.
     """
     ending = path.suffix.lower()
     if ending == ".parquet":
-        return _read_parquet(path, shape)
+        return _read_parquet(path, schema)
     if ending in _JSON_LINES:
-        return _read_json_lines(path, shape)
+        return _read_json_lines(path, schema)
     if ending in _DELIMITERS:
-        return _read_table(path, shape, _DELIMITERS[ending])
+        return _read_table(path, schema, _DELIMITERS[ending])
     hint = " A JSON array is not read: write one object a line and name it .jsonl." if ending == ".json" else ""
     raise CaseError(f"{str(path)!r} is no case file: its name should end in .jsonl, .csv, .tsv or .parquet.{hint}")
 
 
 def parent_folder(path: Path) -> str:
-    """What the paths in a file are joined to."""
+    """Return the folder that relative paths in a file are joined to."""
     return "" if path.parent == Path() else str(path.parent)
 
 
-def _read_json_lines(path: Path, shape: CaseSchema) -> Iterator[CaseRow]:
+def _read_json_lines(path: Path, schema: CaseSchema) -> Iterator[CaseRow]:
     base = parent_folder(path)
     with _open_file(path) as file:
         for number, line in enumerate(_LineReader(file), start=1):
-            place = f"{path}, line {number}"
+            location = f"{path}, line {number}"
             if line is None:
-                yield CaseRow(place, None, (_TOO_LONG,))
+                yield CaseRow(location, None, (_TOO_LONG,))
             elif number == 1 and line.startswith(_UTF_16):
-                yield CaseRow(place, None, (_NOT_UTF_8.replace("line", "file"),))
+                yield CaseRow(location, None, (_NOT_UTF_8.replace("line", "file"),))
                 return
             elif line.strip():
-                yield _parse_json_line(line, place, shape, base)
+                yield _parse_json_line(line, location, schema, base)
 
 
-def _parse_json_line(line: bytes, place: str, shape: CaseSchema, base: str) -> CaseRow:
+def _parse_json_line(line: bytes, location: str, schema: CaseSchema, base: str) -> CaseRow:
     try:
         text = line.decode()
         record = _DECODER.decode(text)
-        if "\\u" in text:  # half a surrogate pair can be written so, and stored nowhere
+        if "\\u" in text:  # half a surrogate pair can be escaped like this, but not stored
             json.dumps(record, ensure_ascii=False).encode()
     except UnicodeDecodeError:
-        return CaseRow(place, None, (_NOT_UTF_8,))
+        return CaseRow(location, None, (_NOT_UTF_8,))
     except UnicodeEncodeError:
-        return CaseRow(place, None, ("holds half a character (an unpaired surrogate such as \\ud800)",))
-    except _RecordError as wrong:
-        return CaseRow(place, None, (str(wrong),))
+        return CaseRow(location, None, ("holds half a character (an unpaired surrogate such as \\ud800)",))
+    except _RecordError as error:
+        return CaseRow(location, None, (str(error),))
     except json.JSONDecodeError as error:
         cut = ", and it has no line break: the file may be cut off here" if not line.endswith(b"\n") else ""
-        return CaseRow(place, None, (f"is not JSON ({error.msg}, character {error.pos + 1}){cut}",))
+        return CaseRow(location, None, (f"is not JSON ({error.msg}, character {error.pos + 1}){cut}",))
     except (ValueError, RecursionError):
-        return CaseRow(place, None, ("is not JSON that can be read: a number or a nesting is too large",))
+        return CaseRow(location, None, ("is not JSON that can be read: a number or a nesting is too large",))
     if not isinstance(record, dict):
-        return CaseRow(place, None, ('should be an object, {"id": …}',))
-    return parse_record(record, place, shape, base)
+        return CaseRow(location, None, ('should be an object, {"id": …}',))
+    return parse_record(record, location, schema, base)
 
 
-def _read_table(path: Path, shape: CaseSchema, delimiter: str) -> Iterator[CaseRow]:
+def _read_table(path: Path, schema: CaseSchema, delimiter: str) -> Iterator[CaseRow]:
     base = parent_folder(path)
     with _open_file(path) as file:
         lines = _TextLineReader(_LineReader(file))
@@ -100,78 +103,82 @@ def _read_table(path: Path, shape: CaseSchema, delimiter: str) -> Iterator[CaseR
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
         columns: list[str] = []
         while True:
-            place = f"{path}, line {reader.line_num + 1}"
+            location = f"{path}, line {reader.line_num + 1}"
             try:
                 cells = next(reader)
-                problem = lines.problem()
+                problem = lines.take_problem()
             except StopIteration:
                 return
             except csv.Error as error:
-                cells, problem = [], lines.problem() or _describe_csv_error(str(error))
+                cells, problem = [], lines.take_problem() or _describe_csv_error(str(error))
             if problem:
-                yield CaseRow(place, None, (problem,))
+                yield CaseRow(location, None, (problem,))
                 if not columns:
                     return
             elif any(cell.strip() for cell in cells):
                 if columns:
-                    yield _parse_table_row(columns, cells, place, shape, base)
+                    yield _parse_table_row(columns, cells, location, schema, base)
                     continue
                 columns = [cell.strip() for cell in cells]
-                wrong = _find_header_problems(columns, shape, delimiter)
-                if wrong:
-                    yield CaseRow(place, None, tuple(wrong))
+                problems = _find_header_problems(columns, schema, delimiter)
+                if problems:
+                    yield CaseRow(location, None, tuple(problems))
                     return
 
 
-def _parse_table_row(columns: Sequence[str], cells: Sequence[str], place: str, shape: CaseSchema, base: str) -> CaseRow:
+def _parse_table_row(
+    columns: Sequence[str], cells: Sequence[str], location: str, schema: CaseSchema, base: str
+) -> CaseRow:
     if len(cells) != len(columns):
-        return CaseRow(place, None, (f"has {len(cells)} cells, and the header names {len(columns)} columns",))
+        return CaseRow(location, None, (f"has {len(cells)} cells, and the header names {len(columns)} columns",))
     record: dict[str, object] = {}
     for name, cell in zip(columns, cells, strict=True):
         if cell.strip() and not name:
-            return CaseRow(place, None, (f"has the cell {cell[:40]!r} in a column without a name",))
+            return CaseRow(location, None, (f"has the cell {cell[:40]!r} in a column without a name",))
         if cell.strip():
-            record[name] = _parse_list_cell(cell) if name in shape.fields else cell
-    return parse_record(record, place, shape, base)
+            record[name] = _parse_list_cell(cell) if name in schema.fields else cell
+    return parse_record(record, location, schema, base)
 
 
 def _parse_list_cell(cell: str) -> object:
-    """A cell that is a JSON list of texts is several texts; any other is itself."""
+    """Return the texts of a cell that is a JSON list of texts; any other cell unchanged."""
     if cell.lstrip().startswith("["):
         try:
             value = json.loads(cell)
         except (ValueError, RecursionError):
             return cell
-        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        if isinstance(value, list) and all(isinstance(text, str) for text in value):
             return value
     return cell
 
 
-def _find_header_problems(columns: Sequence[str], shape: CaseSchema, delimiter: str) -> list[str]:
-    """What is missing in a header is missing in every row: told once."""
-    named = [name for name in columns if name]
-    wrong = [f"names the column {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
-    if not {"id", "case"} & set(named):
-        wrong.append("has no column 'id' (or 'case')")
-    wrong += [f"has no column {role!r}, the image" for role in shape.choose_roles(named)[1]]
-    wrong += [f"has no column {name!r}, a field that every case needs" for name in shape.required if name not in named]
+def _find_header_problems(columns: Sequence[str], schema: CaseSchema, delimiter: str) -> list[str]:
+    """Return what is wrong with a header: a missing column is reported once, not for every row."""
+    names = [name for name in columns if name]
+    problems = [f"names the column {name!r} twice" for name in dict.fromkeys(names) if names.count(name) > 1]
+    if not {"id", "case"} & set(names):
+        problems.append("has no column 'id' (or 'case')")
+    problems += [f"has no column {role!r}, the image" for role in schema.choose_roles(names)[1]]
+    problems += [
+        f"has no column {name!r}, a field that every case needs" for name in schema.required if name not in names
+    ]
     others = [mark for mark in _SEPARATORS if mark != delimiter and mark in "".join(columns)]
-    if wrong and len(named) == 1 and others:
+    if problems and len(names) == 1 and others:
         return [
             f"seems to be separated by {_SEPARATORS[others[0]]}, and a file of this name by {_SEPARATORS[delimiter]}"
         ]
-    return [f"the header {problem}" for problem in wrong]
+    return [f"the header {problem}" for problem in problems]
 
 
-def _describe_csv_error(said: str) -> str:
-    if "unexpected end of data" in said or "field larger" in said:
+def _describe_csv_error(message: str) -> str:
+    if "unexpected end of data" in message or "field larger" in message:
         return "opens a quote that is never closed; write a quote inside a cell twice"
-    if "new-line character" in said:
+    if "new-line character" in message:
         return "holds a bare carriage return; save the file with LF or CRLF line breaks"
-    return f"is not CSV ({said})"
+    return f"is not CSV ({message})"
 
 
-def _read_parquet(path: Path, shape: CaseSchema) -> Iterator[CaseRow]:
+def _read_parquet(path: Path, schema: CaseSchema) -> Iterator[CaseRow]:
     try:
         import polars
     except ImportError:
@@ -179,15 +186,15 @@ def _read_parquet(path: Path, shape: CaseSchema) -> Iterator[CaseRow]:
     base = parent_folder(path)
     _open_file(path).close()
     try:
-        # Not a glob: brackets in a name are brackets.
+        # Not a glob: brackets in a file name are just brackets.
         frame = polars.scan_parquet(path, glob=False)
         columns = frame.collect_schema().names()
         for start, records in _iter_slices(frame):
             for number, record in enumerate(records, start=start + 1):
-                yield parse_record(record, f"{path}, row {number}", shape, base)
+                yield parse_record(record, f"{path}, row {number}", schema, base)
     except (polars.exceptions.PolarsError, OSError) as error:
-        said = str(error).partition("\n")[0][:200]
-        raise CaseError(f"{str(path)!r} is not a Parquet file that can be read ({said}).") from None
+        reason = str(error).partition("\n")[0][:200]
+        raise CaseError(f"{str(path)!r} is not a Parquet file that can be read ({reason}).") from None
     if not columns:
         raise CaseError(f"{str(path)!r} has no columns.")
 
@@ -199,38 +206,46 @@ def _iter_slices(frame: LazyFrame) -> Iterator[tuple[int, list[dict[str, object]
         start += len(records)
 
 
-def parse_record(record: Mapping[str, object], place: str, shape: CaseSchema, base: str) -> CaseRow:
-    """The row that a record of any kind comes to."""
+def parse_record(record: Mapping[str, object], location: str, schema: CaseSchema, base: str) -> CaseRow:
+    """Return the row for a record of any kind of file.
+
+    Args:
+        record: The values by column.
+        location: Where the record is, for messages.
+        schema: Which columns are images and fields, and which of them every row needs.
+        base: The folder that image paths are relative to.
+    """
     problems: list[str] = []
     id_ = _parse_id(record, problems)
     images: dict[str, ImageSource] = {}
     fields: dict[str, FieldValue] = {}
     groups: dict[str, str] = {}
     key = "id" if "id" in record else "case"
-    known_images, known_fields = shape.images, shape.fields
+    roles, field_names = schema.images, schema.fields
     for name, value in record.items():
         try:
-            if name in known_images:
+            if name in roles:
                 if value is not None and value != "":
                     images[name] = _parse_image(value, base)
-            elif name in known_fields:
-                if (text := _parse_field(value)) is not None and (text or name in shape.required):
+            elif name in field_names:
+                if (text := _parse_field(value)) is not None and (text or name in schema.required):
                     fields[name] = text
             elif name == "groups" and isinstance(value, Mapping):
-                groups |= {inner: text for inner, one in value.items() if (text := _parse_group(one))}
+                groups |= {key_: text for key_, inner in value.items() if (text := _parse_group(inner))}
             elif name != key and (text := _parse_group(value)):
                 groups[name] = text
-        except _RecordError as wrong:
-            problems.append(f"the column {name!r} {wrong}")
-    given = {name for name in known_images if record.get(name) not in (None, "")} if problems else images.keys()
-    roles, missing = shape.choose_roles(given)
+        except _RecordError as error:
+            problems.append(f"the column {name!r} {error}")
+    # An image that is given but wrong has a problem already; it is not missing as well.
+    given = {role for role in roles if record.get(role) not in (None, "")} if problems else images.keys()
+    chosen, missing = schema.choose_roles(given)
     problems += [f"lacks the image {role!r}" for role in missing]
     problems += [
-        f"lacks the field {name!r}" for name in shape.required if name not in fields and record.get(name) in (None, [])
+        f"lacks the field {name!r}" for name in schema.required if name not in fields and record.get(name) in (None, [])
     ]
     if problems:
-        return CaseRow(place, None, tuple(problems), id_)
-    return CaseRow(place, Case(id_, {role: images[role] for role in roles}, fields, groups), (), id_)
+        return CaseRow(location, None, tuple(problems), id_)
+    return CaseRow(location, Case(id_, {role: images[role] for role in chosen}, fields, groups), (), id_)
 
 
 def _parse_id(record: Mapping[str, object], problems: list[str]) -> str:
@@ -256,12 +271,12 @@ def _parse_image(value: object, base: str) -> str:
         return value
     if "\0" in value:
         raise _RecordError("holds a NUL character")
-    return os.path.join(base, value)  # pathlib would intern every name, which grows
+    return os.path.join(base, value)  # pathlib would intern every name, which takes more and more memory
 
 
 def _parse_field(value: object) -> FieldValue | None:
     if isinstance(value, list | tuple):
-        texts = [_parse_scalar(one) for one in value]
+        texts = [_parse_scalar(entry) for entry in value]
         if None in texts:
             raise _RecordError("has an empty entry in its list")
         return tuple(text for text in texts if text is not None) or None
@@ -278,7 +293,7 @@ def _parse_group(value: object) -> str | None:
 
 
 def _parse_scalar(value: object) -> str | None:
-    """A plain value as text, numbers and booleans as JSON writes them."""
+    """Return a plain value as text; numbers and booleans are written as in JSON."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -293,7 +308,7 @@ def _parse_scalar(value: object) -> str | None:
 
 
 class _RecordError(Exception):
-    """What is wrong with a value, as a predicate."""
+    """What is wrong with a value or a record, as a predicate."""
 
 
 _TOO_LONG = (
@@ -303,7 +318,7 @@ _NOT_UTF_8 = "this line is not UTF-8 text; save the file as UTF-8"
 
 
 class _LineReader:
-    """The lines of a file without the mark that some editors put first; `None` for one that is too long to hold."""
+    """Iterate over the lines of a file without a byte order mark; `None` stands for a line longer than `MAX_LINE`."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -327,7 +342,10 @@ class _LineReader:
 
 
 class _TextLineReader:
-    """Lines as text for the csv module, which gives up on an error of its source: what is wrong is told later."""
+    """Iterate over lines as text for the csv module.
+
+    That module stops at an exception of its source, so problems are kept here and asked for after each record.
+    """
 
     def __init__(self, lines: _LineReader) -> None:
         self._lines = lines
@@ -347,8 +365,8 @@ class _TextLineReader:
             self._problem = _NOT_UTF_8
             return line.decode("utf-8", "replace")
 
-    def problem(self) -> str:
-        """What was wrong with the lines since the last call."""
+    def take_problem(self) -> str:
+        """Return what was wrong with the lines since the last call, and forget it."""
         problem, self._problem = self._problem, ""
         return problem
 
@@ -376,4 +394,5 @@ def _reject_constant(name: str) -> object:
     raise _RecordError(f"holds {name}, which is no JSON number")
 
 
+# Not msgspec, which accepts duplicate keys.
 _DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)

@@ -1,8 +1,9 @@
-"""Cases from files that lie in a pattern: `photos/{name}.jpg` beside `out/{style}/{name}.png`, or two folders.
+"""Make cases from files that match patterns: `photos/{name}.jpg` and `out/{style}/{name}.png`, or two folders.
 
 A name in braces stands for part of one path component. Patterns are joined on the names they share, so that one photo
-serves all its styles. The pattern with the most names is walked; the files of the others are held in an index (some
-300 bytes each). A folder's names are listed and sorted before the first of them is used.
+is used for all its styles. The pattern with the most names drives the join: its files are iterated, while the files of
+the others are kept in an index (some 300 bytes each). The files of a folder are listed and sorted before the first of
+them is used.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from beholder.images.image import ImageSource
 NameValues = Mapping[str, str]
 
 _NAME = re.compile(r"\{([^{}]*)\}")
-_STEM = "name"  # what a file of a folder binds
-_MAX_READINGS = 64  # of one file name; beyond that it is ambiguous all the same
+_STEM = "name"  # the name whose value is the stem of a file in a folder
+_MAX_READINGS = 64  # ways to split one file name into names; it is ambiguous from the second on
 
 
 @dataclass(frozen=True, slots=True)
 class _PatternPart:
-    """A piece of a component: a literal, or a name in braces."""
+    """A piece of a path component: a literal, or a name in braces."""
 
     text: str
     is_name: bool
@@ -36,7 +37,7 @@ class _PatternPart:
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A pattern; `folder` means that any file of that folder matches by its stem."""
+    """A parsed pattern. Where it is a `folder`, all files of that folder match, by their stem."""
 
     role: str
     text: str
@@ -45,13 +46,18 @@ class _Pattern:
 
     @property
     def names(self) -> tuple[str, ...]:
-        found = (part.text for component in self.components for part in component if part.is_name)
-        return (_STEM,) if self.folder else tuple(dict.fromkeys(found))
+        names = (part.text for component in self.components for part in component if part.is_name)
+        return (_STEM,) if self.folder else tuple(dict.fromkeys(names))
 
 
 @dataclass(slots=True)
 class _MatchedFile:
-    """A file, every way to read its name, and whether a case took it."""
+    """A file that matches a pattern.
+
+    Attributes:
+        readings: The values of the names in braces, once for each way to read the path.
+        used: Whether a case uses the file.
+    """
 
     path: str
     readings: Sequence[NameValues]
@@ -60,7 +66,10 @@ class _MatchedFile:
 
 @dataclass(slots=True)
 class _FileIndex:
-    """The files of one pattern by the names that are bound before it is joined."""
+    """The files of one pattern by the values of the names that it shares with the patterns joined before it.
+
+    `rows` are files that cannot be used, with their problems.
+    """
 
     pattern: _Pattern
     shared: tuple[str, ...]
@@ -68,87 +77,117 @@ class _FileIndex:
     rows: list[CaseRow] = field(default_factory=list)
 
 
-def pair_rows(patterns: Mapping[str, str], shape: CaseSchema, base: Path) -> Iterator[CaseRow]:
-    """The cases that the patterns (by role) make, in the order of the files. Paths are relative to `base`.
+def pair_rows(patterns: Mapping[str, str], schema: CaseSchema, base: Path) -> Iterator[CaseRow]:
+    """Return the cases that files make, in the order of the files.
 
-    A name in braces becomes the field of that name, if there is one, and in any case a group, so that cases of one
-    photo can be told. The id is made of all names, in the order in which they first appear. A file without a partner
-    is a row with a problem. Raises `CaseError` for patterns that cannot be used at all.
+    A name in braces becomes the field of that name, if there is one, and always a group, so that cases of one photo can
+    be recognized. The id is made of the values of all names, in the order in which the names first appear. A file
+    without a partner is a row with a problem.
+
+    Args:
+        patterns: By image role.
+        schema: The images and fields that the rubric needs.
+        base: The folder that the patterns are relative to.
+
+    Raises:
+        CaseError: When the patterns cannot be used at all.
     """
-    read = _check_patterns(patterns, shape, base)
-    order = tuple(dict.fromkeys(name for pattern in read for name in pattern.names))
-    driver = max(read, key=lambda pattern: len(pattern.names))
-    indexes: list[_FileIndex] = []
+    parsed = _check_patterns(patterns, schema, base)
+    driver = max(parsed, key=lambda pattern: len(pattern.names))
+    others = [pattern for pattern in parsed if pattern is not driver]
     bound = set(driver.names)
-    for pattern in sorted((one for one in read if one is not driver), key=lambda one: -len(bound & set(one.names))):
+    indexes: list[_FileIndex] = []
+    for pattern in sorted(others, key=lambda pattern: -len(bound & set(pattern.names))):
         indexes.append(_build_index(pattern, bound, base))
         bound |= set(pattern.names)
-    seen: set[str] | None = set() if driver.folder else None
-    found = 0
-    for file in _list_files(driver, base):
-        found += 1
-        yield from _rows_for_file(file, driver, indexes, order, shape, seen)
-    if not found:
-        raise CaseError(_explain_no_match(driver, base))
-    for index in indexes:
-        yield from index.rows
-        for _, lone in (one for ones in index.files.values() for one in ones):
-            if not lone.used:
-                yield CaseRow(lone.path, None, (f"has no partner that matches {driver.text!r} (for {driver.role})",))
+    names = tuple(dict.fromkeys(name for pattern in parsed for name in pattern.names))
+    return _PatternJoin(driver, indexes, names, schema).rows(base)
 
 
-def _rows_for_file(
-    file: _MatchedFile,
-    driver: _Pattern,
-    indexes: Sequence[_FileIndex],
-    order: Sequence[str],
-    shape: CaseSchema,
-    seen: set[str] | None,
-) -> Iterator[CaseRow]:
-    """The rows of one file of the pattern that is walked. A name that can be read in several ways is read in the one
-    that has partners."""
-    joined = [(reading, list(_join_partners(reading, indexes))) for reading in file.readings]
-    fitting = [partners for _, partners in joined if partners]
-    if len(fitting) > 1 or (not fitting and len(joined) > 1):
-        yield CaseRow(file.path, None, (_explain_ambiguity([reading for reading, _ in joined]),))
-        return
-    if not fitting:
-        yield CaseRow(file.path, None, (_explain_no_partner(joined[0][0], indexes),))
-        return
-    for bound, partners in fitting[0]:
-        if seen is not None:
-            if bound[_STEM] in seen:
-                yield CaseRow(file.path, None, (f"is the second file named {bound[_STEM]!r} in its folder",))
-                continue
-            seen.add(bound[_STEM])
-        yield _make_row(bound, {driver.role: file.path, **partners}, file.path, order, shape)
+@dataclass(frozen=True, slots=True)
+class _PatternJoin:
+    """The join of the files of one pattern, the driver, with the indexed files of the others.
 
+    `names` are the names in braces of all patterns, in the order in which they first appear.
+    """
 
-def _join_partners(reading: NameValues, indexes: Sequence[_FileIndex]) -> Iterator[tuple[NameValues, dict[str, str]]]:
-    """Every set of partners; a file counts as used when it stands in one."""
-    if not indexes:
-        yield reading, {}
-        return
-    index, *rest = indexes
-    for bound, file in index.files.get(tuple(reading[name] for name in index.shared), ()):
-        for whole, partners in _join_partners({**reading, **bound}, rest):
-            file.used = True
-            yield whole, {index.pattern.role: file.path, **partners}
+    driver: _Pattern
+    indexes: Sequence[_FileIndex]
+    names: Sequence[str]
+    schema: CaseSchema
 
+    def rows(self, base: Path) -> Iterator[CaseRow]:
+        driver = self.driver
+        file: _MatchedFile | None = None
+        stems: set[str] = set()
+        for file in _list_files(driver, base):
+            yield from self._rows_for_file(file, stems)
+        if file is None:
+            raise CaseError(_explain_no_match(driver, base))
+        for index in self.indexes:
+            yield from index.rows
+            for _, other in (match for matches in index.files.values() for match in matches):
+                if not other.used:
+                    problem = f"has no partner that matches {driver.text!r} (for {driver.role})"
+                    yield CaseRow(other.path, None, (problem,))
 
-def _make_row(
-    bound: NameValues, images: dict[str, str], place: str, order: Sequence[str], shape: CaseSchema
-) -> CaseRow:
-    id_ = "/".join(bound[name] for name in order)
-    problem = id_problem(id_)
-    if problem:
-        return CaseRow(place, None, (problem,))
-    fields: dict[str, FieldValue] = {name: bound[name] for name in order if name in shape.fields}
-    ordered: dict[str, ImageSource] = {role: images[role] for role in shape.choose_roles(images)[0]}
-    return CaseRow(place, Case(id_, ordered, fields, {name: bound[name] for name in order}), (), id_)
+    def _rows_for_file(self, file: _MatchedFile, stems: set[str]) -> Iterator[CaseRow]:
+        """Return the rows of one file of the driver; of several readings of its name, the one with partners counts.
+
+        `stems` are those of the files that had a row before, and grow here.
+        """
+        joined = [list(self._join_partners(reading, self.indexes)) for reading in file.readings]
+        fitting = [partners for partners in joined if partners]
+        if len(fitting) > 1 or (not fitting and len(joined) > 1):
+            yield CaseRow(file.path, None, (_explain_ambiguity(file.readings),))
+            return
+        if not fitting:
+            yield CaseRow(file.path, None, (self._explain_no_partner(file.readings[0]),))
+            return
+        for values, partners in fitting[0]:
+            if self.driver.folder:
+                if values[_STEM] in stems:
+                    yield CaseRow(file.path, None, (f"is the second file named {values[_STEM]!r} in its folder",))
+                    continue
+                stems.add(values[_STEM])
+            yield self._make_row(file.path, values, {self.driver.role: file.path, **partners})
+
+    def _join_partners(
+        self, values: NameValues, indexes: Sequence[_FileIndex]
+    ) -> Iterator[tuple[NameValues, dict[str, str]]]:
+        """Return every set of partners, with the values of all names; marks the files in it as used."""
+        if not indexes:
+            yield values, {}
+            return
+        index, *rest = indexes
+        for own_values, file in index.files.get(tuple(values[name] for name in index.shared), ()):
+            for all_values, partners in self._join_partners({**values, **own_values}, rest):
+                file.used = True
+                yield all_values, {index.pattern.role: file.path, **partners}
+
+    def _make_row(self, location: str, values: NameValues, images: Mapping[str, str]) -> CaseRow:
+        id_ = "/".join(values[name] for name in self.names)
+        problem = id_problem(id_)
+        if problem:
+            return CaseRow(location, None, (problem,))
+        fields: dict[str, FieldValue] = {name: values[name] for name in self.names if name in self.schema.fields}
+        ordered: dict[str, ImageSource] = {role: images[role] for role in self.schema.choose_roles(images)[0]}
+        return CaseRow(location, Case(id_, ordered, fields, {name: values[name] for name in self.names}), (), id_)
+
+    def _explain_no_partner(self, values: NameValues) -> str:
+        """Return which partner is missing: the first that does not exist, else the combination."""
+        for index in self.indexes:
+            if all(name in values for name in index.shared):
+                key = tuple(values[name] for name in index.shared)
+                if key not in index.files:
+                    wanted = ", ".join(f"{name}={value!r}" for name, value in zip(index.shared, key, strict=True))
+                    pattern = index.pattern
+                    return f"has no partner: no file matches {pattern.text!r} (for {pattern.role}) with {wanted}"
+        return "has no partners that fit together"
 
 
 def _build_index(pattern: _Pattern, bound: set[str], base: Path) -> _FileIndex:
+    """Return the index of a pattern's files. `bound` are the names of the patterns that are joined before it."""
     shared = tuple(name for name in pattern.names if name in bound)
     if pattern.names and not shared:
         raise CaseError(
@@ -156,9 +195,8 @@ def _build_index(pattern: _Pattern, bound: set[str], base: Path) -> _FileIndex:
             "together."
         )
     index = _FileIndex(pattern, shared)
-    found = 0
+    file: _MatchedFile | None = None
     for file in _list_files(pattern, base):
-        found += 1
         if len(file.readings) > 1:
             index.rows.append(CaseRow(file.path, None, (_explain_ambiguity(file.readings),)))
             continue
@@ -168,35 +206,36 @@ def _build_index(pattern: _Pattern, bound: set[str], base: Path) -> _FileIndex:
             index.rows.append(CaseRow(file.path, None, (f"is the second file named {reading[_STEM]!r} in its folder",)))
             continue
         index.files.setdefault(key, []).append((reading, file))
-    if not found:
+    if file is None:
         raise CaseError(_explain_no_match(pattern, base))
     return index
 
 
-def _check_patterns(patterns: Mapping[str, str], shape: CaseSchema, base: Path) -> list[_Pattern]:
-    unknown = [role for role in patterns if role not in shape.images]
+def _check_patterns(patterns: Mapping[str, str], schema: CaseSchema, base: Path) -> list[_Pattern]:
+    """Return the patterns of the chosen roles. Raises `CaseError` where they cannot be used together."""
+    unknown = [role for role in patterns if role not in schema.images]
     if unknown:
-        raise CaseError(f"There is no image {unknown[0]!r} here; the images are {_quote_names(shape.images)}.")
-    roles, missing = shape.choose_roles(patterns)
+        raise CaseError(f"There is no image {unknown[0]!r} here; the images are {_quote_names(schema.images)}.")
+    roles, missing = schema.choose_roles(patterns)
     if missing:
         raise CaseError(f"A pattern for {_quote_names(missing)} is missing; the images are {_quote_names(roles)}.")
-    read = [_parse_pattern(role, text, base) for role, text in patterns.items() if role in roles]
-    folders = [pattern for pattern in read if pattern.folder]
-    if folders and len(folders) < len(read):
-        other = next(pattern for pattern in read if not pattern.folder)
+    parsed = [_parse_pattern(role, text, base) for role, text in patterns.items() if role in roles]
+    folders = [pattern for pattern in parsed if pattern.folder]
+    if folders and len(folders) < len(parsed):
+        other = next(pattern for pattern in parsed if not pattern.folder)
         raise CaseError(
             f"{folders[0].text!r} is a folder and {other.text!r} is not: give folders only, or write a name in braces, "
             f"such as {folders[0].text.rstrip('/') + '/{name}.jpg'!r}."
         )
-    if not any(pattern.names for pattern in read):
-        raise CaseError(f"{read[0].text!r} has no name in braces; write one, such as photos/{{name}}.jpg.")
-    for name in shape.required:
-        if not any(name in pattern.names for pattern in read):
+    if not any(pattern.names for pattern in parsed):
+        raise CaseError(f"{parsed[0].text!r} has no name in braces; write one, such as photos/{{name}}.jpg.")
+    for name in schema.required:
+        if not any(name in pattern.names for pattern in parsed):
             raise CaseError(
                 f"No pattern says the field {name!r}, which every case needs: write {{{name}}} in one, give it for all "
                 "cases, or list the cases in a file."
             )
-    return read
+    return parsed
 
 
 def _parse_pattern(role: str, text: str, base: Path) -> _Pattern:
@@ -211,7 +250,7 @@ def _parse_pattern(role: str, text: str, base: Path) -> _Pattern:
 
 
 def _parse_component(component: str, whole: str) -> tuple[_PatternPart, ...]:
-    """The component in pieces: `_NAME.split` gives literals and names in turn."""
+    """Return the pieces of a path component: `_NAME.split` gives literals and names in turn."""
     parts: list[_PatternPart] = []
     for position, piece in enumerate(_NAME.split(component)):
         is_name = position % 2 == 1
@@ -239,6 +278,7 @@ def _list_files(pattern: _Pattern, base: Path) -> Iterator[_MatchedFile]:
 def _walk_components(
     components: Sequence[tuple[_PatternPart, ...]], at: str, readings: Sequence[NameValues], base: Path
 ) -> Iterator[_MatchedFile]:
+    """Return the files below the path `at` that match the components, given the readings of `at` so far."""
     if not components:
         path = _join_base(base, at)
         if os.path.lexists(path) and not os.path.isdir(path):
@@ -252,9 +292,9 @@ def _walk_components(
         if bool(rest) is not entry.is_dir():
             continue
         text = unicodedata.normalize("NFC", entry.name)
-        found = [one for bound in readings for one in islice(_match_names(parts, text, bound), _MAX_READINGS)]
-        if found:
-            yield from _walk_components(rest, os.path.join(at, entry.name), found[:_MAX_READINGS], base)
+        matches = [match for bound in readings for match in islice(_match_names(parts, text, bound), _MAX_READINGS)]
+        if matches:
+            yield from _walk_components(rest, os.path.join(at, entry.name), matches[:_MAX_READINGS], base)
 
 
 def _join_base(base: Path, path: str) -> str:
@@ -264,7 +304,7 @@ def _join_base(base: Path, path: str) -> str:
 def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return sorted((one for one in entries if not one.name.startswith(".")), key=lambda one: one.name)
+            return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -272,7 +312,7 @@ def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _match_names(parts: Sequence[_PatternPart], text: str, bound: NameValues) -> Iterator[NameValues]:
-    """Every way in which the pieces, in this order, make up the text; a name that is bound stands for its value."""
+    """Return every way in which the pieces, in this order, make up the text; a bound name stands for its value."""
     if not parts:
         if not text:
             yield bound
@@ -308,21 +348,8 @@ def _explain_no_match(pattern: _Pattern, base: Path) -> str:
     return f"No file matches {pattern.text!r} (for {pattern.role}).{missing}{star}"
 
 
-def _explain_no_partner(reading: NameValues, indexes: Sequence[_FileIndex]) -> str:
-    """Which partner is missing: the first that is not there by itself, else the combination."""
-    for index in indexes:
-        if all(name in reading for name in index.shared):
-            key = tuple(reading[name] for name in index.shared)
-            if key not in index.files:
-                wanted = ", ".join(f"{name}={value!r}" for name, value in zip(index.shared, key, strict=True))
-                return (
-                    f"has no partner: no file matches {index.pattern.text!r} (for {index.pattern.role}) with {wanted}"
-                )
-    return "has no partners that fit together"
-
-
 def _explain_ambiguity(readings: Sequence[NameValues]) -> str:
-    ways = [", ".join(f"{name}={value!r}" for name, value in one.items()) for one in readings[:2]]
+    ways = [", ".join(f"{name}={value!r}" for name, value in reading.items()) for reading in readings[:2]]
     return f"can be read in more than one way ({' or '.join(ways)}); put the parts into folders, or list the cases"
 
 
