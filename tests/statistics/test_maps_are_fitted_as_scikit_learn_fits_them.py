@@ -53,7 +53,7 @@ def test_isotonic_keeps_ties_and_says_what_scikit_learn_says(points: list[tuple[
     asked = np.linspace(-1, 11, 49)[:, None]
     expected = IsotonicRegression(out_of_bounds="clip").fit(raw, ratings)
     assert fitted.predict(asked) == pytest.approx(expected.predict(asked[:, 0]), abs=1e-9)
-    assert not fitted.fault(1)
+    assert not fitted.find_fault(1)
     assert len(set(fitted.predict(np.full((3, 1), raw[0])))) == 1
 
 
@@ -85,7 +85,7 @@ def test_trees_say_without_scikit_learn_what_they_say_with_it(seed: int, cases: 
     assert TreeEnsembleMap(0.0, 1.0, (one,)).predict(asked[:-1]) == pytest.approx(
         grown.estimators_[0].predict(near), abs=0
     )
-    assert not one.fault(width)
+    assert not one.find_fault(width)
 
 
 def test_a_forest_is_the_same_each_time() -> None:

@@ -62,7 +62,7 @@ PARTS: st.SearchStrategy[Any] = st.one_of(
     st.builds(TreeEnsembleMap, NUMBER, NUMBER, st.lists(LEAFY | SPLIT, min_size=1, max_size=4).map(tuple)),
 )
 BLENDS = st.lists(PARTS, min_size=1, max_size=3).map(lambda parts: BlendMap(tuple(parts), (1.5,) * len(parts)))
-ENDS = st.builds(SnapToEndsMap, PARTS | BLENDS, st.none() | NUMBER, st.none() | NUMBER, st.just(0.0), st.just(1.0))
+ENDS = st.builds(SnapToEndsMap, st.none() | NUMBER, st.none() | NUMBER, st.just(0.0), st.just(1.0), PARTS | BLENDS)
 
 
 @given(PARTS | BLENDS | ENDS, st.lists(PAIR, max_size=5))

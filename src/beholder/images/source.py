@@ -79,7 +79,7 @@ async def load_image(source: ImageSource, *, allow_remote: bool, limits: ImageLi
 
 
 def read_image(source: ImageSource, *, limits: ImageLimits = DEFAULT_IMAGE_LIMITS) -> bytes:
-    """Return the bytes of a local image: a path, a `data:` URI or the bytes themselves. Never waits on a pipe or device.
+    """Return the bytes of a local image: a path, a `data:` URI or the bytes. Never waits on a pipe or device.
 
     Raises:
         ImageError: When the image cannot be read, or is remote (see `load_image`).

@@ -89,7 +89,7 @@ def find_column(text: str, scores: Scores) -> Column:
     if len(scales) > 1:
         raise UsageError(f"The parts of {text!r} are on different scales, so that they cannot be combined.")
     found = Combination(combined.how, tuple(part.name for part in parts))
-    return Column(str(found), parts[0].kind, found.of([part.values for part in parts]), parts[0].scale)
+    return Column(str(found), parts[0].kind, found.combine([part.values for part in parts]), parts[0].scale)
 
 
 def rescale(column: Column, to: Scale) -> Column:

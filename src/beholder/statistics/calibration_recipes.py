@@ -256,7 +256,7 @@ def snap_to_ends(
         over = _find_end_threshold(-said[known], lesson.ratings[known] == high, sure)
         whole = fit(lesson)
         assert not isinstance(whole, SnapToEndsMap)
-        return SnapToEndsMap(whole, under, None if over is None else -over, low, high)
+        return SnapToEndsMap(under, None if over is None else -over, low, high, whole)
 
     return fitted
 

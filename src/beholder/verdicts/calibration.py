@@ -1,8 +1,8 @@
-"""A calibration: a file of maps from what a judge said to what people would say, and how it is applied to a verdict.
+"""A calibration: a file of maps from a judge's numbers to the rating that people would give, and its application.
 
-The file is plain JSON: for each aspect the numbers that its map takes (`inputs`, by names that say what they are), the
-map, the interval, and how well it did; and under `made` its pedigree. It is read with suspicion, since it may come from
-anybody. Applied, it stands beside the raw scores and changes none of them.
+The file is plain JSON: for each aspect the numbers that its map takes (`inputs`, by name), the map, the interval, and
+how well it did; and under `made` what it was fitted on. Everything in it is checked, since it may come from anybody.
+Calibrated ratings are added beside the raw scores of a verdict and change none of them.
 """
 
 from __future__ import annotations
@@ -29,17 +29,23 @@ if TYPE_CHECKING:
 CALIBRATION_KIND, CALIBRATION_FORMAT = "beholder calibration", 1
 MAX_CALIBRATION_BYTES = 32 * 1024 * 1024
 MAX_INPUTS = 2_000
-PIXELS_PREFIX = "pixels."  # the prefix of what has to be measured on the images
-SHORT_DIGEST_LENGTH = 12  # of the digest
+PIXELS_PREFIX = "pixels."  # begins the names of inputs that instruments measure on the images
+SHORT_DIGEST_LENGTH = 12
 
 _ANSWER_NUMBERS = {"yes": 1.0, "no": 0.0}
-_OVERALL_NAMES = ("score", "passed")  # a criterion of such a name is called otherwise
+_OVERALL_NAMES = ("score", "passed")  # a criterion with one of these keys goes by `KEY.score`
 
 
 @dataclass(frozen=True, slots=True)
 class MapInput:
-    """A number that a map takes. Where it is missing the `median` stands in, as it did in the fitting; but what was
-    never missing there (`missing`, a share, is 0) may not be missing later."""
+    """A number that a map takes.
+
+    Attributes:
+        name: See `collect_numbers`.
+        median: What replaces the number where it is missing, as in the fitting.
+        missing: The share of cases where it was missing in the fitting. What was never missing there (0) may not be
+            missing later.
+    """
 
     name: str
     median: float
@@ -48,8 +54,15 @@ class MapInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AspectMap:
-    """The map for one aspect. `raw` names the judge's own number for it. `low` and `high` are what is added to a
-    prediction for the interval that holds the share `holds` of the cases' mean ratings."""
+    """The map for one aspect.
+
+    Attributes:
+        scale: The human scale, lowest and highest rating.
+        raw: The name of the judge's own number for the aspect.
+        low: What is added to a prediction for the lower end of its interval; `high` for the upper end.
+        holds: The share of the cases whose mean rating lies in the interval.
+        scores: How well the map did when it was fitted.
+    """
 
     aspect: str
     scale: tuple[float, float]
@@ -62,19 +75,21 @@ class AspectMap:
     scores: Mapping[str, object]
 
     def rating(self, numbers: Mapping[str, float]) -> tuple[float, float, float]:
-        """The rating with its interval, from numbers by name, where one that is not there is the median. All of it lies
-        on the human scale; the interval is that around the rating, not around what the map says beyond the scale."""
+        """Return the rating and the ends of its interval, all on the human scale.
+
+        The interval is that around the rating, not around a prediction beyond the scale. A number that is missing is
+        replaced by its median.
+        """
         import numpy as np
 
-        row = np.array([[numbers.get(one.name, one.median) for one in self.inputs]], np.float64)
-        first, last = self.scale
-        value = min(max(float(self.map.predict(row)[0]), first), last)
-        return value, min(max(value + self.low, first), value), max(min(value + self.high, last), value)
+        row = np.array([[numbers.get(input_.name, input_.median) for input_ in self.inputs]], np.float64)
+        lowest, highest = self.scale
+        value = min(max(float(self.map.predict(row)[0]), lowest), highest)
+        return value, min(max(value + self.low, lowest), value), max(min(value + self.high, highest), value)
 
 
 class CalibrationScope(msgspec.Struct, frozen=True):
-    """What a verdict must have for a calibration to be for it: one of these judges, rubrics (by name their version) and
-    styles; what is empty is not asked for."""
+    """The judges, rubrics (name → version) and styles that a calibration was fitted for; an empty one is not checked."""
 
     judges: tuple[str, ...] = ()
     rubrics: dict[str, str] = {}
@@ -83,8 +98,14 @@ class CalibrationScope(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """Maps by aspect, their pedigree with what of it decides (`fitted_for`), and the digest of the file they came
-    from."""
+    """The content of a calibration file.
+
+    Attributes:
+        aspects: The maps by aspect.
+        made: What the calibration was fitted on, as in the file.
+        fitted_for: The part of `made` that decides which verdicts it applies to.
+        digest: The digest of the file's content.
+    """
 
     aspects: Mapping[str, AspectMap]
     made: Mapping[str, object]
@@ -93,15 +114,15 @@ class Calibration:
 
     @property
     def instrument_names(self) -> tuple[str, ...]:
-        """The instruments whose measurements it needs."""
-        names = (one.name for aspect in self.aspects.values() for one in aspect.inputs)
+        """The names of the instruments whose measurements it needs."""
+        names = (input_.name for aspect in self.aspects.values() for input_ in aspect.inputs)
         return tuple(
             dict.fromkeys(name.removeprefix(PIXELS_PREFIX) for name in names if name.startswith(PIXELS_PREFIX))
         )
 
     def explain_misfit(self, verdict: Verdict) -> str:
-        """Why it is not for this verdict: another rubric, version, style or judge than it was fitted for. Empty where
-        it is; what the file does not name is not asked for."""
+        """Return why the calibration does not apply to a verdict (another rubric, version, style or judge than it was
+        fitted for); empty where it does."""
         fitted = self.fitted_for
         if fitted.rubrics and verdict.rubric not in fitted.rubrics:
             return f"it was fitted for the rubric {', '.join(fitted.rubrics)}, and this is {verdict.rubric}"
@@ -116,7 +137,7 @@ class Calibration:
 
 
 def load_calibration(path: str | os.PathLike[str]) -> Calibration:
-    """The calibration in a file. Raises `UsageError` with what is wrong for anything that is none."""
+    """Return the calibration in a file. Raises `UsageError` where it cannot be read or is not valid."""
     file = Path(path)
     try:
         if file.stat().st_size > MAX_CALIBRATION_BYTES:
@@ -133,7 +154,7 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
 
 
 def parse_calibration(values: object) -> Calibration:
-    """The calibration that JSON values describe. Raises `UsageError`."""
+    """Return the calibration that JSON values describe. Raises `UsageError` where they describe none."""
     if not isinstance(values, Mapping) or values.get("kind") != CALIBRATION_KIND:
         raise UsageError(f"It should be an object with `kind` {CALIBRATION_KIND!r}, as `beholder calibrate` writes it.")
     if values.get("format") != CALIBRATION_FORMAT:
@@ -144,32 +165,32 @@ def parse_calibration(values: object) -> Calibration:
     if not isinstance(aspects, Mapping) or not aspects or not isinstance(made, Mapping):
         raise UsageError("It should have `aspects`, at least one, and `made`.")
     try:
-        fits = msgspec.convert(
+        scope = msgspec.convert(
             {key: made[key] for key in CalibrationScope.__struct_fields__ if key in made}, CalibrationScope
         )
     except msgspec.ValidationError as error:
         raise UsageError(f"What it was made for is wrong: {error}.") from None
-    read = {str(name): _parse_aspect(str(name), one) for name, one in aspects.items()}
-    return Calibration(read, made, fits, digest_calibration(values))
+    parsed = {str(name): _parse_aspect(str(name), aspect) for name, aspect in aspects.items()}
+    return Calibration(parsed, made, scope, digest_calibration(values))
 
 
 def digest_calibration(values: object) -> str:
-    """SHA-256 of JSON values, however they are laid out in the file."""
+    """Return the SHA-256 of JSON values, whatever their layout in the file."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def aspect_to_dict(one: AspectMap) -> dict[str, object]:
-    """As it stands in the file."""
+def aspect_to_dict(aspect: AspectMap) -> dict[str, object]:
+    """Return an aspect as it is written in a calibration file."""
     from beholder.verdicts.calibration_maps import map_to_dict
 
     return {
-        "scale": list(one.scale),
-        "raw": one.raw,
-        "interval": {"holds": one.holds, "low": one.low, "high": one.high},
-        "scores": dict(one.scores),
-        "inputs": [asdict(each) for each in one.inputs],
-        "map": map_to_dict(one.map),
+        "scale": list(aspect.scale),
+        "raw": aspect.raw,
+        "interval": {"holds": aspect.holds, "low": aspect.low, "high": aspect.high},
+        "scores": dict(aspect.scores),
+        "inputs": [asdict(input_) for input_ in aspect.inputs],
+        "map": map_to_dict(aspect.map),
     }
 
 
@@ -192,56 +213,62 @@ def _parse_aspect(name: str, values: object) -> AspectMap:
     from beholder.verdicts.calibration_maps import parse_map
 
     try:
-        read = msgspec.convert(values, _AspectRecord)
+        record = msgspec.convert(values, _AspectRecord)
     except msgspec.ValidationError as error:
         raise UsageError(f"Its aspect {name[:60]!r} is wrong: {error}.") from None
-    names = [one.name for one in read.inputs]
-    if not 0 < len(names) <= MAX_INPUTS or len(set(names)) < len(names) or read.raw not in names:
+    names = [input_.name for input_ in record.inputs]
+    if not 0 < len(names) <= MAX_INPUTS or len(set(names)) < len(names) or record.raw not in names:
         raise UsageError(
-            f"Its aspect {name[:60]!r} needs 1 to {MAX_INPUTS:,} inputs, all different, {read.raw[:60]!r} among them."
+            f"Its aspect {name[:60]!r} needs 1 to {MAX_INPUTS:,} inputs, all different, {record.raw[:60]!r} among them."
         )
-    if not read.scale[0] < read.scale[1] or not read.interval.low <= read.interval.high:
+    if not record.scale[0] < record.scale[1] or not record.interval.low <= record.interval.high:
         raise UsageError(f"Its aspect {name[:60]!r} has a scale or an interval that ends before it begins.")
     return AspectMap(
         name,
-        read.scale,
-        read.raw,
-        tuple(read.inputs),
-        parse_map(read.map, len(names)),
-        read.interval.low,
-        read.interval.high,
-        read.interval.holds,
-        read.scores,
+        record.scale,
+        record.raw,
+        tuple(record.inputs),
+        parse_map(record.map, len(names)),
+        record.interval.low,
+        record.interval.high,
+        record.interval.holds,
+        record.scores,
     )
 
 
 def collect_numbers(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """Everything that the verdicts on one case say in numbers, by the names that inputs go by; see
-    `statistics.calibration.features`. An assertion goes by `STYLE/ID`, since `A1` of another style asks something else.
-    A criterion goes by its key and by `RUBRIC.KEY`, the overall by `score` and `RUBRIC.score`; where several of these
-    verdicts have one of that name, by the longer one alone."""
-    found: dict[str, Number | bool | None] = {}
-    several = {key for key, count in Counter(key for one in verdicts for key in one.criteria).items() if count > 1}
+    """Return all numbers of the verdicts on one case, by the names that the inputs of maps go by.
+
+    An assertion goes by `STYLE/ID`, since `A1` of another style asks something else. A criterion goes by its key and by
+    `RUBRIC.KEY`, the overall score by `score` and `RUBRIC.score`; where several of the verdicts have one of that name,
+    by the longer name alone. The spread of a jury is `spread.KEY`, a measurement `measured.NAME`.
+    """
+    numbers: dict[str, Number | bool | None] = {}
+    key_counts = Counter(key for verdict in verdicts for key in verdict.criteria)
     for verdict in verdicts:
         for key, result in verdict.criteria.items():
             name = f"{key}.score" if key in _OVERALL_NAMES else key
-            found |= {f"{verdict.rubric}.{name}": result.score} | ({} if key in several else {name: result.score})
-            for one in result.assertions:
-                found[f"{verdict.style}/{one.id}" if verdict.style else one.id] = _ANSWER_NUMBERS.get(one.answer)
-        found[f"{verdict.rubric}.score"] = verdict.score
+            numbers[f"{verdict.rubric}.{name}"] = result.score
+            if key_counts[key] == 1:
+                numbers[name] = result.score
+            for assertion in result.assertions:
+                name = f"{verdict.style}/{assertion.id}" if verdict.style else assertion.id
+                numbers[name] = _ANSWER_NUMBERS.get(assertion.answer)
+        numbers[f"{verdict.rubric}.score"] = verdict.score
         if len(verdicts) == 1:
-            found["score"] = verdict.score
+            numbers["score"] = verdict.score
         if verdict.jury is not None:
-            found |= {f"spread.{key}": spread for key, spread in verdict.jury.spread.items()}
+            numbers |= {f"spread.{key}": spread for key, spread in verdict.jury.spread.items()}
         for key, value in verdict.measurements.items():
             measured = value.get("value") if isinstance(value, Mapping) else value
             if isinstance(measured, int | float):
-                found[f"measured.{key}"] = measured
-    return {name: float(number) for name, number in found.items() if number is not None}
+                numbers[f"measured.{key}"] = measured
+    return {name: float(number) for name, number in numbers.items() if number is not None}
 
 
 def look_up_number(name: str, numbers: Mapping[str, float]) -> float | None:
-    """The number of this name, or the least, greatest or mean of several: `min(a, b)`; None where one is missing."""
+    """Return the number of a name, or the combination of several for a name such as `min(a, b)`; `None` where one is
+    missing."""
     if name in numbers:
         return numbers[name]
     if "(" not in name:
@@ -251,7 +278,7 @@ def look_up_number(name: str, numbers: Mapping[str, float]) -> float | None:
     combined = parse_combination(name)
     if combined is None or combined.how not in COMBINERS or not all(part in numbers for part in combined.parts):
         return None
-    return float(combined.of([numbers[part] for part in combined.parts]))
+    return float(combined.combine([numbers[part] for part in combined.parts]))
 
 
 def apply_calibration(
@@ -261,16 +288,23 @@ def apply_calibration(
     *,
     anyway: bool = False,
 ) -> list[Verdict]:
-    """The verdicts on one case, each with the aspects that its own numbers answer. `extra` are numbers that verdicts do
-    not hold, by name (`pixels.NAME`, `given.NAME`).
+    """Return the verdicts on one case with calibrated ratings; a verdict without scores is unchanged.
 
-    A verdict without scores stays as it is. A calibration for another rubric, style or judge is not applied, and says
-    so, unless `anyway`.
+    Each verdict gets the aspects whose raw number is among its own numbers.
+
+    Args:
+        calibration: What to apply.
+        verdicts: All verdicts on the case, one for each rubric.
+        extra: Numbers that verdicts do not hold, by name (`pixels.NAME`, `given.NAME`).
+        anyway: Apply the calibration also to a verdict of another rubric, style or judge than it was fitted for.
+            Without it such a verdict gets ratings without a value that say why.
     """
     numbers = {**collect_numbers(verdicts), **(extra or {})}
     return [
-        replace(one, calibrated=_calibrate_verdict(calibration, one, numbers, anyway)) if one.scored else one
-        for one in verdicts
+        replace(verdict, calibrated=_calibrate_verdict(calibration, verdict, numbers, anyway))
+        if verdict.scored
+        else verdict
+        for verdict in verdicts
     ]
 
 
@@ -279,27 +313,30 @@ def _calibrate_verdict(
 ) -> dict[str, CalibratedRating]:
     own = collect_numbers([verdict])
     misfit = "" if anyway else calibration.explain_misfit(verdict)
-    stranger = bool(misfit) and verdict.rubric not in calibration.fitted_for.rubrics
-    found = {}
+    other_rubric = bool(misfit) and verdict.rubric not in calibration.fitted_for.rubrics
+    ratings = {}
     for name, aspect in calibration.aspects.items():
         raw = look_up_number(aspect.raw, own)
-        if raw is None and not stranger:
-            continue  # another verdict on the case answers it, or none does
-        found[name] = _rate_aspect(aspect, raw, numbers, misfit, calibration.digest[:SHORT_DIGEST_LENGTH])
-    return found
+        if raw is None and not other_rubric:
+            continue  # another verdict on the case has this aspect, or none has
+        ratings[name] = _rate_aspect(aspect, raw, numbers, misfit, calibration.digest[:SHORT_DIGEST_LENGTH])
+    return ratings
 
 
 def _rate_aspect(
     aspect: AspectMap, raw: float | None, numbers: Mapping[str, float], misfit: str, digest: str
 ) -> CalibratedRating:
-    known = {one.name: number for one in aspect.inputs if (number := look_up_number(one.name, numbers)) is not None}
-    gaps = [one for one in aspect.inputs if one.name not in known]
-    lacking = [one.name for one in gaps if not one.missing]
+    names = [input_.name for input_ in aspect.inputs]
+    known = {name: number for name in names if (number := look_up_number(name, numbers)) is not None}
+    missing = [input_ for input_ in aspect.inputs if input_.name not in known]
+    needed = [input_.name for input_ in missing if not input_.missing]
     why = misfit
-    if not why and lacking:
-        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        why = f"{', '.join(lacking[:3])}{more} is missing here, which the map needs"
+    if not why and needed:
+        more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
+        why = f"{', '.join(needed[:3])}{more} is missing here, which the map needs"
     if why:
         return CalibratedRating(None, None, None, aspect.scale, raw, digest, why)
     value, low, high = aspect.rating(known)
-    return CalibratedRating(value, low, high, aspect.scale, raw, digest, filled=tuple(one.name for one in gaps))
+    return CalibratedRating(
+        value, low, high, aspect.scale, raw, digest, filled=tuple(input_.name for input_ in missing)
+    )

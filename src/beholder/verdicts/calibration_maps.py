@@ -1,22 +1,21 @@
-"""Several numbers as one: the least, greatest or mean of them, as it is written in a name, `min(a, b)`.
+"""The maps of a calibration: from the numbers of a verdict to the rating that people would give.
 
-What people were asked is often answered by two criteria together. The name is kept in a calibration, and the same
-number follows from it for a whole column as for one verdict.
+A map takes a matrix, cases × numbers, without missing values, and returns a rating for each case on the human scale,
+which may lie beyond its ends. `statistics.calibration` fits maps; here they are parsed, checked and applied, with NumPy
+alone. A combination such as `min(a, b)` makes one number of several, since what people were asked is often answered by
+two criteria together.
 
-From numbers to the rating that people would give: the maps that a calibration may hold, kept as plain JSON.
-
-A map takes a matrix, cases × numbers, without gaps, and gives a rating for each case on the human scale, which may lie
-beyond its ends. What fits them is `statistics.calibration`; here they are read, checked and applied, with NumPy alone.
+Import this module late: it loads NumPy.
 """
 
 from __future__ import annotations
 
-import math
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,16 +23,17 @@ import numpy.typing as npt
 
 from beholder.errors import UsageError
 
-_ColumnFloats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
-COMBINERS: dict[str, Callable[..., _ColumnFloats]] = {"min": np.min, "max": np.max, "mean": np.mean}
+COMBINERS: dict[str, Callable[..., Floats]] = {"min": np.min, "max": np.max, "mean": np.mean}
 
 _COMBINATION_FORM = re.compile(r"\s*(?P<how>[a-z]+)\s*\((?P<parts>[^()]*)\)\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """`how` is a key of `WAYS`, if it is one that is known; `parts` are names."""
+    """Several numbers combined into one. `how` should be a key of `COMBINERS`; `parts` are names of numbers."""
 
     how: str
     parts: tuple[str, ...]
@@ -41,49 +41,52 @@ class Combination:
     def __str__(self) -> str:
         return f"{self.how}({', '.join(self.parts)})"
 
-    def of(self, numbers: Sequence[float] | Sequence[_ColumnFloats]) -> _ColumnFloats:
-        """Of a number, or a column, for each part; nan where one of them is."""
+    def combine(self, numbers: Sequence[float] | Sequence[Floats]) -> Floats:
+        """Combine a number, or a column of numbers, for each part; NaN where one of them is NaN."""
         return np.asarray(COMBINERS[self.how](np.array(numbers), axis=0))
 
 
 def parse_combination(name: str) -> Combination | None:
-    """What a name says of several numbers; None where it is a plain name."""
-    found = _COMBINATION_FORM.fullmatch(name)
-    if found is None:
+    """Return the combination that a name such as `min(a, b)` stands for; `None` for a plain name."""
+    match = _COMBINATION_FORM.fullmatch(name)
+    if match is None:
         return None
-    return Combination(found["how"], tuple(part.strip() for part in found["parts"].split(",")))
+    return Combination(match["how"], tuple(part.strip() for part in match["parts"].split(",")))
 
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-T = TypeVar("T")
 
 MAX_TREES = 5_000
-LEAF_COLUMN = -1  # in place of a number's place, at the end of a tree
+LEAF_COLUMN = -1  # the column of a leaf of a tree
 
 _BLOCK_SIZE = 1 << 20  # cases × trees at a time
 
 
-@dataclass(frozen=True)
-class ConstantMap:
+class _MapStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    """The base of all maps. In a file a map is an object with its `kind` and its fields, in their order here."""
+
+    def predict(self, values: Floats) -> Floats:
+        """Return a rating for each row of a matrix, cases × numbers."""
+        raise NotImplementedError
+
+    def find_fault(self, width: int) -> str:
+        """Return what is wrong with the map for cases of `width` numbers; empty where nothing is."""
+        raise NotImplementedError
+
+
+class ConstantMap(_MapStruct, frozen=True, tag="constant"):
     """The same rating for every case."""
 
-    kind: ClassVar[str] = "constant"
     value: float
 
     def predict(self, values: Floats) -> Floats:
         return np.full(len(values), self.value)
 
-    def fault(self, width: int) -> str:
-        """What is wrong with the map for cases of so many numbers; empty where nothing is."""
+    def find_fault(self, width: int) -> str:
         return ""
 
 
-@dataclass(frozen=True)
-class OffsetMap:
-    """One number, moved: `shift + slope · number`. The slope only brings it onto the human scale."""
+class OffsetMap(_MapStruct, frozen=True, tag="offset"):
+    """One number, shifted: `shift + slope · number`. The slope only brings it onto the human scale."""
 
-    kind: ClassVar[str] = "offset"
     column: int
     slope: float
     shift: float
@@ -91,16 +94,14 @@ class OffsetMap:
     def predict(self, values: Floats) -> Floats:
         return self.shift + self.slope * values[:, self.column]
 
-    def fault(self, width: int) -> str:
+    def find_fault(self, width: int) -> str:
         return _column_fault(self.column, width)
 
 
-@dataclass(frozen=True)
-class IsotonicMap:
-    """One number by steps that never fall: straight lines between knots `at` → `ratings`, flat beyond them. Cases that
-    are tied in the number stay tied."""
+class IsotonicMap(_MapStruct, frozen=True, tag="isotonic"):
+    """Isotonic regression of one number: straight lines between the knots `at` → `ratings`, flat beyond them. Cases
+    that are tied in the number stay tied."""
 
-    kind: ClassVar[str] = "isotonic"
     column: int
     at: tuple[float, ...]
     ratings: tuple[float, ...]
@@ -108,7 +109,7 @@ class IsotonicMap:
     def predict(self, values: Floats) -> Floats:
         return np.interp(values[:, self.column], self.at, self.ratings)
 
-    def fault(self, width: int) -> str:
+    def find_fault(self, width: int) -> str:
         if not self.at or len(self.at) != len(self.ratings):
             return "it needs as many ratings as knots, and at least one"
         if np.any(np.diff(self.at) <= 0) or np.any(np.diff(self.ratings) < 0):
@@ -116,11 +117,9 @@ class IsotonicMap:
         return _column_fault(self.column, width)
 
 
-@dataclass(frozen=True)
-class LinearMap:
+class LinearMap(_MapStruct, frozen=True, tag="linear"):
     """`intercept + Σ weight · (number − mean) / scale`."""
 
-    kind: ClassVar[str] = "linear"
     intercept: float
     means: tuple[float, ...]
     scales: tuple[float, ...]
@@ -128,21 +127,19 @@ class LinearMap:
 
     def predict(self, values: Floats) -> Floats:
         standard = (values - np.array(self.means)) / np.array(self.scales)
-        said: Floats = self.intercept + standard @ np.array(self.weights)
-        return said
+        ratings: Floats = self.intercept + standard @ np.array(self.weights)
+        return ratings
 
-    def fault(self, width: int) -> str:
+    def find_fault(self, width: int) -> str:
         if {len(self.means), len(self.scales), len(self.weights)} != {width}:
             return f"it needs {width} means, scales and weights"
-        return "" if all(one > 0 for one in self.scales) else "its scales should be above 0"
+        return "" if all(scale > 0 for scale in self.scales) else "its scales should be above 0"
 
 
-@dataclass(frozen=True)
-class CurvedMap:
+class CurvedMap(_MapStruct, frozen=True, tag="curved"):
     """Each number as a normal score z, by straight lines between its knots (number, z) and flat beyond them; then
-    `intercept + Σ linear · z + curved · (z² − 1) / 2`. Numbers far out of the ordinary do no harm here."""
+    `intercept + Σ linear · z + curved · (z² − 1) / 2`. Outliers do no harm here."""
 
-    kind: ClassVar[str] = "curved"
     intercept: float
     knots: tuple[tuple[tuple[float, float], ...], ...]
     linear: tuple[float, ...]
@@ -156,7 +153,7 @@ class CurvedMap:
             total += straight * score + bend * (score * score - 1) / 2
         return total
 
-    def fault(self, width: int) -> str:
+    def find_fault(self, width: int) -> str:
         if {len(self.knots), len(self.linear), len(self.curved)} != {width}:
             return f"it needs {width} lists of knots, and as many weights and bends"
         for knots in self.knots:
@@ -165,8 +162,7 @@ class CurvedMap:
         return ""
 
 
-@dataclass(frozen=True)
-class DecisionTree:
+class DecisionTree(msgspec.Struct, frozen=True):
     """A tree in the order of its nodes, depth first: the left branch of node i is node i + 1, its right one `right[i]`.
     Left is where the number `column[i]` is at most `at[i]`; at a leaf (`column[i]` is −1) `at[i]` is the rating."""
 
@@ -174,7 +170,7 @@ class DecisionTree:
     at: tuple[float, ...]
     right: tuple[int, ...]
 
-    def fault(self, width: int) -> str:
+    def find_fault(self, width: int) -> str:
         count = len(self.column)
         if not count or len(self.at) != count or len(self.right) != count:
             return "the lists of a tree should be of one length, and not empty"
@@ -187,14 +183,12 @@ class DecisionTree:
         return ""
 
 
-@dataclass(frozen=True)
-class TreeEnsembleMap:
-    """`base + scale · Σ` of what the trees say: a forest (base 0, scale 1/n) or boosted trees.
+class TreeEnsembleMap(_MapStruct, frozen=True, dict=True, tag="trees"):  # dict: for the cached property
+    """`base + scale · Σ` of what the trees predict: a forest (base 0, scale 1/n) or boosted trees.
 
     Numbers are compared in single precision, as scikit-learn compares them.
     """
 
-    kind: ClassVar[str] = "trees"
     base: float
     scale: float
     trees: tuple[DecisionTree, ...]
@@ -206,171 +200,113 @@ class TreeEnsembleMap:
 
     def _sums(self, values: Floats) -> Floats:
         columns, at, right, starts = self._nodes
-        with np.errstate(over="ignore"):  # a number beyond single precision is as far out as it gets
+        with np.errstate(over="ignore"):  # a number beyond single precision becomes infinite, which compares rightly
             numbers = values.astype(np.float32).astype(np.float64)
         here = np.tile(starts, (len(values), 1))
         rows = np.arange(len(values))[:, None]
         while True:
-            asked = columns[here]
-            inner = asked != LEAF_COLUMN
+            column = columns[here]
+            inner = column != LEAF_COLUMN
             if not inner.any():
-                said: Floats = at[here].sum(axis=1)
-                return said
-            left = numbers[rows, np.maximum(asked, 0)] <= at[here]
+                sums: Floats = at[here].sum(axis=1)
+                return sums
+            left = numbers[rows, np.maximum(column, 0)] <= at[here]
             here = np.where(inner, np.where(left, here + 1, right[here]), here)
 
     @cached_property
     def _nodes(self) -> tuple[Ints, Floats, Ints, Ints]:
-        """All trees in a row: columns, thresholds or ratings, right branches, and where each tree begins."""
-        starts = np.cumsum([0, *(len(one.column) for one in self.trees[:-1])])
-        columns = np.concatenate([np.array(one.column, np.int64) for one in self.trees])
-        at = np.concatenate([np.array(one.at, np.float64) for one in self.trees])
+        """All trees concatenated: columns, thresholds or ratings, right branches, and where each tree begins."""
+        starts = np.cumsum([0, *(len(tree.column) for tree in self.trees[:-1])])
+        columns = np.concatenate([np.array(tree.column, np.int64) for tree in self.trees])
+        at = np.concatenate([np.array(tree.at, np.float64) for tree in self.trees])
         right = np.concatenate(
-            [np.array(one.right, np.int64) + start for one, start in zip(self.trees, starts, strict=True)]
+            [np.array(tree.right, np.int64) + start for tree, start in zip(self.trees, starts, strict=True)]
         )
         return columns, at, right, starts
 
-    def fault(self, width: int) -> str:
+    def find_fault(self, width: int) -> str:
         if not 0 < len(self.trees) <= MAX_TREES:
             return f"it needs 1 to {MAX_TREES:,} trees"
-        return next((fault for one in self.trees if (fault := one.fault(width))), "")
+        return next((fault for tree in self.trees if (fault := tree.find_fault(width))), "")
 
 
-@dataclass(frozen=True)
-class BlendMap:
-    """The weighted mean of what several maps say."""
+SimpleMap = ConstantMap | OffsetMap | IsotonicMap | LinearMap | CurvedMap | TreeEnsembleMap
 
-    kind: ClassVar[str] = "blend"
+
+class BlendMap(_MapStruct, frozen=True, tag="blend"):
+    """The weighted mean of what several maps predict."""
+
     maps: tuple[SimpleMap, ...]
     weights: tuple[float, ...]
 
     def predict(self, values: Floats) -> Floats:
-        said = np.column_stack([one.predict(values) for one in self.maps])
+        ratings = np.column_stack([part.predict(values) for part in self.maps])
         weights = np.array(self.weights)
-        mean: Floats = said @ (weights / weights.sum())
+        mean: Floats = ratings @ (weights / weights.sum())
         return mean
 
-    def fault(self, width: int) -> str:
-        if not self.maps or len(self.maps) != len(self.weights) or not all(one > 0 for one in self.weights):
+    def find_fault(self, width: int) -> str:
+        if not self.maps or len(self.maps) != len(self.weights) or not all(weight > 0 for weight in self.weights):
             return "it needs a weight above 0 for each of its maps, and a map at least"
-        return next((fault for one in self.maps if (fault := one.fault(width))), "")
+        return next((fault for part in self.maps if (fault := part.find_fault(width))), "")
 
 
-@dataclass(frozen=True)
-class SnapToEndsMap:
-    """A map whose predictions stick to the ends of the human scale: at most `under` becomes `low`, at least `over`
+class SnapToEndsMap(_MapStruct, frozen=True, tag="ends"):
+    """A map whose predictions snap to the ends of the human scale: at most `under` becomes `low`, at least `over`
     becomes `high` (None: nothing does). Where nearly everybody gives the lowest rating, cases are tied, and a map that
     puts them into an order of its own would only be further from people."""
 
-    kind: ClassVar[str] = "ends"
-    map: SimpleMap | BlendMap
     under: float | None
     over: float | None
     low: float
     high: float
+    map: SimpleMap | BlendMap
 
     def predict(self, values: Floats) -> Floats:
-        said = self.map.predict(values)
-        lowest = said <= (-np.inf if self.under is None else self.under)
-        highest = said >= (np.inf if self.over is None else self.over)
-        found: Floats = np.where(lowest, self.low, np.where(highest, self.high, said))
-        return found
+        ratings = self.map.predict(values)
+        lowest = ratings <= (-np.inf if self.under is None else self.under)
+        highest = ratings >= (np.inf if self.over is None else self.over)
+        snapped: Floats = np.where(lowest, self.low, np.where(highest, self.high, ratings))
+        return snapped
 
-    def fault(self, width: int) -> str:
-        return self.map.fault(width) if self.low < self.high else "its low end should be below its high end"
+    def find_fault(self, width: int) -> str:
+        return self.map.find_fault(width) if self.low < self.high else "its low end should be below its high end"
 
 
-SimpleMap = ConstantMap | OffsetMap | IsotonicMap | LinearMap | CurvedMap | TreeEnsembleMap
 CalibrationMap = SimpleMap | BlendMap | SnapToEndsMap
-_SIMPLE_MAPS: tuple[type[SimpleMap], ...] = (ConstantMap, OffsetMap, IsotonicMap, LinearMap, CurvedMap, TreeEnsembleMap)
 
 
-def map_to_dict(one: CalibrationMap) -> dict[str, object]:
-    """A map as JSON values; `map_from` gives the very same map back."""
-    if isinstance(one, BlendMap):
-        return {"kind": one.kind, "maps": [map_to_dict(part) for part in one.maps], "weights": list(one.weights)}
-    if isinstance(one, SnapToEndsMap):
-        rest = {"under": one.under, "over": one.over, "low": one.low, "high": one.high}
-        return {"kind": one.kind, **rest, "map": map_to_dict(one.map)}
-    values = _tuples_to_lists(asdict(one))
-    assert isinstance(values, dict)
-    return {"kind": one.kind, **values}
-
-
-def _tuples_to_lists(value: object) -> object:
-    if isinstance(value, tuple):
-        return [_tuples_to_lists(inner) for inner in value]
-    return {key: _tuples_to_lists(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+def map_to_dict(map_: CalibrationMap) -> dict[str, Any]:
+    """Return a map as JSON values; `parse_map` gives the same map back."""
+    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(map_))  # to_builtins would keep tuples
+    return values
 
 
 def parse_map(values: object, width: int) -> CalibrationMap:
-    """The map that JSON values describe, for cases of `width` numbers. Raises `UsageError` where it is none."""
-    found = _parse_any_map(values)
-    if not all(math.isfinite(number) for number in _iter_numbers(found)):
-        raise UsageError(f"The {found.kind} map is wrong: it holds a number that is not finite.")
-    if fault := found.fault(width):
-        raise UsageError(f"The {found.kind} map is wrong: {fault}.")
-    return found
+    """Return the map that JSON values describe.
 
+    Args:
+        values: What `map_to_dict` returned; may come from an untrusted file.
+        width: The number of numbers that the map gets for each case.
 
-def _parse_any_map(values: object) -> CalibrationMap:
-    if isinstance(values, Mapping) and values.get("kind") == SnapToEndsMap.kind:
-        rest = _convert({key: one for key, one in values.items() if key not in ("kind", "map")}, _SnapToEndsRecord)
-        return SnapToEndsMap(_parse_blend_or_simple(values.get("map")), rest.under, rest.over, rest.low, rest.high)
-    return _parse_blend_or_simple(values)
-
-
-class _SnapToEndsRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    under: float | None
-    over: float | None
-    low: float
-    high: float
-
-
-def _parse_blend_or_simple(values: object) -> SimpleMap | BlendMap:
-    if isinstance(values, Mapping) and values.get("kind") == BlendMap.kind:
-        parts = values.get("maps")
-        if not isinstance(parts, list):
-            raise UsageError("A blend should have a list of `maps`.")
-        return BlendMap(
-            tuple(_parse_simple_map(one) for one in parts), _convert(values.get("weights"), tuple[float, ...])
-        )
-    return _parse_simple_map(values)
-
-
-def _parse_simple_map(values: object) -> SimpleMap:
-    if not isinstance(values, Mapping):
-        raise UsageError("A map should be an object with a `kind`.")
-    kind, rest = values.get("kind"), {key: value for key, value in values.items() if key != "kind"}
-    known = {one.kind: one for one in _SIMPLE_MAPS}
-    if not isinstance(kind, str) or kind not in known:
-        kinds = ", ".join([*known, BlendMap.kind, SnapToEndsMap.kind])
-        raise UsageError(f"A map is one of {kinds} (a blend is of the others), not {str(kind)[:40]!r}.")
-    names = [one.name for one in fields(known[kind])]
-    if strange := sorted(set(map(str, rest)) - set(names)):
-        raise UsageError(f"The {kind} map has a key {strange[0][:40]!r} that is not known; it has {', '.join(names)}.")
-    return _convert(rest, known[kind])
-
-
-def _convert(values: object, kind: type[T]) -> T:
+    Raises:
+        UsageError: When the values describe no map, or one that cannot be applied.
+    """
     try:
-        return msgspec.convert(values, kind)
+        map_: CalibrationMap = msgspec.convert(values, CalibrationMap)
     except msgspec.ValidationError as error:
-        raise UsageError(f"This is no map: {error}.") from None
-
-
-def _iter_numbers(value: object) -> Iterator[float]:
-    """Every number of a map, however deep."""
-    if value is None:
-        return
-    if isinstance(value, int | float):
-        yield value
-    elif isinstance(value, tuple):
-        for inner in value:
-            yield from _iter_numbers(inner)
-    else:
-        for one in fields(value):  # type: ignore[arg-type]  # what is neither is one of the dataclasses above
-            yield from _iter_numbers(getattr(value, one.name))
+        kinds = "constant, offset, isotonic, linear, curved, trees, blend, ends"
+        raise UsageError(
+            f"This is no map: {str(error)[:200]}. A map is one of {kinds} (a blend is of the others)."
+        ) from None
+    fault = map_.find_fault(width)
+    try:
+        json.dumps(msgspec.to_builtins(map_), allow_nan=False)
+    except ValueError:
+        fault = "it holds a number that is not finite"
+    if fault:
+        raise UsageError(f"The {map_.__struct_config__.tag} map is wrong: {fault}.")
+    return map_
 
 
 def _column_fault(column: int, width: int) -> str:
