@@ -10,9 +10,8 @@ import pytest
 from beholder import Answer, Finish, Outcome, Rubric, ScriptedJudge, SetupError, Unreachable, Usage, Verdict
 from beholder.cases.case import Case
 from beholder.images.image import PreparedImage
-from beholder.judges.conversation import ask_judge
+from beholder.judges.conversation import Conversation
 from beholder.rubrics.brief import Brief, Composer
-from beholder.verdicts.jury import ConversationResult
 from beholder.verdicts.score import VerdictHeader
 
 KEYS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -33,13 +32,19 @@ def composed() -> tuple[Brief, VerdictHeader]:
     )
 
 
-async def asked(*lines: Any) -> tuple[ConversationResult, ScriptedJudge]:
+async def asked(*lines: Any) -> tuple[Conversation, ScriptedJudge]:
     judge = ScriptedJudge(*lines)
     brief, head = composed()
     return await ask_judge(judge, brief, head), judge
 
 
-def flags(result: ConversationResult) -> list[str]:
+async def ask_judge(judge: ScriptedJudge, brief: Brief, head: VerdictHeader) -> Conversation:
+    conversation = Conversation(judge, brief, head)
+    await conversation.run()
+    return conversation
+
+
+def flags(result: Conversation) -> list[str]:
     return [flag.flag for flag in result.verdict.flags]
 
 

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from beholder.cli.progress import ProgressCounter
-from beholder.ledger.ledger import Ledger
-from beholder.runs.batch import BatchPassOptions, BatchRunStatus, run_batch_pass
-from beholder.runs.execution import check_suite_cases, find_or_create_run
+from beholder.runs.batch import BatchPass, BatchPassOptions, BatchRunStatus
+from beholder.runs.execution import prepare_run
 from beholder.runs.suite import load_suite
 from beholder.testing.base import Course, Fault
 from beholder.testing.server import JudgeServer
@@ -64,16 +63,13 @@ def to_the_end(
             "audit": False,
         }
         suite = load_suite(None, flags)
-        checked = check_suite_cases(suite)
-        with Ledger.open(suite.ledger_place()) as ledger:
-            record = find_or_create_run(suite, ledger, checked, fresh=False)[0]
+        with prepare_run(suite) as suite_run:
+            ledger, record = suite_run.ledger, suite_run.record
 
             async def go(how: BatchPassOptions) -> BatchRunStatus:
                 server.batches.usual = course(chance)
                 told: list[str] = []
-                return await run_batch_pass(
-                    suite, ledger, record, checked, ProgressCounter(COUNT), asyncio.Event(), told.append, how
-                )
+                return await BatchPass(suite_run, how, ProgressCounter(COUNT), asyncio.Event(), told.append).run()
 
             standing = await go(BatchPassOptions(anew=True))
             passes = 0

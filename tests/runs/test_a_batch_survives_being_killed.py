@@ -19,23 +19,22 @@ import pytest
 from beholder.cli.progress import ProgressCounter
 from beholder.judges.model import ModelJudge, judge_from
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import RunRecord
 from beholder.providers.base import HttpRequest
 from beholder.providers.openai import BATCH_API
 from beholder.providers.payload import RequestBody
-from beholder.runs.batch import BatchPassOptions, LedgerBatchQueue, run_batch_pass
+from beholder.runs.batch import BatchPass, BatchPassOptions, LedgerBatchQueue
 from beholder.runs.engine import WRITE_BATCH
-from beholder.runs.execution import check_suite_cases, find_or_create_run
+from beholder.runs.execution import SuiteRun, prepare_run
 from beholder.runs.ledger_access import LedgerThread
 from beholder.runs.limits import Budget
-from beholder.runs.suite import Suite, load_suite
+from beholder.runs.suite import load_suite
 from beholder.testing.base import Fault
 from beholder.testing.server import JudgeServer
 from beholder.verdicts.answer import BatchReply, BatchStage
 
 
 @contextmanager
-def begun(server: JudgeServer, folder: Path) -> Iterator[tuple[Suite, Ledger, RunRecord, Any]]:
+def begun(server: JudgeServer, folder: Path) -> Iterator[SuiteRun]:
     flags = {
         "rubric": "edit-preservation",
         "cases": str(folder / "cases.jsonl"),
@@ -46,9 +45,8 @@ def begun(server: JudgeServer, folder: Path) -> Iterator[tuple[Suite, Ledger, Ru
         "audit": False,
     }
     suite = load_suite(None, flags)
-    checked = check_suite_cases(suite)
-    with Ledger.open(suite.ledger_place()) as ledger:
-        yield suite, ledger, find_or_create_run(suite, ledger, checked, fresh=False)[0], checked
+    with prepare_run(suite) as suite_run:
+        yield suite_run
 
 
 @pytest.mark.parametrize(("most_requests", "most_bytes", "sizes"), [(2, 10**9, [2, 2, 1]), (100, 250, [1] * 5)])
@@ -61,7 +59,8 @@ async def test_jobs_are_split_by_number_and_by_size(
     sizes: list[int],
 ) -> None:
     cases(1)
-    with begun(server, tmp_path) as (_, ledger, record, _):
+    with begun(server, tmp_path) as suite_run:
+        ledger, record = suite_run.ledger, suite_run.record
         judge = judge_from("openai:test", base_url=server.openai_url)
         assert isinstance(judge, ModelJudge)
         clerk = LedgerThread(ledger)
@@ -85,16 +84,14 @@ async def test_nothing_is_handed_in_once_it_was_stopped(
     server: JudgeServer, cases: Callable[[int], Path], tmp_path: Path
 ) -> None:
     cases(3)
-    with begun(server, tmp_path) as (suite, ledger, record, checked):
+    with begun(server, tmp_path) as suite_run:
         stop = asyncio.Event()
         stop.set()
-        standing = await run_batch_pass(
-            suite, ledger, record, checked, ProgressCounter(3), stop, print, BatchPassOptions(anew=True)
-        )
+        standing = await BatchPass(suite_run, BatchPassOptions(anew=True), ProgressCounter(3), stop, print).run()
         assert (standing.state, server.batches.jobs) == ("interrupted", [])
-        standing = await run_batch_pass(
-            suite, ledger, record, checked, ProgressCounter(3), asyncio.Event(), print, BatchPassOptions(anew=True)
-        )
+        standing = await BatchPass(
+            suite_run, BatchPassOptions(anew=True), ProgressCounter(3), asyncio.Event(), print
+        ).run()
         assert (standing.state, len(server.batches.jobs[0].keys)) == ("waiting", 3)
 
 
@@ -186,14 +183,12 @@ async def test_a_reply_is_done_with_as_soon_as_there_is_a_verdict_by_it(
                 used.extend(kept for kept in there.values() if kept.stage is BatchStage.USED)
         return good_answer()
 
-    with begun(server, tmp_path) as (suite, ledger, record, checked):
+    with begun(server, tmp_path) as suite_run:
         stop = asyncio.Event()
-        await run_batch_pass(
-            suite, ledger, record, checked, ProgressCounter(2), stop, print, BatchPassOptions(anew=True)
-        )
+        await BatchPass(suite_run, BatchPassOptions(anew=True), ProgressCounter(2), stop, print).run()
         server.default = repaired
         how = BatchPassOptions(repair_live=True, idle=False)
-        standing = await run_batch_pass(suite, ledger, record, checked, ProgressCounter(2), stop, print, how)
+        standing = await BatchPass(suite_run, how, ProgressCounter(2), stop, print).run()
         assert (standing.state, len(used)) == ("finished", 1)
 
 
@@ -205,10 +200,11 @@ async def test_a_run_is_not_finished_while_a_case_has_no_verdict(
     rows = cases(count).read_text().splitlines()
     (tmp_path / "cases.jsonl").write_text("\n".join([*rows, rows[0].replace('"c0"', '"again"')]))
     server.default = Fault.refusal("I would rather not.")
-    with begun(server, tmp_path) as (suite, ledger, record, checked):
+    with begun(server, tmp_path) as suite_run:
+        ledger, record = suite_run.ledger, suite_run.record
         for anew, done, state in ((True, 0, "waiting"), (False, count, "interrupted")):
             watch, how = ProgressCounter(count + 1), BatchPassOptions(anew=anew)
-            standing = await run_batch_pass(suite, ledger, record, checked, watch, asyncio.Event(), print, how)
+            standing = await BatchPass(suite_run, how, watch, asyncio.Event(), print).run()
             assert (standing.state, len(list(ledger.verdicts(record.id)))) == (state, done)
         live = subprocess.run(command(), capture_output=True, check=False)
         assert (live.returncode, ledger.run(record.id).state) == (3, "finished")
@@ -227,8 +223,6 @@ async def test_a_run_is_not_finished_while_its_last_job_is_handed_in(
         return good_answer()
 
     server.default = answer
-    with begun(server, tmp_path) as (suite, ledger, record, checked):
-        await run_batch_pass(
-            suite, ledger, record, checked, ProgressCounter(1), asyncio.Event(), print, BatchPassOptions(anew=True)
-        )
+    with begun(server, tmp_path) as suite_run:
+        await BatchPass(suite_run, BatchPassOptions(anew=True), ProgressCounter(1), asyncio.Event(), print).run()
     assert states == ["running"]

@@ -9,11 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beholder import Answer, OverBudget, ScriptedJudge, Unreachable
+from beholder import Answer, Finish, Outcome, OverBudget, Rubric, ScriptedJudge, Verdict
+from beholder.errors import Unreachable
+from beholder.judges.conversation import Conversation
 from beholder.rubrics.brief import Brief
-from beholder.runs.limits import Budget, BudgetedJudge
+from beholder.runs.limits import Budget, CallBudget
+from beholder.verdicts.score import VerdictHeader
 
 BRIEF = Brief("r", "1", None, "", (), None, "d", "l")
+HEAD = VerdictHeader("c1", Rubric.load("restyle"), "scripted")
+
+
+async def talk(judge: ScriptedJudge, budget: Budget, most: Decimal) -> Verdict:
+    """A conversation in which every call may cost `most`; a refusal ends it after one."""
+    conversation = Conversation(judge, BRIEF, HEAD, reserve=CallBudget(budget, lambda *_: (most, 100)).reserve)
+    await conversation.run()
+    return conversation.verdict
 
 
 @given(
@@ -35,14 +46,10 @@ async def test_reservations_never_exceed_the_limit(calls: list[tuple[Decimal, De
 
 async def test_calls_that_run_at_once_reserve_together() -> None:
     budget = Budget(Decimal(10))
-    judge = BudgetedJudge(ScriptedJudge(Answer("x", cost_usd=Decimal(1))), budget, lambda *_: (Decimal(4), 100))
+    judge = ScriptedJudge(Answer("x", finish=Finish.REFUSED, cost_usd=Decimal(1)))
 
     async def ask() -> bool:
-        try:
-            await judge.answer(BRIEF)
-        except OverBudget:
-            return False
-        return True
+        return (await talk(judge, budget, Decimal(4))).outcome is not Outcome.OVER_BUDGET
 
     first = await asyncio.gather(ask(), ask())
     assert first == [True, True]
@@ -54,10 +61,10 @@ async def test_calls_that_run_at_once_reserve_together() -> None:
 
 async def test_an_unknown_cost_counts_in_full_and_no_answer_as_free() -> None:
     budget = Budget(Decimal(10))
-    await BudgetedJudge(ScriptedJudge("x"), budget, lambda *_: (Decimal(3), 100)).answer(BRIEF)
+    await talk(ScriptedJudge(Answer("x", finish=Finish.REFUSED)), budget, Decimal(3))
     assert budget.spent == 3
-    with pytest.raises(Unreachable):
-        await BudgetedJudge(ScriptedJudge(Unreachable("gone")), budget, lambda *_: (Decimal(3), 100)).answer(BRIEF)
+    gone = await talk(ScriptedJudge(Unreachable("gone")), budget, Decimal(3))
+    assert gone.outcome is Outcome.UNREACHABLE
     assert budget.spent == 3
     assert budget.reserved == 0
 
@@ -83,7 +90,7 @@ async def test_a_shared_budget_fetches_what_it_needs_and_no_more_than_there_is()
 
     budgets = [Budget(Decimal(10)), Budget(Decimal(10))]
     for budget in budgets:
-        budget.share(more)
+        budget.share_between_processes(more)
     got = 0
 
     async def spend(budget: Budget) -> None:
@@ -102,16 +109,10 @@ async def test_a_shared_budget_fetches_what_it_needs_and_no_more_than_there_is()
 
 async def test_calls_wait_for_what_others_do_not_come_to() -> None:
     budget = Budget(Decimal(10))
-    judge = BudgetedJudge(
-        ScriptedJudge(*[Answer("x", cost_usd=Decimal("0.1"))] * 80), budget, lambda *_: (Decimal(4), 100)
-    )
+    judge = ScriptedJudge(*[Answer("x", finish=Finish.REFUSED, cost_usd=Decimal("0.1"))] * 80)
 
     async def ask() -> bool:
-        try:
-            await judge.answer(BRIEF)
-        except OverBudget:
-            return False
-        return True
+        return (await talk(judge, budget, Decimal(4))).outcome is not Outcome.OVER_BUDGET
 
     assert (await asyncio.gather(*(ask() for _ in range(80)))).count(True) == 61  # until less than $4 is left
     assert budget.spent == Decimal("6.1")

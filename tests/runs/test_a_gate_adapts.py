@@ -16,13 +16,13 @@ async def test_no_more_than_allowed_are_under_way() -> None:
     async def request() -> None:
         nonlocal most
         await gate.acquire(1)
-        most = max(most, gate.under_way)
+        most = max(most, gate.in_flight)
         await asyncio.sleep(0)
         gate.release(0.1)
 
     await asyncio.gather(*(request() for _ in range(50)))
     assert most == 3
-    assert gate.under_way == 0
+    assert gate.in_flight == 0
 
 
 async def test_a_push_back_lowers_the_limit_once_for_all_that_were_under_way() -> None:
@@ -79,7 +79,7 @@ async def test_who_gives_up_waiting_takes_no_place() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     gate.release(0.1)
-    assert gate.under_way == 0
+    assert gate.in_flight == 0
     await asyncio.wait_for(gate.acquire(1), 1)
 
 
@@ -107,26 +107,26 @@ async def test_requests_and_tokens_per_minute_are_kept_evenly(monkeypatch: pytes
 async def test_a_process_keeps_to_its_part_of_a_pace_and_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     gate = AdaptiveLimiter(100, requests_per_minute=60, sleep=clock.sleep)
-    gate.share(0.25)
+    gate.set_share(0.25)
     for _ in range(3):
         await gate.acquire(1)
     assert clock.now == pytest.approx(108.0)
-    gate.share(0)
+    gate.set_share(0)
     waiting = asyncio.create_task(gate.acquire(1))
     for _ in range(5):
         await asyncio.sleep(0)
     assert not waiting.done()
-    gate.share(1)
+    gate.set_share(1)
     await waiting
 
 
 async def test_a_pace_does_not_save_up_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     pace = LeakyBucket(60, clock.sleep)
-    await pace.wait(1)
+    await pace.acquire(1)
     clock.now += 100
     for _ in range(3):
-        await pace.wait(1)
+        await pace.acquire(1)
     assert clock.slept == pytest.approx([1.0, 1.0])
 
 
@@ -139,8 +139,8 @@ async def test_who_gives_up_waiting_for_its_turn_has_booked_nothing(monkeypatch:
         clock.now += seconds
 
     pace = LeakyBucket(60, sleep)
-    await pace.wait(1)
-    waiting = [asyncio.create_task(pace.wait(1)) for _ in range(50)]
+    await pace.acquire(1)
+    waiting = [asyncio.create_task(pace.acquire(1)) for _ in range(50)]
     await asyncio.sleep(0)
     for one in waiting[:49]:
         one.cancel()

@@ -37,10 +37,10 @@ async def test_answers_are_found_whoever_wrote_them_and_whenever(tmp_path: Path)
         clerk = LedgerThread(ours)
         known = AnswerCache(clerk)
         await known.refresh()
-        assert set(await known.recall(keys(0, 300))) == set(keys(0, 300))
+        assert set(await known.look_up(keys(0, 300))) == set(keys(0, 300))
         answered(theirs, keys(300, 400))
         await known.refresh()
-        assert set(await known.recall(keys(200, 500))) == set(keys(200, 400))
+        assert set(await known.look_up(keys(200, 500))) == set(keys(200, 400))
         clerk.close()
 
 
@@ -52,4 +52,4 @@ async def test_what_is_new_is_not_looked_up(tmp_path: Path) -> None:
         known = AnswerCache(clerk)
         await known.refresh()
         clerk.close()  # whoever asks the ledger now fails
-        assert [await known.recall([key]) for key in keys(1000, 1100)] == [{}] * 100
+        assert [await known.look_up([key]) for key in keys(1000, 1100)] == [{}] * 100

@@ -66,7 +66,7 @@ def budgeted(folder: Path, server: JudgeServer) -> Suite:
 
 
 def recipe(suite: Suite, folder: Path) -> WorkerSetup:
-    work = RunSettings("run", suite.composers(), (), recall=False, thumbnails=False, audit=False)
+    work = RunSettings("run", suite.composers(), use_cache=False, thumbnails=False, audit=False)
     return WorkerSetup(work, suite, str(folder))
 
 
@@ -280,7 +280,7 @@ async def test_what_a_call_did_not_come_to_is_there_for_the_other_workers(
     driver = Handle(office)
     budget = Budget(Decimal("0.15"))
     paying = asyncio.create_task(
-        RayPipeline(driver, plan_workers(2, 12, Cluster("here", 2, 2)), lambda: None).pay(budget)
+        RayPipeline(driver, plan_workers(2, 12, Cluster("here", 2, 2)), lambda: None).serve_fund_requests(budget)
     )
     benches = [WorkerRuntime(name, driver, recipe(suite, tmp_path)) for name in "ab"]
     living = [asyncio.create_task(bench.live()) for bench in benches]
@@ -408,8 +408,8 @@ async def test_questions_of_many_are_asked_as_one() -> None:
         return [2 * number for number in numbers]
 
     together: CallCoalescer[int, int] = CallCoalescer(send)
-    assert await asyncio.gather(*(together.ask(number) for number in range(5))) == [0, 2, 4, 6, 8]
-    assert await together.ask(9) == 18
+    assert await asyncio.gather(*(together.call(number) for number in range(5))) == [0, 2, 4, 6, 8]
+    assert await together.call(9) == 18
     assert asked == [[0, 1, 2, 3, 4], [9]]
 
 

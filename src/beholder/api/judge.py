@@ -16,7 +16,7 @@ from beholder.judges.model import judge_from
 from beholder.rubrics.brief import Composer
 from beholder.rubrics.load import load_rubric, load_rubrics
 from beholder.rubrics.rubric import Rubric
-from beholder.runs.case import apply_calibration, judge_case
+from beholder.runs.case import CaseJudge, apply_calibration
 from beholder.runs.image_pool import ImagePool
 from beholder.verdicts.verdict import Verdict
 
@@ -119,8 +119,8 @@ async def judge_by_rubrics(
     pictures = ImagePool(allow_remote=options.get("allow_remote", False), workers=0)
     async with _open_judges(named) as judges:
         check_judges(judges, rubrics)
-        audit = options.get("audit", True)
-        judged = [await judge_case(one, case, judges, samples, pictures, audit=audit) for one in composers]
+        case_judge = CaseJudge(judges, pictures, samples, audit=options.get("audit", True))
+        judged = [await case_judge.judge(one, case) for one in composers]
     found = [one.verdict for one in judged]
     if calibration is not None:
         found = await apply_calibration(calibration, found, case, pictures)

@@ -189,28 +189,25 @@ def _run_exam(
     sheets: Sequence[ExamSheet], ledger: Ledger, budget: Budget, *, fresh: bool, quiet: bool
 ) -> tuple[str, int]:
     """Lets the judge answer all sheets. The id of the first run, and how many questions have no answer."""
-    from beholder.cli.run import execute_run
+    from beholder.cli.run import Output, execute_run
     from beholder.exam.results import sitting_tag
     from beholder.ledger.types import FINISHED
-    from beholder.runs.execution import check_suite_cases, find_or_create_run
-    from beholder.runs.limits import RunLimits, make_judges
+    from beholder.runs.execution import prepare_run
+    from beholder.runs.limits import RunLimits
     from beholder.verdicts.verdict import Outcome
 
     first, lacking = "", 0
     for sheet in sheets:
-        limits = RunLimits(budget, whole=True)  # it is for all sheets
-        judges = make_judges(sheet.suite, limits)
-        checked = check_suite_cases(sheet.suite)
-        record, new = find_or_create_run(sheet.suite, ledger, checked, fresh=fresh)
-        first = first or record.id
-        if record.id != first:
-            ledger.tag(record.id, sitting_tag(first))
-        if not quiet:
-            going_on = "" if new else ", going on"
-            print_text(f"{record.name}: {record.total} papers, run {record.id}{going_on}", error=True)
-        state, _ = execute_run(
-            sheet.suite, ledger, record, checked, judges, limits, new=new, quiet=quiet, as_json=False
-        )
+        limits = RunLimits(budget, not_shared=True)  # it is for all sheets
+        with prepare_run(sheet.suite, ledger, fresh=fresh, limits=limits) as suite_run:
+            record = suite_run.record
+            first = first or record.id
+            if record.id != first:
+                ledger.tag(record.id, sitting_tag(first))
+            if not quiet:
+                going_on = "" if suite_run.is_new else ", going on"
+                print_text(f"{record.name}: {record.total} papers, run {record.id}{going_on}", error=True)
+            state, _ = execute_run(suite_run, Output(quiet=quiet))
         if state != FINISHED:
             print_text("interrupted; the same command (without --fresh) goes on where it was", error=True)
             raise typer.Exit(EXIT_UNSCORED)

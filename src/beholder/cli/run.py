@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from beholder.cases.validation import CaseCheck
     from beholder.cli.progress import ProgressCounter
-    from beholder.judges.base import Judge
     from beholder.ledger.ledger import Ledger
     from beholder.ledger.types import RunRecord
     from beholder.runs.batch import BatchPassOptions, BatchRunStatus
-    from beholder.runs.limits import RunLimits
+    from beholder.runs.execution import SuiteRun
     from beholder.runs.plan import JudgePlan, Plan
     from beholder.runs.suite import Suite
     from beholder.verdicts.verdict import Outcome
@@ -55,94 +53,71 @@ def run(
 
     Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 some cases have no score and no --max-unscored was given.
     """
-    from beholder.judges.base import check_judges
-    from beholder.ledger.ledger import Ledger
-    from beholder.runs.execution import check_suite_cases, find_named_run, find_or_create_run
-    from beholder.runs.limits import Budget, RunLimits, make_judges, require_prices
+    from beholder.runs.execution import prepare_run
 
     if of and fresh:
         raise UsageError("--run goes on with a run, and --fresh begins one; give one of them.")
-    require_prices(suite)
     again = _parse_outcomes(retry)
-    limits = RunLimits(Budget(suite.budget_usd()))
-    judges = make_judges(suite, limits)  # a missing key is found before a run is begun
-    check_judges(judges, suite.rubrics())
-    if batch:
-        from beholder.runs.batch import make_batch_judges
-
-        make_batch_judges(suite)
-    checked = check_suite_cases(suite, skip_bad=skip_bad)
-    if checked.problem_count and not json_:
-        print(f"beholder: {len(checked.bad_positions)} cases are left out; they are wrong.", file=sys.stderr)
-    with Ledger.open(suite.ledger_place()) as ledger:
-        record, new = (
-            (find_named_run(suite, ledger, checked, of), False)
-            if of
-            else find_or_create_run(suite, ledger, checked, fresh=fresh)
-        )
+    output = Output(quiet=quiet, as_json=json_)
+    with prepare_run(suite, fresh=fresh, run=of, skip_bad=skip_bad, batch=batch) as suite_run:
+        if suite_run.checked.problem_count and not json_:
+            print(
+                f"beholder: {len(suite_run.checked.bad_positions)} cases are left out; they are wrong.", file=sys.stderr
+            )
         if not quiet and not json_:
-            print(f"{'run' if new else 'going on with run'} {record.id} ({record.name}), {record.total} verdicts")
-        limits.budget.spent = record.spent_usd or limits.budget.spent
-        how = {"new": new, "quiet": quiet, "as_json": json_}
-        if batch or ledger.has_uncollected_batches(record.id):  # what is under way is not asked live as well
+            record = suite_run.record
+            begun = "run" if suite_run.is_new else "going on with run"
+            print(f"{begun} {record.id} ({record.name}), {record.total} verdicts")
+        # Requests that are in a provider's batch are not asked live as well.
+        if batch or suite_run.ledger.has_uncollected_batches(suite_run.id):
             from beholder.runs.batch import BatchPassOptions
 
-            raise typer.Exit(
-                execute_batch(suite, ledger, record, checked, BatchPassOptions(anew=batch, retry=again), **how)
-            )
-        state, counts = execute_run(suite, ledger, record, checked, judges, limits, again, **how)
-        raise typer.Exit(report_result(suite, ledger, record, state, counts, new=new, as_json=json_, quiet=quiet))
+            raise typer.Exit(execute_batch(suite_run, BatchPassOptions(anew=batch, retry=again), output))
+        state, counts = execute_run(suite_run, output, again)
+        raise typer.Exit(report_result(suite_run, state, counts, output))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How a command shows what it does: for people, nothing (`quiet`), or as lines of JSON."""
+
+    quiet: bool = False
+    as_json: bool = False
+
+    def make_progress(self, total: int) -> ProgressCounter:
+        """Return what counts the verdicts of a run, and shows how many there are."""
+        from beholder.cli.progress import JsonProgress, ProgressBar, ProgressCounter
+
+        if self.as_json:
+            return JsonProgress(total)
+        return ProgressCounter(total) if self.quiet or not sys.stderr.isatty() else ProgressBar(total)
 
 
 def execute_run(
-    suite: Suite,
-    ledger: Ledger,
-    record: RunRecord,
-    checked: CaseCheck,
-    judges: Sequence[Judge],
-    limits: RunLimits,
-    retry: frozenset[Outcome] = frozenset(),
-    *,
-    new: bool,
-    quiet: bool,
-    as_json: bool,
+    suite_run: SuiteRun, output: Output, retry: frozenset[Outcome] = frozenset()
 ) -> tuple[str, ProgressCounter]:
-    """Executes a run that was begun or found again, watched on the terminal; the state it ends in, and what it came
-    to."""
+    """Execute a run and show its progress; return the state it ends in, and its counts."""
     import asyncio
 
     from beholder.cli.progress import run_interruptible
     from beholder.ledger.types import INTERRUPTED
-    from beholder.runs.execution import execute_run
-    from beholder.runs.ledger_access import lock_run
 
-    counts = make_progress(record.total, quiet=quiet, as_json=as_json)
+    counts = output.make_progress(suite_run.record.total)
     gc.freeze()  # what is loaded stays; looking at it again and again costs a quarter of a millisecond a case
     gc.set_threshold(20_000, 20, 20)
-    if not new:
-        apply_name_and_tags(suite, ledger, record)
+    suite_run.apply_name_and_tags()
     try:
-        with lock_run(ledger, record.id):
-            if ledger.has_uncollected_batches(record.id):
-                raise UsageError(f"The run {record.id} was handed in as a batch just now; `beholder collect` goes on.")
-            state = asyncio.run(
-                run_interruptible(
-                    lambda stop: execute_run(suite, ledger, record, checked, judges, limits, retry, counts, stop)
+        with suite_run.lock():
+            if suite_run.ledger.has_uncollected_batches(suite_run.id):
+                raise UsageError(
+                    f"The run {suite_run.id} was handed in as a batch just now; `beholder collect` goes on."
                 )
-            )
+            state = asyncio.run(run_interruptible(lambda stop: suite_run.execute(counts, stop, retry)))
     except KeyboardInterrupt:
         state = INTERRUPTED
     finally:
         counts.close()
     return state, counts
-
-
-def apply_name_and_tags(suite: Suite, ledger: Ledger, record: RunRecord) -> None:
-    """A name or tags that were given by flag hold also for a run that is gone on with."""
-    if "name" in suite.by_flag:
-        ledger.rename(record.id, suite.name)
-    if "tags" in suite.by_flag:
-        ledger.tag(record.id, *suite.tags)
 
 
 def _parse_outcomes(names: str) -> frozenset[Outcome]:
@@ -154,35 +129,15 @@ def _parse_outcomes(names: str) -> frozenset[Outcome]:
         raise UsageError(f"--retry takes outcomes ({', '.join(Outcome)}), and {names!r} has another word.") from None
 
 
-def make_progress(total: int, *, quiet: bool, as_json: bool) -> ProgressCounter:
-    from beholder.cli.progress import JsonProgress, ProgressBar, ProgressCounter
-
-    return (
-        JsonProgress(total)
-        if as_json
-        else ProgressCounter(total)
-        if quiet or not sys.stderr.isatty()
-        else ProgressBar(total)
-    )
-
-
-def report_result(
-    suite: Suite,
-    ledger: Ledger,
-    record: RunRecord,
-    state: str,
-    counts: ProgressCounter,
-    *,
-    new: bool,
-    as_json: bool,
-    quiet: bool,
-) -> int:
-    """Says what the run came to, and returns the exit code."""
+def report_result(suite_run: SuiteRun, state: str, counts: ProgressCounter, output: Output) -> int:
+    """Print what the run came to, and return the exit code."""
     from beholder.reports.text import printable
     from beholder.runs.execution import RunMeans, choose_exit_code, find_missed_thresholds
 
+    suite, ledger, record = suite_run.suite, suite_run.ledger, suite_run.record
     # What was done before, or by others, is only in the ledger; reading it again costs a third of a millisecond a case.
-    tally = ledger.tally(record.id) if counts.before or not new or ledger.shared else counts.tally
+    in_ledger = counts.before or not suite_run.is_new or ledger.shared
+    tally = ledger.tally(record.id) if in_ledger else counts.tally
     criteria = {key: mean.exact for one in tally.rubrics.values() for key, mean in one.criteria.items()}
     means = RunMeans(
         total=record.total,
@@ -193,15 +148,15 @@ def report_result(
     code = choose_exit_code(means, suite.fail_under, suite.max_unscored)
     summary: dict[str, Any] = {"event": "summary", "run": record.id, "name": record.name, "state": state}
     summary |= {"exit_code": code, "missed": wrong, **counts.to_dict(), "tally": tally.to_dict()}
-    if as_json:
+    if output.as_json:
         typer.echo(json.dumps(summary, ensure_ascii=False))
-    elif not quiet:
+    elif not output.quiet:
         from beholder.cli.progress import print_summary
 
         print_summary(summary, tally)
-    if state == "interrupted" and not as_json:
+    if state == "interrupted" and not output.as_json:
         print("interrupted; the same command goes on where it was", file=sys.stderr)
-    if not quiet and not as_json:
+    if not output.quiet and not output.as_json:
         for failure in counts.failures:
             print(f"  {printable(failure)[:300]}", file=sys.stderr)
         if more := counts.lacking - len(counts.failures):
@@ -236,100 +191,66 @@ def collect(
     """
     import asyncio
 
-    from beholder.ledger.ledger import Ledger
-    from beholder.ledger.types import WAITING
-    from beholder.runs.batch import BatchPassOptions, cancel_jobs
-    from beholder.runs.execution import check_suite_cases, compute_fingerprint
-    from beholder.runs.ledger_access import lock_run
+    from beholder.runs.batch import BatchPassOptions, cancel_jobs, resume_batch_run
 
     if repair not in ("batch", "live"):
         raise UsageError(f"--repair takes batch or live, and not {repair!r}.")
-    checked = check_suite_cases(suite, skip_bad=skip_bad)
-    with Ledger.open(suite.ledger_place(), create=False) as ledger:
-        record = ledger.run(of) if of else ledger.find(compute_fingerprint(suite, checked))
-        if record is None:
-            raise UsageError(
-                "There is no run of this suite in the ledger: `beholder run --batch` hands one in. If a case or image "
-                "has changed since, name the run with --run."
-            )
-        if record.state != WAITING and not ledger.has_uncollected_batches(record.id):
-            raise UsageError(
-                f"Nothing of the run {record.id} is under way; `beholder run --batch` hands in what is open."
-            )
+    with resume_batch_run(suite, run=of, skip_bad=skip_bad) as suite_run:
         if cancel:
-            with lock_run(ledger, record.id, alone=True):
-                count = asyncio.run(cancel_jobs(suite, ledger, record, _print_message))
+            with suite_run.lock(alone=True):
+                count = asyncio.run(cancel_jobs(suite_run, _print_message))
             if json_:
-                typer.echo(json.dumps({"event": "cancelled", "run": record.id, "jobs": count}))
+                typer.echo(json.dumps({"event": "cancelled", "run": suite_run.id, "jobs": count}))
             _print_message(f"{count} jobs are cancelled; `beholder collect` fetches what they had answered before.")
             return
-        how = BatchPassOptions(repair_live=repair == "live", idle=False)
-        options = {"new": False, "quiet": quiet, "as_json": json_}
-        raise typer.Exit(execute_batch(suite, ledger, record, checked, how, pause_s=pause if wait else None, **options))
+        options = BatchPassOptions(repair_live=repair == "live", idle=False)
+        output = Output(quiet=quiet, as_json=json_)
+        raise typer.Exit(execute_batch(suite_run, options, output, pause_s=pause if wait else None))
 
 
 def execute_batch(
-    suite: Suite,
-    ledger: Ledger,
-    record: RunRecord,
-    checked: CaseCheck,
-    how: BatchPassOptions,
-    *,
-    new: bool,
-    quiet: bool,
-    as_json: bool,
-    pause_s: float | None = None,
+    suite_run: SuiteRun, options: BatchPassOptions, output: Output, *, pause_s: float | None = None
 ) -> int:
-    """Goes on with a run by batch, and says how it stands; with a pause, until nothing is under way. The exit code."""
+    """Make one pass over a run by batch, or with a pause one after the other until nothing is awaited.
+
+    Returns:
+        The exit code.
+    """
     import asyncio
 
     from beholder.cli.progress import run_interruptible
     from beholder.ledger.types import WAITING
-    from beholder.runs.ledger_access import lock_run
 
-    if not new:
-        apply_name_and_tags(suite, ledger, record)
-    with lock_run(ledger, record.id, alone=True):
-        standing, counts = asyncio.run(
-            run_interruptible(
-                lambda stop: _collect_until_done(suite, ledger, record, checked, how, stop, quiet, as_json, pause_s)
-            )
+    suite_run.apply_name_and_tags()
+    with suite_run.lock(alone=True):
+        status, counts = asyncio.run(
+            run_interruptible(lambda stop: _collect_until_done(suite_run, options, output, stop, pause_s))
         )
-    if standing.state == WAITING:
-        return 0
-    return report_result(suite, ledger, record, standing.state, counts, new=new, as_json=as_json, quiet=quiet)
+    return 0 if status.state == WAITING else report_result(suite_run, status.state, counts, output)
 
 
 async def _collect_until_done(
-    suite: Suite,
-    ledger: Ledger,
-    record: RunRecord,
-    checked: CaseCheck,
-    how: BatchPassOptions,
-    stop: asyncio.Event,
-    quiet: bool,
-    as_json: bool,
-    pause_s: float | None,
+    suite_run: SuiteRun, options: BatchPassOptions, output: Output, stop: asyncio.Event, first_pause_s: float | None
 ) -> tuple[BatchRunStatus, ProgressCounter]:
     from beholder.ledger.types import WAITING
-    from beholder.runs.batch import run_batch_pass
+    from beholder.runs.batch import BatchPass
     from beholder.runs.ledger_access import wait_or_stop
 
     before: ProgressCounter | None = None
-    first = pause_s
+    pause_s = first_pause_s
     while True:
-        counts = make_progress(record.total, quiet=quiet, as_json=as_json)
+        counts = output.make_progress(suite_run.record.total)
         if before is not None:
             counts.spent, counts.unpriced, counts.reused = before.spent, before.unpriced, before.reused
         try:
-            standing = await run_batch_pass(suite, ledger, record, checked, counts, stop, _print_message, how)
+            status = await BatchPass(suite_run, options, counts, stop, _print_message).run()
         finally:
             counts.close()
-        if standing.state == WAITING and not quiet:
-            _print_batch_status(record, standing, counts, as_json=as_json)
-        if first is None or pause_s is None or standing.state != WAITING or stop.is_set():
-            return standing, counts
-        pause_s = first if standing.fetched else min(2 * pause_s, MAX_POLL_S)
+        if status.state == WAITING and not output.quiet:
+            _print_batch_status(suite_run.record, status, counts, as_json=output.as_json)
+        if first_pause_s is None or pause_s is None or status.state != WAITING or stop.is_set():
+            return status, counts
+        pause_s = first_pause_s if status.fetched else min(2 * pause_s, MAX_POLL_S)
         await wait_or_stop(stop, pause_s)
         before = counts
 
@@ -394,9 +315,9 @@ def plan(
     from beholder.runs.plan import SAMPLE_SIZE
     from beholder.runs.plan import plan_run as planned
 
-    checked = check_suite_cases(suite, skip_bad=skip_bad)
     ledger = open_existing_ledger(suite)
     try:
+        checked = check_suite_cases(suite, ledger, skip_bad=skip_bad)
         with show_spinner("making briefs"):
             result = asyncio.run(planned(suite, checked, ledger, most=None if exact else SAMPLE_SIZE))
     finally:

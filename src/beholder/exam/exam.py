@@ -329,7 +329,7 @@ async def plan_sheets(sheets: Sequence[ExamSheet], ledger: Ledger | None, *, fre
     where it is counted; but not in a `fresh` sitting, which takes no answer from the ledger."""
     whole = JudgePlan(sheets[0].suite.judges[0].judge)
     for sheet in sheets:
-        checked = check_suite_cases(sheet.suite)
+        checked = check_suite_cases(sheet.suite, ledger)
         whole = _add_plans(whole, (await plan_run(sheet.suite, checked, ledger)).judges[0], 1)
         if sheet.suite.samples > 1 and not fresh:
             first = structs.replace(sheet.suite, samples=1)
@@ -339,7 +339,7 @@ async def plan_sheets(sheets: Sequence[ExamSheet], ledger: Ledger | None, *, fre
 
 def sum_spent(sheets: Sequence[ExamSheet], ledger: Ledger) -> Decimal:
     """What the runs have cost that these sheets would go on with, as far as it is known."""
-    found = [ledger.find(compute_fingerprint(sheet.suite, check_suite_cases(sheet.suite))) for sheet in sheets]
+    found = [ledger.find(compute_fingerprint(sheet.suite, check_suite_cases(sheet.suite, ledger))) for sheet in sheets]
     return sum((one.spent_usd or Decimal(0) for one in found if one), Decimal(0))
 
 

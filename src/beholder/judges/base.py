@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol, runtime_checkable
@@ -55,6 +56,31 @@ class Judge(Protocol):
 
     async def aclose(self) -> None:
         """Close connections; a judge that is asked again opens new ones."""
+
+
+@dataclass(slots=True)
+class ReservedCall:
+    """A call whose highest cost is reserved in a budget.
+
+    Attributes:
+        max_tokens: must be sent: without a limit an answer has no highest cost.
+        cost_usd: set by the caller once there is an answer. `None` is unknown: all of the reservation counts. A call
+            without an answer is free.
+    """
+
+    max_tokens: int | None
+    cost_usd: Decimal | None = Decimal(0)
+
+
+ReserveCall = Callable[[Brief, Sequence[Turn], int | None], AbstractAsyncContextManager[ReservedCall]]
+"""Reserves what a call (brief, earlier turns, limit of tokens) may cost, and settles it when the context ends. Raises
+`OverBudget`."""
+
+
+@asynccontextmanager
+async def reserve_nothing(brief: Brief, earlier: Sequence[Turn], max_tokens: int | None) -> AsyncIterator[ReservedCall]:
+    """Let every call through: for a judge without a budget."""
+    yield ReservedCall(max_tokens)
 
 
 def _needs_images(rubric: Rubric) -> bool:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from beholder.errors import SetupError, Unreachable, Waiting
 from beholder.images.image import Sizing
-from beholder.judges.base import Capabilities, CostBound, Judge
+from beholder.judges.base import Capabilities, CostBound, ReserveCall, reserve_nothing
 from beholder.judges.model import ModelJudge
 from beholder.providers.base import HttpRequest, HttpResponse, finish_answer
 from beholder.providers.retry import FilteredRequestError, NoStructuredOutputError, PermanentError, RetryableError
@@ -76,7 +76,8 @@ class BatchJudge:
             and is not part of the key, so that a budget may change while requests are under way.
         ask_again: ask again what has had a verdict or was canceled; without it such a case stays `Waiting`.
         retry_setup_errors: ask again what failed for a reason that a user may have corrected.
-        live_judge: answers all questions of a conversation but the first (repair, longer answer, empty answer).
+        repair_live: ask all questions of a conversation but the first (repair, longer answer, empty answer) live.
+        reserve: reserves the cost of these live calls.
     """
 
     capabilities = Capabilities(answers_later=True)
@@ -89,13 +90,14 @@ class BatchJudge:
         cost_bound: CostBound | None = None,
         ask_again: bool = False,
         retry_setup_errors: bool = False,
-        live_judge: Judge | None = None,
+        repair_live: bool = False,
+        reserve: ReserveCall = reserve_nothing,
     ) -> None:
         self.judge = judge
         self._queue = queue
         self._cost_bound = cost_bound
         self._ask_again, self._retry_setup_errors = ask_again, retry_setup_errors
-        self._live_judge = live_judge
+        self._repair_live, self._reserve = repair_live, reserve
         # Each conversation is a task of its own (`runs.case`). It asks the same again where an answer was empty: that
         # is another request.
         self._asked: WeakKeyDictionary[asyncio.Task[object], Counter[bytes]] = WeakKeyDictionary()
@@ -125,8 +127,11 @@ class BatchJudge:
         """
         digest = digest_question(self.identity, brief, sample, earlier, max_tokens)
         question = _Question(brief, sample, earlier, max_tokens, digest, self._count_question(digest))
-        if self._live_judge is not None and not question.is_first:
-            return await self._live_judge.answer(brief, sample=sample, earlier=earlier, max_tokens=max_tokens)
+        if self._repair_live and not question.is_first:
+            async with self._reserve(brief, earlier, max_tokens) as call:
+                answer = await self.judge.answer(brief, sample=sample, earlier=earlier, max_tokens=call.max_tokens)
+                call.cost_usd = answer.cost_usd
+            return answer
         structured = brief.schema is not None
         reply = await self._find_reply(question, structured)
         attempts = reply.tries

@@ -1,8 +1,8 @@
-"""Asking one judge one brief until there is a verdict: each kind of bad answer has its own remedy.
+"""Conversation: one judge is asked about one brief until there is a verdict. Each kind of bad answer has its own remedy.
 
-    cut off at the token limit   asked again with more room, twice
+    cut off at the token limit   asked again with a higher limit, twice
     empty                        asked again, twice
-    breaks the rubric's form     one repair turn in the same conversation, images included, the errors named
+    not of the rubric's form     one repair turn in the same conversation, images included, the errors named
     refused, filtered            an outcome, not retried
 
 Nothing that was paid for is lost: tokens, cost and requests of every turn are summed into the verdict.
@@ -13,11 +13,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 
-from beholder.errors import AnswerError, ImageError, OverBudget, Unreachable
-from beholder.judges.base import MEASURED_NOT_SEEN, Judge, capabilities_of
+from beholder.errors import AnswerError, ImageError, OverBudget, SetupError, Unreachable, Waiting
+from beholder.judges.base import MEASURED_NOT_SEEN, Judge, ReserveCall, capabilities_of, reserve_nothing
 from beholder.rubrics.brief import Brief
 from beholder.verdicts.answer import Answer, Finish, Turn
-from beholder.verdicts.jury import ConversationResult
 from beholder.verdicts.observe import AnswerContext, Observations
 from beholder.verdicts.parse import is_refusal
 from beholder.verdicts.score import VerdictHeader, make_scored_verdict, read_answer
@@ -30,75 +29,117 @@ MAX_QUOTED_CHARACTERS = 20_000  # characters of a broken answer that go into the
 _FLAG_REASONS = {MEASURED_NOT_SEEN: "measured, not seen: by instruments, which know nothing of what an image shows"}
 
 
-async def ask_judge(
-    judge: Judge, brief: Brief, head: VerdictHeader, *, sample: int = 0, timeout_s: float | None = None
-) -> ConversationResult:
-    """The verdict of one judge on one brief, within `timeout_s` over all turns.
-
-    Raises `SetupError` only; every other failure is an outcome.
-    """
-    talk = Conversation(brief, head, capabilities_of(judge).abstains)
-    try:
-        async with asyncio.timeout(timeout_s):
-            while talk.open:
-                answer = await judge.answer(brief, sample=sample, earlier=talk.turns, max_tokens=talk.max_tokens)
-                talk.hear(answer)
-    except TimeoutError:
-        talk.end(Outcome.UNREACHABLE, f"no verdict within {timeout_s:g} s")
-    except Unreachable as error:
-        talk.attempts += error.attempts
-        talk.end(Outcome.UNREACHABLE, str(error))
-    except ImageError as error:
-        talk.end(Outcome.UNREADABLE, str(error))
-    except OverBudget as error:
-        talk.end(Outcome.OVER_BUDGET, str(error))
-    return talk.result()
-
-
 @dataclass(slots=True)
 class Conversation:
-    """A conversation about one brief, from the first question to the verdict."""
+    """The exchange with one judge about one brief, from the first question to the verdict.
 
+    After `run`, either `verdict` is there or `is_waiting` is true. `observed` are the observations behind a scored
+    verdict, which a jury combines. `flags` are those of the verdict's flags that say how the answer came about, which
+    its text alone does not tell.
+
+    Args:
+        judge: Who is asked.
+        brief: What is asked.
+        head: Case, rubric and judge of the verdict.
+        sample: The number of the sample, from 0.
+        is_juror: Whether there are other jurors: a `SetupError` is then the outcome of this one, else it is raised.
+        reserve: Reserves what each call may cost before it is made.
+    """
+
+    judge: Judge
     brief: Brief
     head: VerdictHeader
-    may_abstain: bool = False
+    sample: int = 0
+    is_juror: bool = False
+    reserve: ReserveCall = reserve_nothing
     turns: tuple[Turn, ...] = ()
     max_tokens: int | None = None
-    open: bool = True
     attempts: int = 0
+    was_asked: bool = False
+    is_waiting: bool = False
+    observed: Observations | None = None
+    flags: tuple[Flag, ...] = ()
     _answers: list[Answer] = field(default_factory=list)
-    _flags: list[Flag] = field(default_factory=list)
-    _cuts: int = 0
-    _empties: int = 0
+    _length_retries: int = 0
+    _empty_retries: int = 0
     _verdict: Verdict | None = None
-    _observed: Observations | None = None
 
-    def hear(self, answer: Answer) -> None:
-        """Takes an answer in: ends the talk, or leaves it open with what to ask next."""
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no verdict yet."""
+        return self._verdict is None
+
+    @property
+    def verdict(self) -> Verdict:
+        assert self._verdict is not None, "the conversation has no verdict yet"
+        return self._verdict
+
+    async def run(self, timeout_s: float | None = None) -> None:
+        """Ask the judge until there is a verdict, within `timeout_s` over all turns.
+
+        Raises:
+            SetupError: The judge can never answer, and is the only one. Every other failure is an outcome.
+        """
+        self.was_asked = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.is_open:
+                    async with self.reserve(self.brief, self.turns, self.max_tokens) as call:
+                        answer = await self.judge.answer(
+                            self.brief, sample=self.sample, earlier=self.turns, max_tokens=call.max_tokens
+                        )
+                        call.cost_usd = answer.cost_usd
+                    self.take_answer(answer)
+        except Waiting:
+            self.is_waiting = True
+            return
+        except SetupError as error:
+            if not self.is_juror:
+                raise
+            self._verdict = add_brief_details(self.head.make_verdict(Outcome.UNREACHABLE, str(error)), self.brief)
+            self.flags = ()
+            return
+        except TimeoutError:
+            self.close(Outcome.UNREACHABLE, f"no verdict within {timeout_s:g} s")
+        except Unreachable as error:
+            self.attempts += error.attempts
+            self.close(Outcome.UNREACHABLE, str(error))
+        except ImageError as error:
+            self.close(Outcome.UNREADABLE, str(error))
+        except OverBudget as error:
+            self.close(Outcome.OVER_BUDGET, str(error))
+        self._add_call_details()
+
+    def take_answer(self, answer: Answer) -> None:
+        """Close the conversation with the verdict that an answer amounts to, or set what to ask next."""
         self._answers.append(answer)
         self.attempts += answer.attempts
         if answer.finish is Finish.REFUSED or (answer.finish is Finish.COMPLETE and is_refusal(answer.text)):
-            self.end(Outcome.REFUSED, answer.detail or answer.text)
+            self.close(Outcome.REFUSED, answer.detail or answer.text)
         elif answer.finish is Finish.FILTERED:
-            self.end(Outcome.FILTERED, answer.detail or "the provider's content filter stopped the answer")
+            self.close(Outcome.FILTERED, answer.detail or "the provider's content filter stopped the answer")
         elif answer.finish is Finish.LENGTH:
-            self._cut_off(answer)
+            self._retry_longer(answer)
         elif not answer.text.strip():
-            self._empty()
+            self._retry_empty()
         else:
-            self._read(answer.text)
+            self._parse(answer.text)
 
-    def end(self, outcome: Outcome, detail: str) -> None:
-        self.open = False
+    def close(self, outcome: Outcome, detail: str) -> None:
+        """End without a score."""
         self._verdict = self.head.make_verdict(outcome, detail)
 
-    def result(self) -> ConversationResult:
-        assert self._verdict is not None
+    def restore(self, verdict: Verdict, observed: Observations, flags: tuple[Flag, ...]) -> None:
+        """End with the verdict of an answer that was given before; the judge is not asked."""
+        self._verdict, self.observed, self.flags = verdict, observed, flags
+
+    def _add_call_details(self) -> None:
+        """Add to the verdict what all turns together used and cost."""
         last = self._answers[-1] if self._answers else None
-        flags = (*self._flags, *_answer_flags(self._answers))
-        verdict = replace(
-            self._verdict,
-            flags=(*flags, *_brief_flags(self.brief), *self._verdict.flags),
+        self.flags = (*self.flags, *_answer_flags(self._answers))
+        self._verdict = replace(
+            self.verdict,
+            flags=(*self.flags, *_brief_flags(self.brief), *self.verdict.flags),
             images=_sent_images(self.brief),
             brief_digest=self.brief.digest,
             model=last.model if last else None,
@@ -109,42 +150,43 @@ class Conversation:
             finish=last.finish.value if last else None,
             answer=last.text if last else "",
         )
-        return ConversationResult(verdict, self._observed, flags)
 
-    def _cut_off(self, answer: Answer) -> None:
-        if self._cuts == MAX_LENGTH_RETRIES:
-            self.end(Outcome.TRUNCATED, f"cut off at the token limit {self._cuts + 1} times, each time with more room")
+    def _retry_longer(self, answer: Answer) -> None:
+        if self._length_retries == MAX_LENGTH_RETRIES:
+            times = self._length_retries + 1
+            self.close(Outcome.TRUNCATED, f"cut off at the token limit {times} times, each time with more room")
             return
-        self._cuts += 1
+        self._length_retries += 1
         used = answer.usage.output_tokens or 0
         self.max_tokens = 2 * max(self.max_tokens or 0, used, self.brief.answer_tokens)
-        self._flags.append(Flag("cut_off", why=f"asked again with room for {self.max_tokens} tokens"))
+        self.flags += (Flag("cut_off", why=f"asked again with room for {self.max_tokens} tokens"),)
 
-    def _empty(self) -> None:
-        if self._empties == MAX_EMPTY_RETRIES:
-            self.end(Outcome.INVALID, f"the answer was empty {self._empties + 1} times")
+    def _retry_empty(self) -> None:
+        if self._empty_retries == MAX_EMPTY_RETRIES:
+            self.close(Outcome.INVALID, f"the answer was empty {self._empty_retries + 1} times")
             return
-        self._empties += 1
-        self._flags.append(Flag("empty_answer", why="asked again"))
+        self._empty_retries += 1
+        self.flags += (Flag("empty_answer", why="asked again"),)
 
-    def _read(self, text: str) -> None:
+    def _parse(self, text: str) -> None:
         try:
-            self._observed = read_answer(
-                self.head.rubric, text, AnswerContext(label=self.brief.label, may_abstain=self.may_abstain)
+            self.observed = read_answer(
+                self.head.rubric,
+                text,
+                AnswerContext(label=self.brief.label, may_abstain=capabilities_of(self.judge).abstains),
             )
         except AnswerError as error:
             if self.turns:
-                self.end(Outcome.INVALID, f"still wrong after one repair: {error}")
+                self.close(Outcome.INVALID, f"still wrong after one repair: {error}")
                 return
             self.turns = (Turn(text[:MAX_QUOTED_CHARACTERS], _repair_message(error)),)
-            self._flags.append(Flag("repair_asked", why=f"asked to mend: {error}"))
+            self.flags += (Flag("repair_asked", why=f"asked to mend: {error}"),)
             return
-        self.open = False
-        self._verdict = make_scored_verdict(self.head, self._observed)
+        self._verdict = make_scored_verdict(self.head, self.observed)
 
 
 def add_brief_details(verdict: Verdict, brief: Brief) -> Verdict:
-    """The verdict with what the brief has to say: its digest, the images that were sent, and their flags."""
+    """Return the verdict with what the brief tells: its digest, the images that were sent, and their flags."""
     flags = (*_brief_flags(brief), *verdict.flags)
     return replace(verdict, flags=flags, images=_sent_images(brief), brief_digest=brief.digest)
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -25,14 +25,13 @@ from typing import IO
 
 from msgspec.structs import replace as changed
 
-from beholder.cases.validation import CaseCheck
 from beholder.errors import LedgerError, SetupError, Unreachable, UsageError
-from beholder.judges.base import INSTRUMENTS, Judge
+from beholder.judges.base import INSTRUMENTS, CostBound, Judge, ReserveCall, reserve_nothing
 from beholder.judges.batch import BatchJudge
 from beholder.judges.model import ModelJudge
 from beholder.ledger import types
 from beholder.ledger.ledger import Ledger
-from beholder.ledger.types import FINISHED, INTERRUPTED, RUNNING, WAITING, Entry, RunProgress, RunRecord, WriteToken
+from beholder.ledger.types import FINISHED, INTERRUPTED, RUNNING, WAITING, Entry, RunProgress, WriteToken
 from beholder.providers.base import HttpRequest
 from beholder.providers.batch import (
     MAX_BATCH_BYTES,
@@ -50,9 +49,9 @@ from beholder.providers.batch import (
 )
 from beholder.providers.retry import PermanentError, RetryableError
 from beholder.runs.engine import FINAL_OUTCOMES, RunObserver
-from beholder.runs.execution import execute_run
+from beholder.runs.execution import SuiteRun, check_suite_cases, compute_fingerprint
 from beholder.runs.ledger_access import CallCoalescer, LedgerThread
-from beholder.runs.limits import Budget, BudgetedJudge, RunLimits, find_judge_price, make_cost_bound, make_judges
+from beholder.runs.limits import Budget, CallBudget, RunLimits, find_judge_price, make_cost_bound, make_judges
 from beholder.runs.suite import Suite
 from beholder.runs.suite_file import JudgeEntry
 from beholder.verdicts.answer import BatchReply, BatchStage
@@ -96,7 +95,7 @@ class LedgerBatchQueue:
 
     async def find(self, key: bytes) -> BatchReply | None:
         """What the ledger has; asked for together with all that is wanted just now."""
-        return await self._found.ask(key)
+        return await self._found.call(key)
 
     async def put(self, key: bytes, tries: int, request: HttpRequest, max_usd: Decimal) -> None:
         if self.closed or key in self._lying or key in self._gone:
@@ -143,7 +142,7 @@ class LedgerBatchQueue:
         self._file, requests, self._lying = None, self._lying, {}
         reserved, self._reserved = self._reserved, Decimal(0)
         self._gone = requests
-        job = await self._clerk.do(
+        job = await self._clerk.call(
             self._clerk.ledger.create_batch_job, self._run, self.judge.identity, requests, reserved
         )
         if job is None:
@@ -151,7 +150,7 @@ class LedgerBatchQueue:
             return
         handle = await self._submitted(job)
         if handle is not None:
-            await self._clerk.do(self._clerk.ledger.mark_batch_submitted, self._run, job, handle, requests)
+            await self._clerk.call(self._clerk.ledger.mark_batch_submitted, self._run, job, handle, requests)
             self.handed_in += job.count
             if self.only_one:
                 self.closed = "There is room for one job at a time."
@@ -171,14 +170,14 @@ class LedgerBatchQueue:
         except Unreachable as error:
             self.closed = f"{error} The rest is handed in the next time."
         except (PermanentError, SetupError) as error:
-            await self._clerk.do(self._clerk.ledger.delete_batch_job, self._run, job)
+            await self._clerk.call(self._clerk.ledger.delete_batch_job, self._run, job)
             raise SetupError(str(error)) from None
-        await self._clerk.do(self._clerk.ledger.delete_batch_job, self._run, job)
+        await self._clerk.call(self._clerk.ledger.delete_batch_job, self._run, job)
         self._tell(self.closed)
         return None
 
     async def _look_up(self, keys: Sequence[bytes]) -> list[BatchReply | None]:
-        there = await self._clerk.do(self._clerk.ledger.batch_replies, self._run, list(keys))
+        there = await self._clerk.call(self._clerk.ledger.batch_replies, self._run, list(keys))
         return [there.get(key) for key in keys]
 
 
@@ -255,7 +254,7 @@ class BatchFetcher:
                 ours = await self._looked_at(tray, job)
             except BatchNotFoundError:
                 if UNCONFIRMED not in job.handle:
-                    await self._clerk.do(
+                    await self._clerk.call(
                         self._clerk.ledger.finish_batch_job,
                         self._run,
                         job,
@@ -272,11 +271,11 @@ class BatchFetcher:
 
     async def _found(self, tray: LedgerBatchQueue, job: types.BatchJob) -> types.BatchJob | None:
         """A job of which nobody knows whether it was handed in, with its handle if it was."""
-        others = await self._clerk.do(_read_known_job_ids, self._clerk.ledger)
+        others = await self._clerk.call(_read_known_job_ids, self._clerk.ledger)
         others |= set(job.handle.get(HANDLE_OTHER_IDS, "").split())
         handle = await tray.api.find(tray.desk, UnconfirmedBatch(job.note, job.created, job.count, others))
         if handle is None:
-            await self._clerk.do(self._clerk.ledger.delete_batch_job, self._run, job)
+            await self._clerk.call(self._clerk.ledger.delete_batch_job, self._run, job)
             self.requests += job.count
             self._tell(f"{_describe_job(tray, job)} was begun and never handed in; they are asked again.")
             return None
@@ -299,14 +298,14 @@ class BatchFetcher:
         refused = BatchReply(BatchStage.ERRORED, 1, 429, _error_body(look.reason))
 
         handle = {**job.handle, HANDLE_FULL: "yes"}
-        await self._clerk.do(self._clerk.ledger.finish_batch_job, self._run, job, refused, Decimal(0), {}, handle)
+        await self._clerk.call(self._clerk.ledger.finish_batch_job, self._run, job, refused, Decimal(0), {}, handle)
         await _clean_up_job(tray, job)
         self._tell(f"{tray.closed}; they are handed in again the next time, in smaller jobs and one after the other.")
 
     async def _store(self, tray: LedgerBatchQueue, job: types.BatchJob, look: BatchStatus) -> bool:
         """The results of a job that ended, into the ledger; the last of them together with the state of the job. False
         where none of them is of this job."""
-        wanted, cost = set(await self._clerk.do(self._clerk.ledger.batch_job_keys, self._run, job)), Decimal(0)
+        wanted, cost = set(await self._clerk.call(self._clerk.ledger.batch_job_keys, self._run, job)), Decimal(0)
         came: dict[bytes, BatchReply] = {}
         lines = nameless = new = 0
         try:
@@ -325,14 +324,14 @@ class BatchFetcher:
                 came[key] = BatchReply(result.stage, 1, result.status, body)
                 cost += _result_cost(tray.judge, result)
                 if len(came) == RESULTS_PER_WRITE:
-                    new += await self._clerk.do(self._clerk.ledger.store_batch_replies, self._run, came)
+                    new += await self._clerk.call(self._clerk.ledger.store_batch_replies, self._run, came)
                     came = {}
             if lines < look.answered + look.failed:
                 raise IncompleteResultsError(
                     f"{tray.judge.name} has {look.answered + look.failed} results, and sent {lines}."
                 )
         except RetryableError as again:
-            new += await self._clerk.do(self._clerk.ledger.store_batch_replies, self._run, came)
+            new += await self._clerk.call(self._clerk.ledger.store_batch_replies, self._run, came)
             came = {}
             looks = int(job.handle.get(HANDLE_FETCHES, "0")) + (isinstance(again, IncompleteResultsError) and not new)
             kept = f"{job.count - len(wanted)} of {job.count} are kept"
@@ -351,14 +350,14 @@ class BatchFetcher:
             self._tell(
                 f"{tray.judge.name} refused a job of {job.count} requests: {look.reason or 'it does not say why'}."
             )
-        await self._clerk.do(self._clerk.ledger.finish_batch_job, self._run, job, rest, cost, came)
+        await self._clerk.call(self._clerk.ledger.finish_batch_job, self._run, job, rest, cost, came)
         await _clean_up_job(tray, job)
         self.requests += job.count
         return True
 
     async def _marked(self, job: types.BatchJob, handle: Mapping[str, str]) -> types.BatchJob:
         if handle != job.handle:
-            await self._clerk.do(self._clerk.ledger.set_batch_handle, self._run, job, handle)
+            await self._clerk.call(self._clerk.ledger.set_batch_handle, self._run, job, handle)
         return replace(job, handle=handle)
 
 
@@ -424,9 +423,8 @@ class BatchPassOptions:
     retry: frozenset[Outcome] = frozenset()
 
 
-def make_batch_judges(suite: Suite) -> list[Judge]:
-    """The judges of a suite that can be asked by batch; raises `UsageError` for one that cannot."""
-    judges = make_judges(suite, RunLimits())
+def check_batch_judges(suite: Suite, judges: Sequence[Judge]) -> None:
+    """Raise `UsageError` or `SetupError` where the judges of a suite cannot be asked by batch."""
     if suite.engine != "local":
         raise UsageError("A batch is handed in by one process, without Ray; leave the engine at local.")
     for judge in judges:
@@ -436,176 +434,212 @@ def make_batch_judges(suite: Suite) -> list[Judge]:
             raise SetupError(f"{judge.name} has several base URLs, and a batch is handed in at one; give one.")
     if all(judge.name == INSTRUMENTS for judge in judges):
         raise UsageError("The instruments measure here and now; leave --batch out, or name a model with --judge.")
-    return judges
 
 
-async def run_batch_pass(
-    suite: Suite,
-    ledger: Ledger,
-    run: RunRecord,
-    checked: CaseCheck,
-    watch: RunObserver,
-    stop: asyncio.Event,
-    tell: Notify,
-    how: BatchPassOptions,
-) -> BatchRunStatus:
-    """One pass over a run. The caller holds it, alone. `tell` gets sentences that a person should see.
+@contextmanager
+def resume_batch_run(suite: Suite, *, run: str = "", skip_bad: bool = False) -> Iterator[SuiteRun]:
+    """Find the run of a suite that was submitted as a batch.
 
-    Raises `SetupError` where a judge cannot be asked at all, and `LedgerError`.
+    Args:
+        suite: What was submitted.
+        run: The run, if cases or images have changed since.
+        skip_bad: Leave out cases that are wrong.
+
+    Raises:
+        UsageError: There is no such run, or nothing of it is awaited.
     """
-    judges = make_batch_judges(suite)
-    clerk = LedgerThread(ledger)
-    budget = Budget(suite.budget_usd())
-    with tempfile.TemporaryDirectory(prefix="beholder-") as folder:
-        trays = {
-            judge.identity: LedgerBatchQueue(judge, api, clerk, run.id, budget, Path(folder), tell)
-            for judge in judges
-            if isinstance(judge, ModelJudge) and (api := judge.provider.batch)
-        }
-        try:
-            found = await _fetch_open_jobs(clerk, run.id)
-            cancelled = not how.anew and any(HANDLE_CANCELLED in job.handle for job in found)
-            for tray in trays.values():
-                tray.closed = "cancelled" if cancelled else ""
-            fetched = BatchFetcher(clerk, run.id, tell)
-            await fetched.fetch(found, trays)
-            await _respect_provider_capacity(clerk, run.id, trays)
-            state = ledger.run(run.id).state
-            if fetched.requests or not found or how.idle or state != WAITING:
-                budget.spent = (ledger.run(run.id).spent_usd or Decimal(0)) + await _read_reserved_cost(clerk, run.id)
-                # An error that stopped the run is from before, and who starts it again may have mended the cause.
-                mended = how.anew and not fetched.requests
-                seats = [
-                    _make_batched_judge(judge, entry, trays, budget, how, mended)
-                    for judge, entry in zip(judges, suite.judges, strict=True)
-                ]
-                state = await _judge_open_cases(suite, ledger, run, checked, seats, trays, watch, stop, how, clerk)
-            left = await _fetch_open_jobs(clerk, run.id)
-            if state == FINISHED and not cancelled and (left or any(tray.closed for tray in trays.values())):
-                state = WAITING
-            elif state == FINISHED:
-                state = await clerk.do(_final_state, ledger, run, left)
-            await clerk.do(lambda: ledger.update(run.id, state=state))
-            return BatchRunStatus(
-                state,
-                jobs=len(left),
-                requests=sum(job.count for job in left),
-                answered=fetched.answered,
-                fetched=fetched.requests,
-                handed_in=sum(tray.handed_in for tray in trays.values()),
+    with Ledger.open(suite.ledger_place(), create=False) as ledger:
+        checked = check_suite_cases(suite, ledger, skip_bad=skip_bad)
+        record = ledger.run(run) if run else ledger.find(compute_fingerprint(suite, checked))
+        if record is None:
+            raise UsageError(
+                "There is no run of this suite in the ledger: `beholder run --batch` hands one in. If a case or image "
+                "has changed since, name the run with --run."
             )
-        finally:
-            for tray in trays.values():
-                await tray.aclose()
-            clerk.close()
+        if record.state != WAITING and not ledger.has_uncollected_batches(record.id):
+            raise UsageError(
+                f"Nothing of the run {record.id} is under way; `beholder run --batch` hands in what is open."
+            )
+        yield SuiteRun(suite, ledger, checked, record, make_judges(suite, RunLimits()))
 
 
-async def cancel_jobs(suite: Suite, ledger: Ledger, run: RunRecord, tell: Notify) -> int:
-    """Cancels all jobs of a run at their providers; how many. What they had answered can still be fetched; what not is
-    asked again only by a new `run`."""
-    judges = {judge.identity: judge for judge in make_judges(suite, RunLimits()) if isinstance(judge, ModelJudge)}
-    clerk = LedgerThread(ledger)
+class BatchPass:
+    """One pass over a run that is asked by batch. The caller has locked the run for itself alone.
+
+    Args:
+        suite_run: The run.
+        options: How the pass is made.
+        observer: Is told how the run advances.
+        stop: When it is set, no new case is begun and nothing more is submitted.
+        notify: Gets sentences that a person should see.
+    """
+
+    def __init__(
+        self,
+        suite_run: SuiteRun,
+        options: BatchPassOptions,
+        observer: RunObserver,
+        stop: asyncio.Event,
+        notify: Notify,
+    ) -> None:
+        check_batch_judges(suite_run.suite, suite_run.judges)
+        self._suite_run, self._options = suite_run, options
+        self._observer, self._stop, self._notify = observer, stop, notify
+        self._ledger, self._run_id = suite_run.ledger, suite_run.id
+        self._ledger_thread = LedgerThread(suite_run.ledger)
+        self._budget = Budget(suite_run.suite.budget_usd())
+        self._queues: dict[str, LedgerBatchQueue] = {}  # by identity of the judge
+
+    async def run(self) -> BatchRunStatus:
+        """Fetch what was answered, judge the cases whose answers are there, submit what has not been asked yet.
+
+        Raises:
+            SetupError: A judge cannot be asked at all.
+            LedgerError: The ledger cannot be written.
+        """
+        with tempfile.TemporaryDirectory(prefix="beholder-") as folder:
+            self._queues = {
+                judge.identity: LedgerBatchQueue(
+                    judge, api, self._ledger_thread, self._run_id, self._budget, Path(folder), self._notify
+                )
+                for judge in self._suite_run.judges
+                if isinstance(judge, ModelJudge) and (api := judge.provider.batch)
+            }
+            try:
+                return await self._run()
+            finally:
+                for queue in self._queues.values():
+                    await queue.aclose()
+                self._ledger_thread.close()
+
+    async def _run(self) -> BatchRunStatus:
+        ledger, run_id, options = self._ledger, self._run_id, self._options
+        pending = await self._ledger_thread.call(ledger.pending_batch_jobs, run_id)
+        cancelled = not options.anew and any(HANDLE_CANCELLED in job.handle for job in pending)
+        for queue in self._queues.values():
+            queue.closed = "cancelled" if cancelled else ""
+        fetcher = BatchFetcher(self._ledger_thread, run_id, self._notify)
+        await fetcher.fetch(pending, self._queues)
+        await self._respect_provider_capacity()
+        record = ledger.run(run_id)
+        state = record.state
+        if fetcher.requests or not pending or options.idle or state != WAITING:
+            reserved = await self._ledger_thread.call(ledger.reserved_usd, run_id)
+            self._budget.spent = (record.spent_usd or Decimal(0)) + reserved
+            # An error that stopped the run is from before, and the user may have corrected its cause since.
+            state = await self._judge_open_cases(retry_setup_errors=options.anew and not fetcher.requests)
+        pending = await self._ledger_thread.call(ledger.pending_batch_jobs, run_id)
+        if state == FINISHED and not cancelled and (pending or any(queue.closed for queue in self._queues.values())):
+            state = WAITING
+        elif state == FINISHED:
+            # Cases without a verdict were cancelled, or have the brief of another case whose answer had no score: the
+            # next `run` asks them.
+            progress = await self._ledger_thread.call(ledger.progress, [run_id])
+            done = progress.get(run_id, RunProgress()).done == self._suite_run.record.total
+            state = FINISHED if done and not pending else INTERRUPTED
+        await self._ledger_thread.call(lambda: ledger.update(run_id, state=state))
+        return BatchRunStatus(
+            state,
+            jobs=len(pending),
+            requests=sum(job.count for job in pending),
+            answered=fetcher.answered,
+            fetched=fetcher.requests,
+            handed_in=sum(queue.handed_in for queue in self._queues.values()),
+        )
+
+    async def _respect_provider_capacity(self) -> None:
+        """Where a provider's queue was too full for a job, submit smaller ones, one after the other."""
+        jobs = await self._ledger_thread.call(self._ledger.batch_jobs, self._run_id)
+        for job in jobs:
+            if not job.pending and HANDLE_FULL in job.handle and (queue := self._queues.get(job.judge)):
+                queue.most_requests = min(queue.most_requests, max(1, job.count // 2))
+                queue.only_one = True
+                if any(other.pending and other.judge == job.judge for other in jobs):
+                    queue.closed = queue.closed or "There is room for one job at a time."
+
+    async def _judge_open_cases(self, *, retry_setup_errors: bool) -> str:
+        suite, ledger, options = self._suite_run.suite, self._ledger, self._options
+        judges = [
+            self._make_batch_judge(judge, entry, retry_setup_errors)
+            for judge, entry in zip(self._suite_run.judges, suite.judges, strict=True)
+        ]
+        run = replace(
+            self._suite_run,
+            # Submitting a job takes as long as it takes: no case may time out meanwhile.
+            suite=changed(suite, limits=changed(suite.limits, total_timeout_s=None)),
+            ledger=BatchLedger(ledger, self._queues.values()),
+            judges=judges,
+            limits=RunLimits(not_shared=True),
+        )
+        # Cases that are done and were asked again stay as they are unless there is a new answer.
+        retry = options.retry if options.anew else FINAL_OUTCOMES - {Outcome.SCORED}
+        try:
+            state = await run.execute(self._observer, self._stop, retry)
+            if not self._stop.is_set():
+                # As long as requests are queued, there are cases without a verdict.
+                await self._ledger_thread.call(lambda: ledger.update(self._run_id, state=RUNNING))
+                for queue in self._queues.values():
+                    await queue.hand_in()
+        except BaseException:
+            with suppress(LedgerError):
+                ledger.update(self._run_id, state=INTERRUPTED)
+            raise
+        if state == FINISHED and not any(queue.answers for queue in self._queues.values()):
+            await self._ledger_thread.call(ledger.close_batch_jobs, self._run_id)
+        return state
+
+    def _make_batch_judge(self, judge: Judge, entry: JudgeEntry, retry_setup_errors: bool) -> Judge:
+        queue = self._queues.get(judge.identity)
+        if queue is None or not isinstance(judge, ModelJudge):
+            return judge
+        cost_bound: CostBound | None = None
+        reserve: ReserveCall = reserve_nothing
+        if self._budget.limit is not None:
+            batch_price, live_price = find_judge_price(entry, batch=True), find_judge_price(entry)
+            if batch_price:
+                cost_bound = make_cost_bound(entry, batch_price, judge.sizing.detail)
+            if live_price:
+                live_bound = make_cost_bound(entry, live_price, judge.sizing.detail)
+                reserve = CallBudget(self._budget, live_bound).reserve
+        return BatchJudge(
+            judge,
+            queue,
+            cost_bound=cost_bound,
+            ask_again=self._options.anew,
+            retry_setup_errors=retry_setup_errors,
+            repair_live=self._options.repair_live,
+            reserve=reserve,
+        )
+
+
+async def cancel_jobs(suite_run: SuiteRun, notify: Notify) -> int:
+    """Cancel all jobs of a run at their providers.
+
+    What they had answered can still be fetched; the rest is asked again only by a new `run`.
+
+    Returns:
+        How many were cancelled.
+    """
+    judges = {judge.identity: judge for judge in suite_run.judges if isinstance(judge, ModelJudge)}
+    ledger_thread, ledger = LedgerThread(suite_run.ledger), suite_run.ledger
     cancelled = 0
     try:
-        for job in await _fetch_open_jobs(clerk, run.id):
+        for job in await ledger_thread.call(ledger.pending_batch_jobs, suite_run.id):
             judge = judges.get(job.judge)
             api = judge.provider.batch if judge else None
             if judge is None or api is None or "id" not in job.handle or UNCONFIRMED in job.handle:
-                tell(f"A job of {job.count} requests is not surely this run's; it was not cancelled.")
+                notify(f"A job of {job.count} requests is not surely this run's; it was not cancelled.")
                 continue
-            desk = BatchClient(judge)
+            client = BatchClient(judge)
             try:
-                await api.cancel(desk, job.handle)
-                await clerk.do(ledger.set_batch_handle, run.id, job, {**job.handle, HANDLE_CANCELLED: "yes"})
+                await api.cancel(client, job.handle)
+                handle = {**job.handle, HANDLE_CANCELLED: "yes"}
+                await ledger_thread.call(ledger.set_batch_handle, suite_run.id, job, handle)
                 cancelled += 1
             except (BatchNotFoundError, PermanentError, RetryableError) as error:  # it may have ended just now
-                tell(f"A job of {job.count} requests was not cancelled: {error}")
+                notify(f"A job of {job.count} requests was not cancelled: {error}")
             finally:
-                await desk.aclose()
+                await client.aclose()
     finally:
-        clerk.close()
+        ledger_thread.close()
     return cancelled
-
-
-def _make_batched_judge(
-    judge: Judge,
-    entry: JudgeEntry,
-    trays: Mapping[str, LedgerBatchQueue],
-    budget: Budget,
-    how: BatchPassOptions,
-    mended: bool,
-) -> Judge:
-    tray = trays.get(judge.identity)
-    if tray is None or not isinstance(judge, ModelJudge):
-        return judge
-    batch, live = find_judge_price(entry, batch=True), find_judge_price(entry)
-    bounded = budget.limit is not None
-    repairs: Judge | None = None
-    if how.repair_live:
-        repairs = (
-            BudgetedJudge(judge, budget, make_cost_bound(entry, live, judge.sizing.detail))
-            if bounded and live
-            else judge
-        )
-    most = make_cost_bound(entry, batch, judge.sizing.detail) if bounded and batch else None
-    return BatchJudge(judge, tray, cost_bound=most, ask_again=how.anew, retry_setup_errors=mended, live_judge=repairs)
-
-
-async def _judge_open_cases(
-    suite: Suite,
-    ledger: Ledger,
-    run: RunRecord,
-    checked: CaseCheck,
-    seats: Sequence[Judge],
-    trays: Mapping[str, LedgerBatchQueue],
-    watch: RunObserver,
-    stop: asyncio.Event,
-    how: BatchPassOptions,
-    clerk: LedgerThread,
-) -> str:
-    # Handing in a job takes as long as it takes; a case must not be given up meanwhile.
-    patient = changed(suite, limits=changed(suite.limits, total_timeout_s=None))
-    settling = BatchLedger(ledger, trays.values())
-    limits = RunLimits(whole=True)
-    # Also those that are done, and were asked again: they stay as they are unless there is a new answer.
-    retry = how.retry if how.anew else FINAL_OUTCOMES - {Outcome.SCORED}
-    try:
-        state = await execute_run(patient, settling, run, checked, seats, limits, retry, watch, stop)
-        if not stop.is_set():
-            # There are cases without a verdict, as long as anything lies in a tray.
-            await clerk.do(lambda: ledger.update(run.id, state=RUNNING))
-            for tray in trays.values():
-                await tray.hand_in()
-    except BaseException:
-        with suppress(LedgerError):
-            ledger.update(run.id, state=INTERRUPTED)
-        raise
-    if state == FINISHED and not any(tray.answers for tray in trays.values()):
-        await clerk.do(ledger.close_batch_jobs, run.id)
-    return state
-
-
-async def _fetch_open_jobs(clerk: LedgerThread, run: str) -> list[types.BatchJob]:
-    return await clerk.do(clerk.ledger.pending_batch_jobs, run)
-
-
-def _final_state(ledger: Ledger, run: RunRecord, left: Sequence[types.BatchJob]) -> str:
-    """The state of a run of which nothing more is awaited. The next `run` asks cases that have no verdict: they were
-    cancelled, or have the brief of another case whose answer had no score."""
-    done = ledger.progress([run.id]).get(run.id, RunProgress()).done == run.total
-    return FINISHED if done and not left else INTERRUPTED
-
-
-async def _respect_provider_capacity(clerk: LedgerThread, run: str, trays: Mapping[str, LedgerBatchQueue]) -> None:
-    """Where a provider had no room for a job, it gets smaller ones, one after the other."""
-    jobs = await clerk.do(clerk.ledger.batch_jobs, run)
-    for job in jobs:
-        if not job.pending and HANDLE_FULL in job.handle and (tray := trays.get(job.judge)):
-            tray.most_requests = min(tray.most_requests, max(1, job.count // 2))
-            tray.only_one = True
-            if any(other.pending and other.judge == job.judge for other in jobs):
-                tray.closed = tray.closed or "There is room for one job at a time."
-
-
-async def _read_reserved_cost(clerk: LedgerThread, run: str) -> Decimal:
-    return await clerk.do(clerk.ledger.reserved_usd, run)

@@ -8,14 +8,13 @@ from dataclasses import replace
 from struct import Struct
 
 from beholder.errors import AnswerError
-from beholder.judges.conversation import add_brief_details
+from beholder.judges.base import capabilities_of
+from beholder.judges.conversation import Conversation, add_brief_details
 from beholder.ledger.encoding import key_id, split_ids
 from beholder.ledger.types import AnswerKey, StoredAnswer
-from beholder.rubrics.brief import Brief
 from beholder.runs.ledger_access import CallCoalescer, LedgerThread
-from beholder.verdicts.jury import ConversationResult
 from beholder.verdicts.observe import AnswerContext
-from beholder.verdicts.score import VerdictHeader, make_scored_verdict, read_answer
+from beholder.verdicts.score import make_scored_verdict, read_answer
 
 _BLOOM_BYTES = 2 * 1024 * 1024
 _BLOOM_MASK = _BLOOM_BYTES * 8 - 1
@@ -31,11 +30,13 @@ class AnswerCache:
         self._clerk = clerk
         self._newest = 0
         self._bits = bytearray(_BLOOM_BYTES)
-        self._looks: CallCoalescer[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = CallCoalescer(self._look_up)
+        self._looks: CallCoalescer[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = CallCoalescer(
+            self._find_all
+        )
 
     async def refresh(self) -> None:
         """Learns what others have written."""
-        new, self._newest = await self._clerk.do(self._clerk.ledger.answered_since, self._newest)
+        new, self._newest = await self._clerk.call(self._clerk.ledger.answered_since, self._newest)
         self.add(split_ids(new))
 
     def add(self, ids: Iterable[bytes]) -> None:
@@ -43,13 +44,13 @@ class AnswerCache:
             for bit in _bloom_bits(id_):
                 self._bits[bit >> 3] |= 1 << (bit & 7)
 
-    async def recall(self, keys: Sequence[AnswerKey]) -> Mapping[AnswerKey, StoredAnswer]:
+    async def look_up(self, keys: Sequence[AnswerKey]) -> Mapping[AnswerKey, StoredAnswer]:
         """Those of the answers that there are; asked for together with all that other workers want just now."""
         likely = [key for key in keys if all(self._bits[bit >> 3] >> (bit & 7) & 1 for bit in _bloom_bits(key_id(key)))]
-        return await self._looks.ask(likely) if likely else {}
+        return await self._looks.call(likely) if likely else {}
 
-    async def _look_up(self, wanted: Sequence[Sequence[AnswerKey]]) -> Sequence[Mapping[AnswerKey, StoredAnswer]]:
-        found = await self._clerk.do(self._clerk.ledger.cached_answers, [key for keys in wanted for key in keys])
+    async def _find_all(self, wanted: Sequence[Sequence[AnswerKey]]) -> Sequence[Mapping[AnswerKey, StoredAnswer]]:
+        found = await self._clerk.call(self._clerk.ledger.cached_answers, [key for keys in wanted for key in keys])
         return [found] * len(wanted)
 
 
@@ -66,14 +67,21 @@ def digest_identity(identity: str) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
-def rescore_stored_answer(
-    stored: StoredAnswer, brief: Brief, head: VerdictHeader, abstains: bool
-) -> ConversationResult | None:
-    """A stored answer, checked and scored anew; `None` where it does not pass any more (stricter scoring)."""
+def restore_answer(conversation: Conversation, stored: StoredAnswer) -> bool:
+    """End a conversation with a stored answer, which is checked and scored again.
+
+    Returns:
+        False where the answer no longer passes (scoring has become stricter): then the judge has to be asked.
+    """
+    brief, head = conversation.brief, conversation.head
     try:
-        observed = read_answer(head.rubric, stored.text, AnswerContext(label=brief.label, may_abstain=abstains))
+        observed = read_answer(
+            head.rubric,
+            stored.text,
+            AnswerContext(label=brief.label, may_abstain=capabilities_of(conversation.judge).abstains),
+        )
     except AnswerError:
-        return None
+        return False
     verdict = add_brief_details(make_scored_verdict(head, observed), brief)
     verdict = replace(
         verdict,
@@ -86,11 +94,13 @@ def rescore_stored_answer(
         attempts=stored.attempts,
         answer=stored.text,
     )
-    return ConversationResult(verdict, observed, stored.flags)
+    conversation.restore(verdict, observed, stored.flags)
+    return True
 
 
-def make_stored_answer(key: AnswerKey, asked: ConversationResult) -> StoredAnswer:
-    verdict = asked.verdict
+def make_stored_answer(key: AnswerKey, conversation: Conversation) -> StoredAnswer:
+    """Return the answer behind a scored verdict as the ledger stores it."""
+    verdict = conversation.verdict
     return StoredAnswer(
         key,
         text=verdict.answer,
@@ -99,5 +109,5 @@ def make_stored_answer(key: AnswerKey, asked: ConversationResult) -> StoredAnswe
         cost_usd=verdict.cost_usd,
         latency_s=verdict.latency_s,
         attempts=verdict.attempts,
-        flags=asked.flags,
+        flags=conversation.flags,
     )

@@ -1,15 +1,11 @@
-"""What a run does, and who looks on.
+"""The engine of a run: many cases, one event loop, one writer.
 
-The two ends of a run: cases into the queue of jobs, verdicts out of the queue of what is finished. Between them are
-the workers of one process (`engine`) or of a cluster (`ray`).
+    cases ──► queue ──► workers (a few more than may be asked at once) ──► queue ──► writer ──► ledger
+              bounded   each: images, brief, judges, verdict               bounded   in batches
 
-The engine: many cases, one event loop, one writer.
-
-    cases ──► queue ──► workers (as many as may be under way) ──► queue ──► writer ──► ledger
-              bounded   each: pictures, brief, judges, verdict    bounded   batches, each durable before it counts
-
-Nothing grows with the number of cases: both queues are short, and what is finished is in the ledger and nowhere else.
-Where the ledger is shared, other processes may do the same with the same run: each leases what it is about to judge.
+Memory does not grow with the number of cases: both queues are short, and finished verdicts are only in the ledger.
+Where the ledger is shared (PostgreSQL), other processes may work on the same run: each leases the cases that it is
+about to judge. On a Ray cluster (`runs.ray`) the workers are elsewhere; both ends of the run are the same.
 """
 
 from __future__ import annotations
@@ -17,20 +13,21 @@ from __future__ import annotations
 import asyncio
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from beholder.cases.case import Case
 from beholder.errors import Waiting
-from beholder.judges.base import Judge
+from beholder.judges.base import Judge, ReserveCall
 from beholder.ledger.encoding import key_id
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry
 from beholder.rubrics.brief import Composer
-from beholder.runs.cache import AnswerCache
-from beholder.runs.case import judge_case, make_entry
+from beholder.runs.cache import AnswerCache, AnswerLookup
+from beholder.runs.case import CaseJudge
 from beholder.runs.image_pool import ImagePool, ThumbnailMaker
 from beholder.runs.ledger_access import LEASE_S, CaseLeases, LedgerThread, join_run, wait_or_stop
 from beholder.runs.limits import RunLimits
@@ -42,21 +39,46 @@ if TYPE_CHECKING:
 
 FINAL_OUTCOMES = frozenset({Outcome.SCORED, Outcome.REFUSED, Outcome.FILTERED})
 
+QUEUE_SIZE = 2  # tasks in the queue: more would read the images of all of them before the first request is sent
+LOOKUP_CHUNK = 256  # tasks that are looked up in the ledger together
+MIN_LEASE_CHUNK = (
+    8  # tasks that are leased together, where there are other processes: about as many as are asked at once
+)
+RECHECK_S = 1.0  # before cases that other processes had leased are looked at again; later checks wait longer
+WRITE_BATCH = 64  # verdicts that are written together
+WRITE_LINGER_S = 0.25  # how long a batch that is not full waits for more
+PREPARE_AHEAD = 0.25  # workers beyond the concurrency, as a share of it: they make the next briefs while others wait
+
 CaseSource = Callable[[], Iterable[Case]]  # in the same order each time
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run does. `retry` are final outcomes that are tried again; `recall` allows answers from the ledger."""
+    """How the cases of a run are judged; the same in every process that works on it.
+
+    Args:
+        run_id: The run in the ledger.
+        composers: Make the briefs, one for each rubric.
+        samples: How often each judge is asked.
+        concurrency: How many cases are asked at once.
+        timeout_s: For each judge and case, over all turns.
+        retry: Final outcomes that are tried again.
+        use_cache: Use answers that the ledger has.
+        thumbnails: Store a thumbnail of each image.
+        audit: Measure pairs of images beside what models say of them.
+        calibration: With it verdicts also say how people would rate.
+        lease_s: How long a process that sends no heartbeat keeps its cases.
+    """
 
     run_id: str
     composers: tuple[Composer, ...]
-    judges: tuple[Judge, ...]
     samples: int = 1
     concurrency: int = 32
     timeout_s: float | None = None
     retry: frozenset[Outcome] = frozenset()
-    recall: bool = True
+    use_cache: bool = True
     thumbnails: bool = True
     audit: bool = True
     calibration: Calibration | None = None
@@ -67,31 +89,44 @@ class RunSettings:
         """The outcomes after which a case is done."""
         return FINAL_OUTCOMES - self.retry
 
+    def make_case_judge(
+        self,
+        judges: Sequence[Judge],
+        images: ImagePool,
+        look_up: AnswerLookup | None,
+        slots: asyncio.Semaphore,
+        reserve: Mapping[str, ReserveCall],
+    ) -> CaseJudge:
+        """Return what judges the cases of this run in one process."""
+        return CaseJudge(
+            judges,
+            images,
+            self.samples,
+            look_up=look_up if self.use_cache else None,
+            slots=slots,
+            timeout_s=self.timeout_s,
+            audit=self.audit,
+            calibration=self.calibration,
+            reserve=reserve,
+        )
+
 
 class RunObserver(Protocol):
-    """Who looks on. `skipped` were done before, or by others; `waiting` have no answer yet; `done` are verdicts that
-    are safely in the ledger."""
+    """Is told how a run advances, for progress bars and logs."""
 
-    def skipped(self, count: int) -> None: ...
+    def skipped(self, count: int) -> None:
+        """So many verdicts were there before, or are made by other processes."""
 
-    def waiting(self, count: int) -> None: ...
+    def waiting(self, count: int) -> None:
+        """So many cases have no answer yet: it comes with a batch."""
 
-    def done(self, entries: Sequence[Entry]) -> None: ...
-
-
-QUEUE_SIZE = 2  # cases begun at a time: eighty at once would read all their pictures before the first request goes out
-LOOKUP_CHUNK = 256  # jobs that are looked up in the ledger together
-MIN_LEASE_CHUNK = 8  # and that are leased together, where there are other processes: about as many as are asked at once
-RECHECK_S = 1.0  # before the second look at what other processes hold; later ones wait longer
-WRITE_BATCH = 64  # verdicts that are written together
-WRITE_LINGER_S = 0.25  # how long a batch that is not full waits for more
-
-T = TypeVar("T")
+    def done(self, entries: Sequence[Entry]) -> None:
+        """These verdicts are stored in the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseTask:
-    """One verdict to give. `number` counts them over the whole run."""
+    """One verdict to give. `number` counts them over the whole run, `position` counts cases."""
 
     number: int
     position: int
@@ -103,48 +138,148 @@ class CaseTask:
         return self.case.id, self.composer.rubric.name
 
 
-async def queue_cases(
-    work: RunSettings,
-    cases: CaseSource,
-    claims: CaseLeases,
-    known: AnswerCache | None,
-    watch: RunObserver,
-    jobs: asyncio.Queue[CaseTask | None],
-    workers: int,
-    stop: asyncio.Event,
-) -> None:
-    """Puts every job that is ours into the queue, then one end mark for each worker. What other processes hold is
-    looked at again: they may be gone before it is done."""
-    size = min(LOOKUP_CHUNK, max(MIN_LEASE_CHUNK, work.concurrency)) if claims.shared else LOOKUP_CHUNK
-    held: array[int] | None = None
-    patience = RECHECK_S
-    while not stop.is_set() and (held is None or held):
-        if held is not None:  # all rows are read again, which takes its time where there are many
-            await wait_or_stop(stop, patience)
-            patience = min(2 * patience, max(RECHECK_S, work.lease_s / 4))
-        held, looked = array("q"), held
-        for chunk in split_chunks(_iterate_tasks(cases(), work.composers, looked), size):
-            if stop.is_set():
-                break
-            if known is not None:
-                await known.refresh()
-            claimed = await claims.claim([job.key for job in chunk], work.final)
-            epoch = claims.epoch
-            for job in chunk:
-                if job.key in claimed.held or (job.key in claimed.mine and claims.epoch != epoch):
-                    held.append(job.number)
-                elif job.key not in claimed.mine:
-                    watch.skipped(1)
-                elif not stop.is_set():
-                    await jobs.put(job)
-    for _ in range(workers):
-        await jobs.put(None)
+class Engine:
+    """Executes a run in this process.
+
+    Args:
+        settings: How cases are judged.
+        cases: Iterates over all cases of the run; called again where other processes had leased some of them.
+        ledger: Where verdicts go.
+        limits: Those of the judges, which all processes share.
+        observer: Is told how the run advances.
+        stop: When it is set, no new case is begun, and those in progress are finished.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        cases: CaseSource,
+        ledger: Ledger,
+        limits: RunLimits,
+        observer: RunObserver,
+        stop: asyncio.Event,
+    ) -> None:
+        self.settings, self.limits, self.observer, self.stop = settings, limits, observer, stop
+        self.ledger = ledger
+        self.ledger_thread = LedgerThread(ledger)
+        self.tasks: asyncio.Queue[CaseTask | None] = asyncio.Queue(maxsize=QUEUE_SIZE)
+        self.finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * WRITE_BATCH)
+        self.cache: AnswerCache | None = None
+        self._cases = cases
+        self._leases: CaseLeases
+        self._writer: asyncio.Task[None]
+
+    async def run(self, judges: Sequence[Judge], images: ImagePool) -> None:
+        """Judge all cases that have no final outcome in the run yet.
+
+        A run that is cancelled loses what was in progress and nothing else.
+
+        Raises:
+            SetupError: A judge can never answer.
+            LedgerError: Verdicts cannot be stored.
+        """
+        settings = self.settings
+        self.cache = AnswerCache(self.ledger_thread) if settings.use_cache else None
+        case_judge = settings.make_case_judge(
+            judges,
+            images,
+            self.cache.look_up if self.cache is not None else None,
+            asyncio.Semaphore(settings.concurrency),
+            self.limits.reserve,
+        )
+        workers = settings.concurrency + math.ceil(settings.concurrency * PREPARE_AHEAD)
+        thumbnails = ThumbnailMaker(images, lambda digests: self.ledger_thread.call(self.ledger.has_thumbnail, digests))
+        try:
+            async with self.write_verdicts(self.limits), asyncio.TaskGroup() as group:
+                group.create_task(self.queue_cases(workers))
+                for _ in range(workers):
+                    group.create_task(self._work(case_judge, thumbnails))
+        except BaseExceptionGroup as failures:
+            raise find_first_failure(failures) from None
+        finally:
+            self.ledger_thread.close()
+
+    async def _work(self, case_judge: CaseJudge, thumbnails: ThumbnailMaker) -> None:
+        """Judge tasks until the end of the queue."""
+        while (task := await self.tasks.get()) is not None:
+            if self.stop.is_set():
+                continue
+            try:
+                entry = await case_judge.judge(task.composer, task.case)
+            except Waiting:
+                self.observer.waiting(1)
+                continue
+            drawn = await thumbnails.make(task.case, entry.verdict.images) if self.settings.thumbnails else ()
+            await self.finished.put(replace(entry, position=task.position, thumbnails=drawn))
+
+    async def queue_cases(self, workers: int) -> None:
+        """Put every task that is this process's into the queue, then one end mark for each worker.
+
+        Cases that other processes have leased are looked at again later: those processes may die before they are done.
+        """
+        settings, leases = self.settings, self._leases
+        size = min(LOOKUP_CHUNK, max(MIN_LEASE_CHUNK, settings.concurrency)) if leases.shared else LOOKUP_CHUNK
+        leased_elsewhere: array[int] | None = None
+        pause_s = RECHECK_S
+        while not self.stop.is_set() and (leased_elsewhere is None or leased_elsewhere):
+            if leased_elsewhere is not None:  # all rows are read again, which takes time where there are many
+                await wait_or_stop(self.stop, pause_s)
+                pause_s = min(2 * pause_s, max(RECHECK_S, settings.lease_s / 4))
+            leased_elsewhere, previous = array("q"), leased_elsewhere
+            for chunk in split_chunks(_iterate_tasks(self._cases(), settings.composers, previous), size):
+                if self.stop.is_set():
+                    break
+                if self.cache is not None:
+                    await self.cache.refresh()
+                claimed = await leases.claim([task.key for task in chunk], settings.final)
+                epoch = leases.epoch
+                for task in chunk:
+                    if task.key in claimed.held or (task.key in claimed.mine and leases.epoch != epoch):
+                        leased_elsewhere.append(task.number)
+                    elif task.key not in claimed.mine:
+                        self.observer.skipped(1)
+                    elif not self.stop.is_set():
+                        await self.tasks.put(task)
+        for _ in range(workers):
+            await self.tasks.put(None)
+
+    @asynccontextmanager
+    async def write_verdicts(self, limits: RunLimits) -> AsyncIterator[None]:
+        """Join the run and write what is finished; at the end of the context, whatever ended it, write the rest."""
+        async with (
+            join_run(self.ledger_thread, self.settings.run_id, limits, self.settings.lease_s) as self._leases,
+            asyncio.TaskGroup() as group,
+        ):
+            self._writer = group.create_task(self._write_batches())
+            try:
+                yield
+            finally:
+                if self.can_write:
+                    await self.finished.put(None)
+                    await asyncio.wait([self._writer])
+
+    @property
+    def can_write(self) -> bool:
+        """False once the writer has failed: then nobody takes verdicts out of the queue any more."""
+        return not self._writer.done()
+
+    async def _write_batches(self) -> None:
+        """Write batches until the end mark; verdicts count as done when the ledger has them."""
+        is_open = True
+        while is_open:
+            batch, is_open = await take_batch(self.finished, WRITE_BATCH, WRITE_LINGER_S)
+            if batch:
+                token = self._leases.make_write_token()
+                await self.ledger_thread.call(self.ledger.write, self.settings.run_id, batch, token)
+                if self.cache is not None:
+                    self.cache.add(key_id(answer.key) for entry in batch for answer in entry.answers)
+                self.observer.done(batch)
 
 
 def _iterate_tasks(
     cases: Iterable[Case], composers: Sequence[Composer], only: Sequence[int] | None
 ) -> Iterator[CaseTask]:
-    """All jobs of a run, or only those with these numbers, which rise."""
+    """Return all tasks of a run, or only those with these numbers, which are ascending."""
     wanted = None if only is None else iter(only)
     following = None if wanted is None else next(wanted, None)
     number = 0
@@ -160,135 +295,35 @@ def _iterate_tasks(
             number += 1
 
 
-async def write_verdicts(
-    run_id: str,
-    finished: asyncio.Queue[Entry | None],
-    clerk: LedgerThread,
-    claims: CaseLeases,
-    known: AnswerCache | None,
-    watch: RunObserver,
-) -> None:
-    """Writes batches until the end mark; a batch counts as done when the ledger has it."""
-    open_ = True
-    while open_:
-        batch, open_ = await take_batch(finished, WRITE_BATCH, WRITE_LINGER_S)
-        if batch:
-            await clerk.do(clerk.ledger.write, run_id, batch, claims.worker())
-            if known is not None:
-                known.add(key_id(answer.key) for entry in batch for answer in entry.answers)
-            watch.done(batch)
+async def take_batch(queue: asyncio.Queue[T | None], size: int, linger_s: float) -> tuple[list[T], bool]:
+    """Take items from a queue: at most `size`, waiting `linger_s` for more after the first.
 
-
-async def take_batch(queue: asyncio.Queue[T | None], most: int, linger_s: float) -> tuple[list[T], bool]:
-    """What is in a queue, at most so many, and what comes soon after the first; also whether there may be more: `None`
-    in the queue is its end."""
-    found: list[T] = []
+    Returns:
+        The items, and whether there may be more: `None` in the queue is its end.
+    """
+    items: list[T] = []
     try:
-        async with asyncio.timeout(None) as patience:
-            while len(found) < most:
-                one = await queue.get()
-                if one is None:
-                    return found, False
-                found.append(one)
-                if len(found) == 1:
-                    patience.reschedule(asyncio.get_running_loop().time() + linger_s)
+        async with asyncio.timeout(None) as timeout:
+            while len(items) < size:
+                item = await queue.get()
+                if item is None:
+                    return items, False
+                items.append(item)
+                if len(items) == 1:
+                    timeout.reschedule(asyncio.get_running_loop().time() + linger_s)
     except TimeoutError:
         pass
-    return found, True
+    return items, True
 
 
-def split_chunks(things: Iterable[T], size: int) -> Iterator[list[T]]:
-    """So many at a time."""
-    iterator = iter(things)
+def split_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Return the items as lists of at most `size`."""
+    iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
 
 
 def find_first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The failure that came first, whatever it brought down with it."""
+    """Return the exception that came first; the others may be its consequences."""
     inner = failures.exceptions[0]
     return find_first_failure(inner) if isinstance(inner, BaseExceptionGroup) else inner
-
-
-PREPARE_AHEAD = 0.25  # workers beyond the concurrency: they make the next briefs while all that may be asked are asked
-
-
-async def execute_locally(
-    work: RunSettings,
-    cases: CaseSource,
-    ledger: Ledger,
-    pictures: ImagePool,
-    watch: RunObserver,
-    stop: asyncio.Event,
-    limits: RunLimits | None = None,
-) -> None:
-    """Judges all cases that have no final outcome in the run yet; they are gone through again where other processes
-    hold some of them. `limits` are those of the judges, which all processes keep together.
-
-    When `stop` is set, no new case is begun and those under way are finished. A cancelled run loses what was under
-    way and nothing else. Raises what makes going on senseless: `SetupError`, `LedgerError`.
-    """
-    clerk = LedgerThread(ledger)
-    jobs: asyncio.Queue[CaseTask | None] = asyncio.Queue(maxsize=QUEUE_SIZE)
-    finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * WRITE_BATCH)
-    known = AnswerCache(clerk) if work.recall else None
-    drawn = ThumbnailMaker(pictures, lambda digests: clerk.do(ledger.has_thumbnail, digests))
-    desk = _CaseWorker(work, pictures, drawn, finished, watch, stop, asyncio.Semaphore(work.concurrency), known)
-    workers = work.concurrency + math.ceil(work.concurrency * PREPARE_AHEAD)
-    try:
-        async with (
-            join_run(clerk, work.run_id, limits or RunLimits(), work.lease_s) as claims,
-            asyncio.TaskGroup() as house,
-        ):
-            writer = house.create_task(write_verdicts(work.run_id, finished, clerk, claims, known, watch))
-            try:
-                async with asyncio.TaskGroup() as office:
-                    office.create_task(queue_cases(work, cases, claims, known, watch, jobs, workers, stop))
-                    for _ in range(workers):
-                        office.create_task(desk.work(jobs))
-            finally:
-                # Whatever ended the work: what is finished is written. Only a writer that failed cannot.
-                if not writer.done():
-                    await finished.put(None)
-                    await asyncio.wait([writer])
-    except BaseExceptionGroup as failures:
-        raise find_first_failure(failures) from None
-    finally:
-        clerk.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _CaseWorker:
-    """Where workers sit."""
-
-    work_: RunSettings
-    pictures: ImagePool
-    drawn: ThumbnailMaker
-    finished: asyncio.Queue[Entry | None]
-    watch: RunObserver
-    stop: asyncio.Event
-    slots: asyncio.Semaphore
-    known: AnswerCache | None
-
-    async def work(self, jobs: asyncio.Queue[CaseTask | None]) -> None:
-        while (job := await jobs.get()) is not None:
-            if self.stop.is_set():
-                continue
-            try:
-                judged = await judge_case(
-                    job.composer,
-                    job.case,
-                    self.work_.judges,
-                    self.work_.samples,
-                    self.pictures,
-                    recall=self.known.recall if self.known is not None else None,
-                    slots=self.slots,
-                    timeout_s=self.work_.timeout_s,
-                    audit=self.work_.audit,
-                    calibration=self.work_.calibration,
-                )
-            except Waiting:
-                self.watch.waiting(1)
-                continue
-            drawn = await self.drawn.of(job.case, judged.verdict.images) if self.work_.thumbnails else ()
-            await self.finished.put(make_entry(job.position, job.case, judged, drawn))

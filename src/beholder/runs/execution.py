@@ -1,9 +1,9 @@
-"""A suite, run: checked, found again in the ledger or begun, executed, summed up.
+"""A run of a suite: check the cases, find or create the run in the ledger, execute it, compare it with the thresholds.
 
-Whether a run is good enough: the exit code of `beholder run`.
+The exit code of `beholder run` follows from the thresholds:
 
-1  a threshold was missed: a mean below `fail_under`, or more without a score than `max_unscored` allows
-3  some cases have no score, and no `max_unscored` said how many may
+1  a threshold was missed: a mean below `fail_under`, or more cases without a score than `max_unscored` allows
+3  some cases have no score, and `max_unscored` was not given
 0  otherwise
 """
 
@@ -14,31 +14,217 @@ import hashlib
 import json
 import platform
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 
 import msgspec
 
+from beholder.cases.case import Case
 from beholder.cases.validation import CaseCheck, check_cases, iter_valid_cases
 from beholder.errors import CaseError, LedgerError, LedgerGone, UsageError
-from beholder.judges.base import Judge
+from beholder.judges.base import Judge, check_judges
 from beholder.ledger.encoding import redact_values
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import FINISHED, INTERRUPTED, RUNNING, RunProgress, RunRecord
 from beholder.rubrics.rubric import to_fraction
-from beholder.runs.engine import RunObserver, RunSettings, execute_locally
+from beholder.runs.engine import Engine, RunObserver, RunSettings
 from beholder.runs.image_pool import ImagePool
-from beholder.runs.ledger_access import RETRY_FOR_S, LedgerThread
-from beholder.runs.limits import RunLimits
+from beholder.runs.ledger_access import RETRY_FOR_S, LedgerThread, lock_run
+from beholder.runs.limits import Budget, RunLimits, make_judges, require_prices
 from beholder.runs.suite import Suite
 from beholder.verdicts.verdict import Outcome
 
 
-def check_suite_cases(suite: Suite, *, skip_bad: bool = False) -> CaseCheck:
-    """A look at all cases. Raises `CaseError` that lists what is wrong, unless bad ones may be left out."""
-    checked = _reuse_earlier_check(suite) or check_cases(suite.rows(), allow_remote=suite.allow_remote)
+@dataclass(slots=True)
+class SuiteRun:
+    """One run of a suite in this process, ready to be executed. Made by `prepare_run`.
+
+    Args:
+        suite: What is run.
+        ledger: Where the run is stored.
+        checked: The result of checking the cases.
+        record: The run in the ledger.
+        judges: Those of the suite.
+        limits: The limits of these judges.
+        is_new: Whether the run was created just now; otherwise it is resumed.
+    """
+
+    suite: Suite
+    ledger: Ledger
+    checked: CaseCheck
+    record: RunRecord
+    judges: Sequence[Judge]
+    limits: RunLimits = field(default_factory=RunLimits)
+    is_new: bool = False
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    def lock(self, *, alone: bool = False) -> AbstractContextManager[None]:
+        """Lock the run for this process: see `lock_run`."""
+        return lock_run(self.ledger, self.id, alone=alone)
+
+    def apply_name_and_tags(self) -> None:
+        """Give a run that is resumed the name and tags that were set by flag."""
+        if self.is_new:
+            return
+        if "name" in self.suite.by_flag:
+            self.ledger.rename(self.id, self.suite.name)
+        if "tags" in self.suite.by_flag:
+            self.ledger.tag(self.id, *self.suite.tags)
+
+    async def execute(self, observer: RunObserver, stop: asyncio.Event, retry: frozenset[Outcome] = frozenset()) -> str:
+        """Judge all cases that have no final outcome yet, and close the judges.
+
+        Args:
+            observer: Is told how the run advances.
+            stop: When it is set, no new case is begun.
+            retry: Final outcomes to try again.
+
+        Returns:
+            The state of the run: `finished`, or `interrupted` if `stop` was set before the end. A run that other
+            processes are still working on stays `running` in the ledger.
+        """
+        state = INTERRUPTED
+        self.ledger.update(self.id, state=RUNNING)
+        try:
+            await self._execute(observer, stop, retry)
+            if (
+                not stop.is_set()
+                or self.ledger.progress([self.id]).get(self.id, RunProgress()).done == self.record.total
+            ):
+                state = FINISHED
+            return state
+        finally:
+            for judge in self.judges:
+                await judge.aclose()
+            await _record_final_state(self.ledger, self.id, state)
+
+    async def _execute(self, observer: RunObserver, stop: asyncio.Event, retry: frozenset[Outcome]) -> None:
+        suite = self.suite
+        settings = RunSettings(
+            run_id=self.id,
+            composers=suite.composers(),
+            samples=suite.samples,
+            concurrency=suite.concurrency,
+            timeout_s=suite.limits.total_timeout_s,
+            retry=retry,
+            use_cache=not self.record.suite.get("fresh"),
+            thumbnails=suite.thumbnails,
+            audit=suite.audit,
+            calibration=suite.calibration_map(),
+            lease_s=suite.limits.lease_s,
+        )
+
+        def cases() -> Iterator[Case]:
+            return iter_valid_cases(suite.rows(), self.checked)
+
+        if suite.engine == "ray":
+            from beholder.runs.ray.driver import RayEngine
+
+            await RayEngine(settings, cases, self.ledger, self.limits, observer, stop).run_on_cluster(suite)
+            return
+        images = ImagePool(allow_remote=suite.allow_remote)
+        try:
+            await Engine(settings, cases, self.ledger, self.limits, observer, stop).run(self.judges, images)
+        finally:
+            images.close()
+
+
+async def _record_final_state(ledger: Ledger, run: str, state: str) -> None:
+    """Store how a run ended, unless other processes are still working on it.
+
+    If it was not finished, a ledger that cannot be written is no error: what kept the run from finishing matters more.
+    """
+    finished = state == FINISHED
+    ledger_thread = LedgerThread(ledger, retry_for_s=RETRY_FOR_S if finished else 0)
+    try:
+        if finished or not await ledger_thread.call(ledger.active_workers, run):
+            await ledger_thread.call(lambda: ledger.update(run, state=state))
+    except LedgerError:
+        if finished:
+            raise
+    finally:
+        ledger_thread.close()
+
+
+@contextmanager
+def prepare_run(
+    suite: Suite,
+    ledger: Ledger | None = None,
+    *,
+    fresh: bool = False,
+    run: str = "",
+    skip_bad: bool = False,
+    batch: bool = False,
+    limits: RunLimits | None = None,
+) -> Iterator[SuiteRun]:
+    """Check everything that can be wrong, and find or create the run of a suite in the ledger.
+
+    Args:
+        suite: What is run.
+        ledger: An open ledger; without it that of the suite is opened until the end of the context. It is created only
+            if judges and cases are in order.
+        fresh: Start a new run that uses no stored answers.
+        run: Resume this run, although its files were moved or touched.
+        skip_bad: Leave out cases that are wrong.
+        batch: Whether the judges are going to be asked by batch.
+        limits: With a budget for several runs; by default that of the suite, less what the run has spent.
+
+    Raises:
+        UsageError: The suite cannot be run so.
+        SetupError: A judge cannot be asked.
+        CaseError: Cases are wrong.
+    """
+    require_prices(suite)
+    own_limits = limits or RunLimits(Budget(suite.budget_usd()))
+    judges = make_judges(suite, own_limits)
+    check_judges(judges, suite.rubrics())
+    if batch:
+        from beholder.runs.batch import check_batch_judges
+
+        check_batch_judges(suite, judges)
+    with ExitStack() as stack:
+        if ledger is None and (ledger := _open_if_exists(suite)):
+            stack.enter_context(ledger)
+        checked = check_suite_cases(suite, ledger, skip_bad=skip_bad)
+        if ledger is None:
+            ledger = stack.enter_context(Ledger.open(suite.ledger_place()))
+        if run:
+            record, is_new = find_named_run(suite, ledger, checked, run), False
+        else:
+            record, is_new = find_or_create_run(suite, ledger, checked, fresh=fresh)
+        if limits is None:
+            own_limits.budget.spent = record.spent_usd or own_limits.budget.spent
+        yield SuiteRun(suite, ledger, checked, record, judges, own_limits, is_new)
+
+
+def _open_if_exists(suite: Suite) -> Ledger | None:
+    try:
+        return Ledger.open(suite.ledger_place(), create=False)
+    except LedgerGone:
+        raise
+    except LedgerError:  # there is none yet; if it is broken, opening it to create the run says so
+        return None
+
+
+def check_suite_cases(suite: Suite, ledger: Ledger | None = None, *, skip_bad: bool = False) -> CaseCheck:
+    """Check all cases of a suite.
+
+    Args:
+        suite: The suite.
+        ledger: Its ledger if there is one: the images of a run that is not finished are not opened again.
+        skip_bad: Leave out cases that are wrong.
+
+    Raises:
+        CaseError: Cases are wrong, all listed, or there is none.
+    """
+    checked = _reuse_earlier_check(suite, ledger) if ledger else None
+    checked = checked or check_cases(suite.rows(), allow_remote=suite.allow_remote)
     if checked.problem_count and not skip_bad:
         more = checked.problem_count - len(checked.problems)
         listed = "\n".join(checked.problems) + (f"\n… and {more} more" if more else "")
@@ -49,33 +235,33 @@ def check_suite_cases(suite: Suite, *, skip_bad: bool = False) -> CaseCheck:
     return checked
 
 
-def _reuse_earlier_check(suite: Suite) -> CaseCheck | None:
-    """The cases of a run that was begun and has not ended, if they are still the same, which their images' names, sizes
-    and times of change tell: then all was well with them, and a hundred thousand files need not be opened again."""
-    try:
-        with Ledger.open(suite.ledger_place(), read_only=True) as ledger:
-            runs = [run for run in ledger.runs() if not run.is_review]
-    except LedgerGone:
-        raise
-    except LedgerError:  # there is none yet, or whoever opens it next says what is wrong
-        return None
-    open_ = [run for run in runs if run.state != FINISHED and not run.skipped]
+def _reuse_earlier_check(suite: Suite, ledger: Ledger) -> CaseCheck | None:
+    """Return the result of checking the cases without opening their images, if a run that is not finished has the same.
+
+    Paths, sizes and modification times of the images tell whether they are the same. Then they were in order when the
+    run was created, and a hundred thousand files need not be opened again.
+    """
     known = {
         run.fingerprint
-        for run in open_
-        if not _list_differences(suite, run, "cases", "pairs", "limit", "only", "shuffle")
+        for run in ledger.runs()
+        if not run.is_review
+        and run.state != FINISHED
+        and not run.skipped
+        and not _list_differences(suite, run, "cases", "pairs", "limit", "only", "shuffle")
     }
     checked = check_cases(suite.rows(), allow_remote=suite.allow_remote, open_files=False) if known else None
     return checked if checked and not checked.problem_count and compute_fingerprint(suite, checked) in known else None
 
 
 def find_or_create_run(suite: Suite, ledger: Ledger, checked: CaseCheck, *, fresh: bool) -> tuple[RunRecord, bool]:
-    """The run to go on with, and whether it is new.
+    """Return the run to resume, or a new one, and whether it is new.
 
     Two runs are the same when suite and cases are: rubric, judges, prompt, ids, texts, and image files by path, size
-    and time of change. What only says how fast or how far to go (concurrency, limits, budget, thresholds) may differ.
-    A `fresh` run is gone on with as such until it is finished.
+    and modification time. What only says how fast or how far to go (concurrency, limits, budget, thresholds) may
+    differ. A `fresh` run is resumed as such until it is finished.
     """
+    from beholder import __version__
+
     now = datetime.now(UTC)
     run = RunRecord(
         id=f"{now:%y%m%d}-{secrets.token_hex(3)}",
@@ -88,7 +274,7 @@ def find_or_create_run(suite: Suite, ledger: Ledger, checked: CaseCheck, *, fres
         suite=suite.public_dict() | ({"fresh": True} if fresh else {}),
         rubrics=tuple(msgspec.to_builtins(rubric) for rubric in suite.rubrics()),
         prompt=suite.prompt_text(),
-        versions={"beholder": _read_version(), "python": platform.python_version(), "platform": platform.platform()},
+        versions={"beholder": __version__, "python": platform.python_version(), "platform": platform.platform()},
         tags=tuple(suite.tags),
         skipped=len(checked.bad_positions),
     )
@@ -96,8 +282,11 @@ def find_or_create_run(suite: Suite, ledger: Ledger, checked: CaseCheck, *, fres
 
 
 def find_named_run(suite: Suite, ledger: Ledger, checked: CaseCheck, run: str) -> RunRecord:
-    """A run to go on with although its files lie elsewhere or were touched since, as on another machine: what it asked
-    whom must be the same. Raises `UsageError` where it is not."""
+    """Return a run to resume although its files are elsewhere or were touched since, as on another machine.
+
+    Raises:
+        UsageError: The run had other judges, another rubric or prompt, or another number of cases.
+    """
     record = ledger.run(run)
     wrong = _list_differences(suite, record)
     if record.total != checked.count * len(suite.rubrics()):
@@ -108,84 +297,17 @@ def find_named_run(suite: Suite, ledger: Ledger, checked: CaseCheck, run: str) -
 
 
 def _list_differences(suite: Suite, record: RunRecord, *more: str) -> list[str]:
-    """In what a run asked something else, or somebody else, than the suite does."""
-    mine = redact_values(suite.public_dict())
-    assert isinstance(mine, dict)
+    """Return the keys in which a run asked something else, or somebody else, than the suite does."""
+    public = redact_values(suite.public_dict())
+    assert isinstance(public, dict)
     keys = ("judges", "samples", "setting", "prompt", *more)
+    differing = [key for key in keys if record.suite.get(key) != public.get(key)]
     rubrics = [redact_values(msgspec.to_builtins(rubric)) for rubric in suite.rubrics()]
-    return [key for key in keys if record.suite.get(key) != mine.get(key)] + (
-        ["rubric"] if [*record.rubrics] != rubrics else []
-    )
-
-
-async def execute_run(
-    suite: Suite,
-    ledger: Ledger,
-    run: RunRecord,
-    checked: CaseCheck,
-    judges: Sequence[Judge],
-    limits: RunLimits,
-    retry: frozenset[Outcome],
-    watch: RunObserver,
-    stop: asyncio.Event,
-) -> str:
-    """Executes the run and returns its state: `finished`, or `interrupted` when `stop` was set or it was cancelled.
-
-    `limits` are those that the judges were seated with. A run that other processes go on with stays `running`.
-    """
-    pictures = ImagePool(allow_remote=suite.allow_remote)
-    work = RunSettings(
-        run_id=run.id,
-        composers=suite.composers(),
-        judges=tuple(judges),
-        samples=suite.samples,
-        concurrency=suite.concurrency,
-        timeout_s=suite.limits.total_timeout_s,
-        retry=retry,
-        recall=not run.suite.get("fresh"),
-        thumbnails=suite.thumbnails,
-        audit=suite.audit,
-        calibration=suite.calibration_map(),
-        lease_s=suite.limits.lease_s,
-    )
-    state = INTERRUPTED
-    ledger.update(run.id, state=RUNNING)
-    try:
-        if suite.engine == "ray":
-            from beholder.runs.ray.driver import execute_on_ray
-
-            await execute_on_ray(work, suite, checked, ledger, watch, stop, limits, address=suite.address)
-        else:
-            await execute_locally(
-                work, lambda: iter_valid_cases(suite.rows(), checked), ledger, pictures, watch, stop, limits
-            )
-        if not stop.is_set() or ledger.progress([run.id]).get(run.id, RunProgress()).done == run.total:
-            state = FINISHED
-        return state
-    finally:
-        pictures.close()
-        for judge in judges:
-            await judge.aclose()
-        await _record_final_state(ledger, run.id, state)
-
-
-async def _record_final_state(ledger: Ledger, run: str, state: str) -> None:
-    """Writes down how a run ended, unless other processes go on with it. Whatever kept it from being finished matters
-    more than a ledger that cannot say so."""
-    finished = state == FINISHED
-    clerk = LedgerThread(ledger, patience_s=RETRY_FOR_S if finished else 0)
-    try:
-        if finished or not await clerk.do(ledger.active_workers, run):
-            await clerk.do(lambda: ledger.update(run, state=state))
-    except LedgerError:
-        if finished:
-            raise
-    finally:
-        clerk.close()
+    return differing + (["rubric"] if [*record.rubrics] != rubrics else [])
 
 
 def compute_fingerprint(suite: Suite, checked: CaseCheck) -> str:
-    """What makes two runs the same; see `record_for`."""
+    """Return what makes two runs the same; see `find_or_create_run`."""
     parts = [
         checked.fingerprint,
         suite.settings_that_matter(),
@@ -193,12 +315,6 @@ def compute_fingerprint(suite: Suite, checked: CaseCheck) -> str:
         suite.prompt_text(),
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _read_version() -> str:
-    from beholder import __version__
-
-    return __version__
 
 
 @dataclass(frozen=True, slots=True)

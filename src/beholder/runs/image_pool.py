@@ -160,7 +160,7 @@ class ThumbnailMaker:
         self._there = there
         self._drawn: dict[str, None] = {}
 
-    async def of(self, case: Case, images: Sequence[SentImage]) -> tuple[tuple[str, bytes], ...]:
+    async def make(self, case: Case, images: Sequence[SentImage]) -> tuple[tuple[str, bytes], ...]:
         """The new ones, with the digests of their files."""
         wanted = {image.source_digest: image.role for image in images}
         new = {digest: role for digest, role in wanted.items() if digest not in self._drawn}

@@ -1,12 +1,8 @@
-"""The ledger as the event loop speaks to it: from one thread of its own, so that the loop never waits for the disk, and
-with patience for a server that is away for a while.
+"""How the processes of a run use the ledger: calls from the event loop, the lock on a run, leases and heartbeats.
 
-Many small questions, asked together.
-
-One run, one process: two at once would pay for the same cases. Where the ledger is shared they lease their cases,
-and only one that hands a run in as a batch needs it alone.
-
-Which cases are this process's to judge: all that are not done, or those that it leased among other processes.
+`LedgerThread` runs ledger calls on one thread, so that the event loop never waits for the disk, and retries while the
+server is down. `lock_run` keeps two processes from paying for the same cases. Where the ledger is shared (PostgreSQL),
+several processes may work on one run: each leases the cases that it judges and sends heartbeats (`join_run`).
 """
 
 from __future__ import annotations
@@ -44,18 +40,26 @@ T = TypeVar("T")
 
 
 class LedgerThread:
-    """Asks the ledger, one thing at a time."""
+    """Runs calls of a ledger on a thread of its own, one at a time, and retries them while its server is down."""
 
-    def __init__(self, ledger: Ledger, *, patience_s: float = RETRY_FOR_S) -> None:
+    def __init__(self, ledger: Ledger, *, retry_for_s: float = RETRY_FOR_S) -> None:
         self.ledger = ledger
-        self.patience_s = patience_s
+        self.retry_for_s = retry_for_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
 
-    async def do(self, work: Callable[..., T], *arguments: object) -> T:
-        """What `work` returns. Raises `LedgerError`; for a server that is away only after some time, in which `work` is
-        done again: it must bear that."""
+    async def call(self, work: Callable[..., T], *arguments: object) -> T:
+        """Call `work` on the thread and return its result.
+
+        Args:
+            work: A function or method of the ledger. It is called again while the server is down, so it must be
+                idempotent.
+            arguments: Its arguments.
+
+        Raises:
+            LedgerError: It failed; if the server is down, only after `retry_for_s` seconds.
+        """
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + self.patience_s, FIRST_PAUSE_S
+        deadline, pause = loop.time() + self.retry_for_s, FIRST_PAUSE_S
         while True:
             try:
                 return await loop.run_in_executor(self._thread, work, *arguments)
@@ -63,7 +67,7 @@ class LedgerThread:
                 if loop.time() + pause > deadline:
                     raise
                 if pause == FIRST_PAUSE_S:
-                    _log.warning("beholder: %s Tried again for %g s.", error, self.patience_s)
+                    _log.warning("beholder: %s Tried again for %g s.", error, self.retry_for_s)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
@@ -72,7 +76,7 @@ class LedgerThread:
 
 
 async def wait_or_stop(stop: asyncio.Event, seconds: float) -> None:
-    """Waits so long, or until it is time to stop."""
+    """Wait for so many seconds, or until `stop` is set."""
     try:
         async with asyncio.timeout(seconds):
             await stop.wait()
@@ -80,38 +84,48 @@ async def wait_or_stop(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
-COALESCE_S = 0.002  # how long a question waits for others
+COALESCE_S = 0.002  # how long a call waits for others
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 
 class CallCoalescer(Generic[A, R]):
-    """Questions of many tasks, sent as one: to another process or a ledger, one costs about as much as fifty. `send`
-    returns as many answers, in the order of the questions."""
+    """Sends the calls of many tasks together: to another process or a ledger, fifty cost about as much as one.
+
+    `send` takes the arguments of all calls and returns their results in the same order.
+    """
 
     def __init__(self, send: Callable[[Sequence[A]], Awaitable[Sequence[R]]]) -> None:
         self._send = send
-        self._wanted: list[A] = []
-        self._asking: asyncio.Task[Sequence[R]] | None = None
+        self._arguments: list[A] = []
+        self._sending: asyncio.Task[Sequence[R]] | None = None
 
-    async def ask(self, one: A) -> R:
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._soon())
-        place = len(self._wanted)
-        self._wanted.append(one)
-        return (await asyncio.shield(self._asking))[place]
+    async def call(self, argument: A) -> R:
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send_soon())
+        place = len(self._arguments)
+        self._arguments.append(argument)
+        # Shielded: a task that is cancelled must not cancel the call of all others.
+        return (await asyncio.shield(self._sending))[place]
 
-    async def _soon(self) -> Sequence[R]:
+    async def _send_soon(self) -> Sequence[R]:
         await asyncio.sleep(COALESCE_S)
-        wanted, self._wanted, self._asking = self._wanted, [], None
-        return await self._send(wanted)
+        arguments, self._arguments, self._sending = self._arguments, [], None
+        return await self._send(arguments)
 
 
 @contextmanager
 def lock_run(ledger: Ledger, run_id: str, *, alone: bool = False) -> Iterator[None]:
-    """Holds a run for this process; on a shared ledger with others, unless it must be `alone`. However the process
-    ends, nothing stays behind. Raises `UsageError` when another process has it.
+    """Lock a run for this process until the end of the context. The lock also ends with the process.
+
+    Args:
+        ledger: Where the run is. On a shared one several processes may have the lock.
+        run_id: The run.
+        alone: No other process may have the lock, on a shared ledger either.
+
+    Raises:
+        UsageError: Another process has it.
     """
     if ledger.path is not None:
         with _lock_file(ledger.path, run_id):
@@ -128,7 +142,7 @@ _RUN_IS_LOCKED = "The run {} is under way in another process; wait for it, or st
 
 @contextmanager
 def _lock_file(ledger: Path, run_id: str) -> Iterator[None]:
-    """By a lock on a file beside the ledger. Where there is no `flock` (Windows), nobody is kept out."""
+    """Lock a file beside the ledger. Where there is no `flock` (Windows), nobody is kept out."""
     try:
         import fcntl
     except ImportError:
@@ -146,13 +160,16 @@ def _lock_file(ledger: Path, run_id: str) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-LEASE_S = 60.0  # how long a worker that is not heard of keeps what it leased
-HEARTBEATS_PER_LEASE = 4  # in that time
+LEASE_S = 60.0  # how long a process that sends no heartbeat keeps the cases that it leased
+HEARTBEATS_PER_LEASE = 4
 
 
 class CaseLeases(Protocol):
-    """Who says which cases are ours. What was claimed is ours as long as `epoch` is the same; `shared` is whether there
-    may be others. `worker` names a batch that is about to be written."""
+    """Which cases are this process's to judge.
+
+    `shared` is whether other processes may work on the run. What was claimed is ours as long as `epoch` is the same.
+    `make_write_token` identifies a batch of verdicts that is about to be written.
+    """
 
     @property
     def shared(self) -> bool: ...
@@ -162,98 +179,111 @@ class CaseLeases(Protocol):
 
     async def claim(self, wanted: Sequence[VerdictKey], final: Collection[str]) -> ClaimResult: ...
 
-    def worker(self) -> WriteToken | None: ...
+    def make_write_token(self) -> WriteToken | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class UnsharedLeases:
-    """The only process on a run: what is not done is ours."""
+    """The leases of the only process on a run: every case that is not done is its own."""
 
-    clerk: LedgerThread
+    ledger_thread: LedgerThread
     run: str
     shared: bool = False
     epoch: int = 0
 
     async def claim(self, wanted: Sequence[VerdictKey], final: Collection[str]) -> ClaimResult:
-        there = await self.clerk.do(self.clerk.ledger.outcomes, self.run, list({case: None for case, _ in wanted}))
-        return ClaimResult(frozenset(key for key in wanted if there.get(key) not in final), frozenset())
+        cases = list({case: None for case, _ in wanted})
+        outcomes = await self.ledger_thread.call(self.ledger_thread.ledger.outcomes, self.run, cases)
+        return ClaimResult(frozenset(key for key in wanted if outcomes.get(key) not in final), frozenset())
 
-    def worker(self) -> None:
+    def make_write_token(self) -> None:
         return None
 
 
 class SharedLeases:
-    """One of several processes on a run. It says that it lives, and keeps to its part of what all may use."""
+    """The leases of one of several processes on a run: sends heartbeats and keeps to its share of the run's limits."""
 
     shared = True
 
-    def __init__(self, clerk: LedgerThread, run: str, limits: RunLimits, lease_s: float) -> None:
+    def __init__(self, ledger_thread: LedgerThread, run: str, limits: RunLimits, lease_s: float) -> None:
         self.epoch = 0
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-        self._clerk, self._run, self._limits, self._lease_s = clerk, run, limits, lease_s
-        self._heard = -math.inf
+        self._thread, self._run, self._limits, self._lease_s = ledger_thread, run, limits, lease_s
+        self._last_heartbeat = -math.inf
         limit = limits.budget.limit
-        if limit is not None and not limits.whole:
-            limits.budget.share(lambda least: self._more(limit, least), self._fresh)
+        if limit is not None and not limits.not_shared:
+            limits.budget.share_between_processes(lambda least: self._request_funds(limit, least), self._renew_if_stale)
 
     async def claim(self, wanted: Sequence[VerdictKey], final: Collection[str]) -> ClaimResult:
-        await self._fresh()
-        return await self._clerk.do(self._clerk.ledger.claim, self._run, self.holder, wanted, final)
+        await self._renew_if_stale()
+        return await self._thread.call(self._thread.ledger.claim, self._run, self.holder, wanted, final)
 
-    def worker(self) -> WriteToken:
+    def make_write_token(self) -> WriteToken:
         return WriteToken(self.holder, secrets.token_hex(8))
 
-    async def live(self) -> None:
-        """Says that it lives, and learns what has become of it meanwhile."""
+    async def send_heartbeat(self) -> None:
+        """Renew the leases and refresh the limits."""
         now = _now_s()
-        pulse = await self._clerk.do(self._clerk.ledger.heartbeat, self._run, self.holder, self._lease_s)
-        self._heard = now
-        if pulse.late:
+        reply = await self._thread.call(self._thread.ledger.heartbeat, self._run, self.holder, self._lease_s)
+        self._last_heartbeat = now
+        if reply.late:  # other processes may have taken over our cases
             self.epoch += 1
-        if pulse.new:
-            self._limits.budget.give_up()
-        for gate in self._limits.gates:
-            gate.share(pulse.part)
+        if reply.new:
+            self._limits.budget.return_unused()
+        for limiter in self._limits.limiters:
+            limiter.set_share(reply.part)
 
-    async def keep_alive(self) -> None:
+    async def run_heartbeat(self) -> None:
         while True:
             await asyncio.sleep(self._lease_s / HEARTBEATS_PER_LEASE)
-            with suppress(LedgerError):  # whoever writes next hears of it
-                await self.live()
+            with suppress(LedgerError):  # the next write raises it
+                await self.send_heartbeat()
 
     async def leave(self) -> None:
-        self._clerk.patience_s = 0.0
-        with suppress(LedgerError):  # what nobody gives back lapses
-            await self._clerk.do(self._clerk.ledger.leave, self._run, self.holder)
+        self._thread.retry_for_s = 0.0
+        with suppress(LedgerError):  # leases that are not ended expire
+            await self._thread.call(self._thread.ledger.leave, self._run, self.holder)
 
-    async def _more(self, limit: Decimal, least: Decimal) -> Decimal:
-        return await self._clerk.do(self._clerk.ledger.grant, self._run, self.holder, limit, least)
+    async def _request_funds(self, limit: Decimal, least: Decimal) -> Decimal:
+        return await self._thread.call(self._thread.ledger.grant, self._run, self.holder, limit, least)
 
-    async def _fresh(self) -> None:
-        """After a time in which others may have taken this process for dead (it was stopped, the machine slept) nothing
-        is spent or claimed before it has said that it lives."""
-        if _now_s() - self._heard > self._lease_s:
-            await self.live()
+    async def _renew_if_stale(self) -> None:
+        """Send a heartbeat if others may have taken this process for dead: it was stopped, or the machine slept.
+
+        Called before anything is claimed or spent.
+        """
+        if _now_s() - self._last_heartbeat > self._lease_s:
+            await self.send_heartbeat()
 
 
 @asynccontextmanager
-async def join_run(clerk: LedgerThread, run: str, limits: RunLimits, lease_s: float) -> AsyncIterator[CaseLeases]:
-    """This process at work on a run, until the end of the context: alone, or one of several where the ledger is shared.
-    Then it takes its part of the run's limits, and says that it lives."""
-    if not clerk.ledger.shared:
-        yield UnsharedLeases(clerk, run)
+async def join_run(
+    ledger_thread: LedgerThread, run: str, limits: RunLimits, lease_s: float
+) -> AsyncIterator[CaseLeases]:
+    """Register this process as working on a run until the end of the context.
+
+    On a shared ledger it sends heartbeats and takes its share of the run's limits; otherwise it is the only process.
+
+    Args:
+        ledger_thread: Calls the ledger.
+        run: The run.
+        limits: The limits that all processes share.
+        lease_s: After so many seconds without a heartbeat other processes take over its cases.
+    """
+    if not ledger_thread.ledger.shared:
+        yield UnsharedLeases(ledger_thread, run)
         return
-    among = SharedLeases(clerk, run, limits, lease_s)
-    await among.live()
-    heart = asyncio.create_task(among.keep_alive())
+    leases = SharedLeases(ledger_thread, run, limits, lease_s)
+    await leases.send_heartbeat()
+    heartbeat = asyncio.create_task(leases.run_heartbeat())
     try:
-        yield among
+        yield leases
     finally:
-        heart.cancel()
-        await asyncio.wait([heart])
-        await among.leave()
+        heartbeat.cancel()
+        await asyncio.wait([heartbeat])
+        await leases.leave()
 
 
 def _now_s() -> float:
-    """Time that also passes while the machine sleeps, where the system can tell."""
+    """Return a time that also passes while the machine sleeps, where the system has such a clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,60 +1,64 @@
-"""How many requests may be under way at one judge, and how fast they may follow each other.
+"""The limits of a run: concurrency and rate of requests to each judge, and the budget. Makes judges with these limits.
 
-The limit on how many are under way adapts: a server that does not answer (429, 5xx, a timeout, a dropped connection)
-or slows down gets fewer, one that answers gets more again, up to what the user allowed. Paces are per minute and even:
-sixty a minute is one a second. Every wait is by the loop's own clock, so a wall clock that jumps changes nothing.
+Concurrency adapts: a server that does not answer (429, 5xx, a timeout, a dropped connection) or slows down gets fewer
+requests at once, one that answers gets more again, up to what the user allowed. Rate limits are per minute and spread
+evenly: sixty a minute is one a second. All waiting is by the loop's own clock, so a wall clock that jumps changes
+nothing.
 
-A hard budget: what a call may cost at most is reserved before it is made, and settled after it.
+The budget is hard: what a call may cost at most is reserved before it is made, and settled after it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol
 
 from beholder.errors import OverBudget, UsageError
-from beholder.images.image import Sizing
-from beholder.judges.base import INSTRUMENTS, CostBound, Judge
+from beholder.judges.base import INSTRUMENTS, CostBound, Judge, ReserveCall, ReservedCall
 from beholder.judges.model import judge_from, uses_custom_base_url
 from beholder.providers.prices import MILLION, TIER_PARAMETERS, Price, find_price
 from beholder.rubrics.brief import Brief
 from beholder.runs.suite import Suite
 from beholder.runs.suite_file import JudgeEntry
 from beholder.runs.tokens import estimate_cost, estimate_text_tokens, estimate_tokens
-from beholder.verdicts.answer import Answer, Turn
+from beholder.verdicts.answer import Turn
 
-BACKOFF_FACTOR = 0.6  # of the limit, after a request that was not answered
-SLOWDOWN_FACTOR = 3.0  # recent latency against the usual one at which a server counts as slowed down
-MIN_SLOW_LATENCY_S = 2.0  # and never below this: quick answers wait for our own processor, not for the server
+BACKOFF_FACTOR = 0.6  # by which the limit is multiplied after a request that was not answered
+SLOWDOWN_FACTOR = 3.0  # a server has slowed down when its recent latency is so many times the usual one
+MIN_SLOW_LATENCY_S = 2.0  # and not below this: quick answers wait for our own processor, not for the server
 RECENT_WEIGHT, USUAL_WEIGHT = 0.2, 0.02  # weights of a new latency in the recent and in the usual average
 
 
 class LeakyBucket:
-    """So many units a minute, evenly spread; `None` is no limit. Who gives up waiting has booked nothing."""
+    """A rate limit: so many units a minute, evenly spread; `None` is no limit.
+
+    A task that is cancelled while it waits has used nothing.
+    """
 
     def __init__(self, per_minute: float | None, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._interval = 60.0 / per_minute if per_minute else 0.0
         self._next = 0.0
         self._sleep = sleep
         self._turn = asyncio.Lock()
-        self._part = 1.0
+        self._share = 1.0
         self._open = asyncio.Event()
         self._open.set()
 
-    def share(self, part: float) -> None:
-        """How much of the pace this process may use, 0 to 1; with 0 everyone waits until it is more."""
-        self._part = part
-        if part > 0:
+    def set_share(self, share: float) -> None:
+        """Set the part of the rate that this process may use, 0 to 1; at 0 all requests wait until it is more."""
+        self._share = share
+        if share > 0:
             self._open.set()
         else:
             self._open.clear()
 
-    async def wait(self, units: float) -> None:
-        """Waits until `units` more may be used."""
+    async def acquire(self, units: float) -> None:
+        """Wait until so many units may be used."""
         if not self._interval:
             return
         clock = asyncio.get_running_loop().time
@@ -63,7 +67,7 @@ class LeakyBucket:
             if (delay := self._next - clock()) > 0:
                 await self._sleep(delay)
                 await self._open.wait()
-            self._next = max(clock(), self._next) + units * self._interval / self._part
+            self._next = max(clock(), self._next) + units * self._interval / self._share
 
 
 class AdaptiveLimiter:
@@ -71,35 +75,35 @@ class AdaptiveLimiter:
 
     def __init__(
         self,
-        most: int,
+        max_requests: int,
         *,
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.most = most
-        self.limit = float(most)
-        self.under_way = 0
+        self.max_requests = max_requests
+        self.limit = float(max_requests)
+        self.in_flight = 0
         self._requests = LeakyBucket(requests_per_minute, sleep)
         self._tokens = LeakyBucket(tokens_per_minute, sleep)
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._cautious_for = 0  # answers to requests that were sent before the limit was last lowered
+        self._ignored_after_backoff = 0  # requests that were in flight when the limit was last lowered
         self._recent = self._usual = 0.0
 
-    def share(self, part: float) -> None:
-        """The part of the paces that this process may use, where several ask the same judge."""
-        self._requests.share(part)
-        self._tokens.share(part)
+    def set_share(self, share: float) -> None:
+        """Set the part of the rate limits that this process may use, 0 to 1, where several ask the same judge."""
+        self._requests.set_share(share)
+        self._tokens.set_share(share)
 
-    def resize(self, most: int) -> None:
-        """Lets so many requests through at most; a gate that was not lowered by its server goes up with it."""
-        lowered = self.limit < self.most
-        self.most = max(1, most)
-        self.limit = min(self.limit, float(self.most)) if lowered else float(self.most)
+    def resize(self, max_requests: int) -> None:
+        """Set how many requests may be in flight at most; a limit that was lowered by the server stays low."""
+        lowered = self.limit < self.max_requests
+        self.max_requests = max(1, max_requests)
+        self.limit = min(self.limit, float(self.max_requests)) if lowered else float(self.max_requests)
 
     async def acquire(self, tokens: int) -> None:
         """Waits until one more request may go out; `tokens` is what it is expected to use."""
-        if self.under_way >= int(self.limit):
+        if self.in_flight >= int(self.limit):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
@@ -109,32 +113,32 @@ class AdaptiveLimiter:
                     self._leave()
                 raise
         else:
-            self.under_way += 1
+            self.in_flight += 1
         try:
-            await self._requests.wait(1)
-            await self._tokens.wait(tokens)
+            await self._requests.acquire(1)
+            await self._tokens.acquire(tokens)
         except asyncio.CancelledError:
             self._leave()
             raise
 
     def release(self, latency_s: float | None) -> None:
         """One request is over. `latency_s` is `None` where it was not answered: too many, an error, a dropped line."""
-        if self._cautious_for:
-            self._cautious_for -= 1
+        if self._ignored_after_backoff:
+            self._ignored_after_backoff -= 1
         elif latency_s is None or self._slowed(latency_s):
             self.limit = max(1.0, self.limit * BACKOFF_FACTOR)
-            self._cautious_for = self.under_way
+            self._ignored_after_backoff = self.in_flight
             self._recent = self._usual
         else:
-            self.limit = min(float(self.most), self.limit + 1 / self.limit)
+            self.limit = min(float(self.max_requests), self.limit + 1 / self.limit)
         self._leave()
 
     def _leave(self) -> None:
-        self.under_way -= 1
-        while self._waiting and self.under_way < int(self.limit):
+        self.in_flight -= 1
+        while self._waiting and self.in_flight < int(self.limit):
             turn = self._waiting.popleft()
             if not turn.done():
-                self.under_way += 1
+                self.in_flight += 1
                 turn.set_result(None)
 
     def _slowed(self, latency_s: float) -> bool:
@@ -150,50 +154,64 @@ GrantFunds = Callable[[Decimal], Awaitable[Decimal]]
 
 
 class Budget:
-    """Money, in US dollars. `limit` is `None` where everything may be spent; then only `spent` is kept.
+    """A budget in US dollars. Without a `limit` it only counts what is `spent`.
 
-    A budget that several processes share hands itself out in parts: `share` makes `limit` what this process was given
-    so far, and `more` fetches at least so much more, or nothing; `fresh` is waited for before each reservation.
+    If several processes share the budget, `limit` is what this process was granted so far
+    (`share_between_processes`).
     """
 
     def __init__(self, limit: Decimal | None = None, spent: Decimal = Decimal(0)) -> None:
         self.limit = limit
         self.spent = spent
         self.reserved = Decimal(0)
-        self._more: GrantFunds | None = None
-        self._fresh: Callable[[], Awaitable[None]] | None = None
-        self._fetching = asyncio.Lock()
+        self._request_funds: GrantFunds | None = None
+        self._renew_lease: Callable[[], Awaitable[None]] | None = None
+        self._requesting = asyncio.Lock()
         self._calls = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    def share(self, more: GrantFunds, fresh: Callable[[], Awaitable[None]] | None = None) -> None:
-        """From now on only what `more` gives may be spent, as long as there is a limit at all."""
-        if self.limit is not None:
-            self.limit, self.spent, self._more, self._fresh = Decimal(0), Decimal(0), more, fresh
+    def share_between_processes(
+        self, request_funds: GrantFunds, renew_lease: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """From now on spend only what is granted, as long as there is a limit at all.
 
-    def give_up(self) -> None:
-        """What this process was given and has not reserved is no longer its own."""
-        if self._more is not None:
+        Args:
+            request_funds: Gets what is missing at least, and returns what is granted: at least that, or 0.
+            renew_lease: Awaited before each reservation.
+        """
+        if self.limit is not None:
+            self.limit, self.spent = Decimal(0), Decimal(0)
+            self._request_funds, self._renew_lease = request_funds, renew_lease
+
+    def return_unused(self) -> None:
+        """Give back what this process was granted and has not reserved."""
+        if self._request_funds is not None:
             self.limit = self.spent + self.reserved
 
     async def reserve(self, amount: Decimal) -> None:
-        """Sets `amount` aside. Raises `OverBudget` when that would be more than is left."""
-        if self._fresh is not None:
-            await self._fresh()
-        if self._more is not None and self.limit is not None and self._missing(amount) > 0:
-            async with self._fetching:
-                # Again and again: what was fetched may be taken by somebody else before we come to it.
-                while (missing := self._missing(amount)) > 0 and (given := await self._more(missing)):
-                    self.limit += given
+        """Reserve an amount. Raises `OverBudget` when that is more than is left."""
+        if self._renew_lease is not None:
+            await self._renew_lease()
+        if self._request_funds is not None and self.limit is not None and self._missing(amount) > 0:
+            async with self._requesting:
+                # A loop, since another task may have reserved what was granted before we come to it.
+                while (missing := self._missing(amount)) > 0 and (granted := await self._request_funds(missing)):
+                    self.limit += granted
         if self.limit is not None and (missing := self._missing(amount)) > 0:
             left = max(Decimal(0), amount - missing)
-            of = "what all processes may spend" if self._more else f"the budget ${self.limit}"
+            of = "what all processes may spend" if self._request_funds else f"the budget ${self.limit}"
             raise OverBudget(f"a call may cost up to ${amount:.4f}, and ${left:.4f} of {of} is left")
         self.reserved += amount
 
     async def begin_call(self, amount: Decimal) -> None:
-        """As `reserve`, for a call that is over soon: while others are under way, what they do not come to may be
-        enough, and is waited for."""
+        """Reserve an amount for a call that ends soon.
+
+        While other calls are in progress they may turn out cheaper than reserved, and leave enough: wait for them
+        before giving up.
+
+        Raises:
+            OverBudget: The amount is more than is left.
+        """
         while True:
             try:
                 await self.reserve(amount)
@@ -208,8 +226,7 @@ class Budget:
             await turn
 
     def end_call(self, amount: Decimal, cost: Decimal | None) -> None:
-        """As `settle`, for a call that was begun. One who waits may try again, or all where nobody else could free
-        anything."""
+        """Settle the reservation of a call, and wake a task that waits for money; all of them after the last call."""
         self._calls -= 1
         self.settle(amount, cost)
         woken = 0
@@ -223,84 +240,69 @@ class Budget:
         return Decimal(0) if self.limit is None else self.spent + self.reserved + amount - self.limit
 
     def settle(self, amount: Decimal, cost: Decimal | None) -> None:
-        """A reservation is over; `cost` is what it really came to, `None` where nobody knows: then all of it."""
+        """End a reservation. `cost` is what it really cost; `None`, unknown, counts as all of it."""
         self.reserved -= amount
         self.spent += amount if cost is None else cost
 
 
-class BudgetedJudge:
-    """A judge that asks the budget first.
+@dataclass(frozen=True, slots=True)
+class CallBudget:
+    """Reserves the cost of calls to one judge in the budget of a run."""
 
-    `most` says what one call (a brief, earlier turns, a limit of tokens) may cost at most, and the limit under which
-    that is true. The limit is then sent: an answer without one has no highest price.
-    """
+    budget: Budget
+    cost_bound: CostBound
 
-    def __init__(self, judge: Judge, budget: Budget, most: CostBound) -> None:
-        self._judge = judge
-        self._budget = budget
-        self._most = most
-
-    @property
-    def name(self) -> str:
-        return self._judge.name
-
-    @property
-    def identity(self) -> str:
-        return self._judge.identity
-
-    @property
-    def sizing(self) -> Sizing:
-        return self._judge.sizing
-
-    def __getattr__(self, name: str) -> object:
-        """What a judge may have besides (`capabilities`) is that of the judge itself."""
-        return getattr(self._judge, name)
-
-    async def answer(
-        self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
-    ) -> Answer:
-        """Asks, if the budget allows it. A call that got no answer at all is counted as free."""
-        amount, max_tokens = self._most(brief, earlier, max_tokens)
-        await self._budget.begin_call(amount)
-        cost: Decimal | None = Decimal(0)
+    @asynccontextmanager
+    async def reserve(
+        self, brief: Brief, earlier: Sequence[Turn], max_tokens: int | None
+    ) -> AsyncIterator[ReservedCall]:
+        """Implements `judges.base.ReserveCall`. Raises `OverBudget`."""
+        amount, limit = self.cost_bound(brief, earlier, max_tokens)
+        await self.budget.begin_call(amount)
+        call = ReservedCall(limit)
         try:
-            answer = await self._judge.answer(brief, sample=sample, earlier=earlier, max_tokens=max_tokens)
-            cost = answer.cost_usd
-            return answer
+            yield call
         finally:
-            self._budget.end_call(amount, cost)
-
-    async def aclose(self) -> None:
-        await self._judge.aclose()
+            self.budget.end_call(amount, call.cost_usd)
 
 
 class SharedRate(Protocol):
-    """Something that keeps to a part of a pace: a `Gate`, or whoever hands it on."""
+    """A rate limit of which this process may use a share: an `AdaptiveLimiter`, or what passes the share on."""
 
-    def share(self, part: float) -> None: ...
+    def set_share(self, share: float) -> None: ...
 
 
 @dataclass(slots=True)
 class RunLimits:
-    """What all processes at work on a run keep together: its money, and how fast each judge may be asked. With `whole`
-    the money is this process's alone, as for an exam, whose budget is for several runs."""
+    """The limits that all processes on a run share.
+
+    Args:
+        budget: Money.
+        limiters: Concurrency and rate limits, one for each judge.
+        reserve: By identity of a judge, what reserves the cost of a call in the budget.
+        not_shared: The budget is this process's alone, as for an exam, whose budget is for several runs.
+    """
 
     budget: Budget = field(default_factory=Budget)
-    gates: list[SharedRate] = field(default_factory=list)
-    whole: bool = False
+    limiters: list[SharedRate] = field(default_factory=list)
+    reserve: dict[str, ReserveCall] = field(default_factory=dict)
+    not_shared: bool = False
 
 
 TEXT_MARGIN_DIVISOR = 4  # a tokenizer may count a quarter more than our rule of thumb
 
 
 def make_judges(suite: Suite, limits: RunLimits) -> list[Judge]:
-    """The judges of a suite, each behind its gate (which `limits` then has), and behind the budget if there is one.
-    Raises `SetupError`."""
+    """Return the judges of a suite. Their limiters, and what reserves the cost of their calls, are put into `limits`.
+
+    Raises:
+        SetupError: A judge cannot be asked: its key is missing, say.
+    """
     return [_make_limited_judge(entry, suite, limits) for entry in suite.judges]
 
 
 def require_prices(suite: Suite) -> None:
-    """Raises `UsageError` where a budget is set and nobody knows what a judge costs."""
+    """Raise `UsageError` if a budget is set and the price of a judge is unknown."""
     for entry in suite.judges:
         if suite.budget is not None and find_judge_price(entry) is None:
             raise UsageError(
@@ -310,7 +312,7 @@ def require_prices(suite: Suite) -> None:
 
 
 def find_judge_price(entry: JudgeEntry, *, batch: bool = False) -> Price | None:
-    """What a judge costs, live or in a batch: by the suite, else by the price list; `None` where nobody knows."""
+    """Return the price of a judge, live or by batch: that of the suite, else of the price list; `None` if unknown."""
     if entry.judge == INSTRUMENTS:
         return Price(Decimal(0), Decimal(0))
     provider, _, model = entry.judge.partition(":")
@@ -321,7 +323,7 @@ def find_judge_price(entry: JudgeEntry, *, batch: bool = False) -> Price | None:
 
 
 def _make_limited_judge(entry: JudgeEntry, suite: Suite, limits: RunLimits) -> Judge:
-    gate = AdaptiveLimiter(
+    limiter = AdaptiveLimiter(
         suite.concurrency,
         requests_per_minute=suite.limits.requests_per_minute,
         tokens_per_minute=suite.limits.tokens_per_minute,
@@ -333,29 +335,33 @@ def _make_limited_judge(entry: JudgeEntry, suite: Suite, limits: RunLimits) -> J
         key_variable=entry.key_variable,
         params={**suite.image_params(), **entry.params},
         timeout_s=suite.limits.timeout_s,
-        limiter=gate,
+        limiter=limiter,
         price=entry.given_price(),
     )
-    limits.gates.append(gate)
+    limits.limiters.append(limiter)
     price = find_judge_price(entry)
-    if limits.budget.limit is None or price is None or entry.judge == INSTRUMENTS:
-        return judge
-    return BudgetedJudge(judge, limits.budget, make_cost_bound(entry, price, judge.sizing.detail))
+    if limits.budget.limit is not None and price is not None and entry.judge != INSTRUMENTS:
+        bound = make_cost_bound(entry, price, judge.sizing.detail)
+        limits.reserve[judge.identity] = CallBudget(limits.budget, bound).reserve
+    return judge
 
 
 def make_cost_bound(entry: JudgeEntry, price: Price, detail: str | None) -> CostBound:
-    """What one call may cost at most, with the limit of tokens that makes it true. Text is estimated with a margin."""
+    """Return what computes the highest cost of a call, with the limit of tokens for which it is true.
+
+    Text is estimated with a margin.
+    """
     provider, _, model = entry.judge.partition(":")
 
-    def most(brief: Brief, earlier: Sequence[Turn], max_tokens: int | None) -> tuple[Decimal, int | None]:
+    def bound(brief: Brief, earlier: Sequence[Turn], max_tokens: int | None) -> tuple[Decimal, int | None]:
         limit = max_tokens or entry.max_tokens()
         if limit is None and provider != "anthropic":  # whose wire sends the brief's own limit
             limit = estimate_tokens(provider, model, brief, detail).output_high
         expected = estimate_tokens(provider, model, brief, detail, max_tokens=limit)
-        said = sum(estimate_text_tokens(provider, model, turn.answer + turn.reply) for turn in earlier)
-        unsure = expected.text_tokens // TEXT_MARGIN_DIVISOR + said
+        turn_tokens = sum(estimate_text_tokens(provider, model, turn.answer + turn.reply) for turn in earlier)
+        unsure = expected.text_tokens // TEXT_MARGIN_DIVISOR + turn_tokens
         thoughts = entry.params.get("thinking.budget_tokens")
         more = price.input * unsure + price.output * (thoughts if isinstance(thoughts, int) else 0)
         return estimate_cost(expected, price)[1] + more / MILLION, limit
 
-    return most
+    return bound

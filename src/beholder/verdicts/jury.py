@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from statistics import median
+from typing import Protocol
 
 from beholder.rubrics.rubric import Assertion, Criterion, Number, Rubric, to_fraction
 from beholder.verdicts.observe import Observations, ObservedAssertion, ObservedCriterion
@@ -112,18 +113,25 @@ def _exact_median(values: Sequence[int | Decimal | None]) -> int | Decimal | Non
     return int(middle) if middle == int(middle) else middle
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationResult:
-    """A verdict, and the observations behind it where it is scored (a jury combines those). `flags` are those of the
-    verdict that tell how the answer came about, which its text does not tell again."""
+class JuryMember(Protocol):
+    """What a jury needs to know of each juror (a `judges.conversation.Conversation`): its verdict, the observations
+    behind it where it is scored, those flags that say how its answer came about, and the number of its sample."""
 
-    verdict: Verdict
-    observed: Observations | None = None
-    flags: tuple[Flag, ...] = ()
+    @property
+    def verdict(self) -> Verdict: ...
+
+    @property
+    def observed(self) -> Observations | None: ...
+
+    @property
+    def flags(self) -> tuple[Flag, ...]: ...
+
+    @property
+    def sample(self) -> int: ...
 
 
-def combine_verdicts(header: VerdictHeader, asked: Sequence[ConversationResult], samples: Sequence[int]) -> Verdict:
-    """One verdict from many. A juror without a score is counted, and takes no part in any number."""
+def combine_verdicts(header: VerdictHeader, asked: Sequence[JuryMember]) -> Verdict:
+    """Return one verdict from many. A juror without a score is counted, and takes no part in any number."""
     verdicts = [one.verdict for one in asked]
     jurors = [one.observed for one in asked]
     answers = [one for one in jurors if one is not None]
@@ -148,7 +156,7 @@ def combine_verdicts(header: VerdictHeader, asked: Sequence[ConversationResult],
             failed=len(verdicts) - len(scored),
             spread=compute_spread(header.rubric, scored),
             agreement=compute_agreement(answers),
-            jurors=tuple(_make_juror(one, sample) for one, sample in zip(verdicts, samples, strict=True)),
+            jurors=tuple(_make_juror(one.verdict, one.sample) for one in asked),
         ),
         images=next((one.images for one in verdicts if one.images), ()),
         usage={name: sum_if_known([one.usage.get(name) for one in verdicts]) for name in verdicts[0].usage},
@@ -159,7 +167,7 @@ def combine_verdicts(header: VerdictHeader, asked: Sequence[ConversationResult],
     )
 
 
-def _carry_juror_flags(asked: Sequence[ConversationResult]) -> tuple[Flag, ...]:
+def _carry_juror_flags(asked: Sequence[JuryMember]) -> tuple[Flag, ...]:
     """Flags about what jurors were sent and how they were asked; those about what they said come with `combine`."""
     return tuple(
         replace(flag, at=f"juror {place}: {flag.at}")

@@ -331,11 +331,11 @@ class Coordinator:
 
     async def recall(self, keys: Sequence[AnswerKey]) -> Mapping[AnswerKey, StoredAnswer]:
         """Answers that were paid for already."""
-        return await self._known.recall(keys) if self._known is not None else {}
+        return await self._known.look_up(keys) if self._known is not None else {}
 
     async def has_thumbnail(self, digests: Sequence[str]) -> set[str]:
         """Those of these image files that the ledger has a thumbnail of."""
-        return await self._clerk.do(self._clerk.ledger.has_thumbnail, digests)
+        return await self._clerk.call(self._clerk.ledger.has_thumbnail, digests)
 
     async def more(self, amounts: Sequence[Decimal], back: Decimal = Decimal(0)) -> list[str]:
         """Money for calls, and what others did not come to; for each amount why it is refused, empty where it is

@@ -17,25 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from beholder.cases.validation import CaseCheck, iter_valid_cases
 from beholder.errors import BeholderError, OverBudget, UsageError
 from beholder.judges.model import load_plugin, split_spec
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry, RunProgress
 from beholder.providers.base import Provider
-from beholder.runs.engine import (
-    QUEUE_SIZE,
-    WRITE_BATCH,
-    CaseTask,
-    RunObserver,
-    RunSettings,
-    find_first_failure,
-    queue_cases,
-    take_batch,
-    write_verdicts,
-)
-from beholder.runs.ledger_access import LedgerThread, join_run
-from beholder.runs.limits import Budget, RunLimits
+from beholder.runs.engine import CaseTask, Engine, RunSettings, find_first_failure, take_batch
+from beholder.runs.limits import Budget
 from beholder.runs.ray.cluster import Cluster, join_cluster, run_in_daemon_thread
 from beholder.runs.ray.messages import (
     WORKER_PREPARE_AHEAD,
@@ -107,78 +95,70 @@ def plan_workers(concurrency: int, jobs: int, cluster: Cluster) -> WorkerLayout:
     return WorkerLayout(workers, chunk, 2 + math.ceil(share * (1 + WORKER_PREPARE_AHEAD) / chunk))
 
 
-async def execute_on_ray(
-    work: RunSettings,
-    suite: Suite,
-    checked: CaseCheck,
-    ledger: Ledger,
-    watch: RunObserver,
-    stop: asyncio.Event,
-    limits: RunLimits,
-    *,
-    address: str = "",
-) -> None:
-    """Judges all cases of a run that have no final outcome yet on the cluster at `address`; without one Ray is started
-    on this machine. Everything else is as `runs.engine.execute` has it.
+class RayEngine(Engine):
+    """Executes a run on a Ray cluster: cases are queued and verdicts written here, and judged by workers there."""
 
-    Raises `UsageError` also for a cluster that does not answer, or whose nodes lack this version of Beholder.
-    """
-    if _is_all_scored(work, ledger):  # Ray takes its time to start
-        watch.skipped(ledger.run(work.run_id).total)
-        return
-    clerk = LedgerThread(ledger)
-    jobs: asyncio.Queue[CaseTask | None] = asyncio.Queue(maxsize=QUEUE_SIZE)
-    finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * WRITE_BATCH)
-    try:
-        async with join_cluster(address) as cluster:
-            flow = await RayPipeline.begun(work, suite, ledger, cluster)
-            shared = replace(limits, gates=[_RateShareRelay(flow.office)])
-            async with join_run(clerk, work.run_id, shared, work.lease_s) as claims, asyncio.TaskGroup() as house:
-                writer = house.create_task(write_verdicts(work.run_id, finished, clerk, claims, None, watch))
-                try:
-                    async with asyncio.TaskGroup() as rooms:
-                        helpers = [rooms.create_task(flow.halt_at(stop)), rooms.create_task(flow.pay(limits.budget))]
-                        cases = queue_cases(
-                            work, lambda: iter_valid_cases(suite.rows(), checked), claims, None, watch, jobs, 1, stop
-                        )
-                        rooms.create_task(cases)
-                        rooms.create_task(flow.hand_in(jobs, work))
-                        rooms.create_task(flow.stream())
-                        await flow.collect(finished)
-                        for helper in helpers:
-                            helper.cancel()
-                finally:
-                    await flow.end()
-                    # Whatever ended the work: what is finished is written. Only a writer that failed cannot.
-                    if not writer.done():
-                        await flow.collect_rest(finished)
-                        await finished.put(None)
-                        await asyncio.wait([writer])
-    except BaseExceptionGroup as failures:
-        raise _translate_ray_error(find_first_failure(failures)) from None
-    except Exception as failure:
-        raise _translate_ray_error(failure) from None
-    finally:
-        clerk.close()
+    async def run_on_cluster(self, suite: Suite) -> None:
+        """Judge all cases that have no final outcome yet on the cluster at the suite's address.
 
+        Without an address Ray is started on this machine. Everything else is as in `Engine.run`.
 
-def _is_all_scored(work: RunSettings, ledger: Ledger) -> bool:
-    scored = ledger.progress([work.run_id]).get(work.run_id, RunProgress()).scored
-    return Outcome.SCORED in work.final and scored == ledger.run(work.run_id).total
+        Raises:
+            UsageError: The cluster does not answer, was lost, or its nodes lack this version of Beholder.
+        """
+        if self._is_all_scored():  # starting Ray takes seconds
+            self.observer.skipped(self.ledger.run(self.settings.run_id).total)
+            return
+        try:
+            async with join_cluster(suite.address) as cluster:
+                pipeline = await RayPipeline.start(self.settings, suite, self.ledger, cluster)
+                limits = replace(self.limits, limiters=[_RateShareRelay(pipeline.coordinator)])
+                async with self.write_verdicts(limits):
+                    try:
+                        await self._move(pipeline)
+                    finally:
+                        await pipeline.end()
+                        if self.can_write:
+                            await pipeline.collect_rest(self.finished)
+        except BaseExceptionGroup as failures:
+            raise _translate_ray_error(find_first_failure(failures)) from None
+        except Exception as failure:
+            raise _translate_ray_error(failure) from None
+        finally:
+            self.ledger_thread.close()
+
+    async def _move(self, pipeline: RayPipeline) -> None:
+        """Move cases to the workers and verdicts back, until there are no more."""
+        async with asyncio.TaskGroup() as group:
+            helpers = [
+                group.create_task(pipeline.stop_on(self.stop)),
+                group.create_task(pipeline.serve_fund_requests(self.limits.budget)),
+            ]
+            group.create_task(self.queue_cases(workers=1))
+            group.create_task(pipeline.send_cases(self.tasks, self.settings))
+            group.create_task(pipeline.stream())
+            await pipeline.collect(self.finished)
+            for helper in helpers:
+                helper.cancel()
+
+    def _is_all_scored(self) -> bool:
+        run = self.settings.run_id
+        scored = self.ledger.progress([run]).get(run, RunProgress()).scored
+        return Outcome.SCORED in self.settings.final and scored == self.ledger.run(run).total
 
 
 class RayPipeline:
     """Cases on their way through the cluster, and verdicts on their way back."""
 
-    def __init__(self, office: ActorHandle[Any], plan: WorkerLayout, stream: Callable[[], None]) -> None:
-        self.office = office
+    def __init__(self, coordinator: ActorHandle[Any], plan: WorkerLayout, stream: Callable[[], None]) -> None:
+        self.coordinator = coordinator
         self._plan = plan
         self._stream = stream
         self._streamed: asyncio.Future[None] | None = None
         self._seen = 0
 
     @classmethod
-    async def begun(cls, work: RunSettings, suite: Suite, ledger: Ledger, cluster: Cluster) -> RayPipeline:
+    async def start(cls, work: RunSettings, suite: Suite, ledger: Ledger, cluster: Cluster) -> RayPipeline:
         """With an office on this node, which has opened the ledger. Raises `LedgerError`."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -189,22 +169,24 @@ class RayPipeline:
         plan = plan_workers(work.concurrency, ledger.run(work.run_id).total, cluster)
         here = NodeAffinitySchedulingStrategy(cluster.here, soft=False)
         kind: Any = ray.remote(Coordinator)
-        office = kind.options(
+        coordinator = kind.options(
             num_cpus=0, max_restarts=0, max_concurrency=COORDINATOR_CALLS, scheduling_strategy=here
         ).remote()
         address = ledger.address if ledger.path is None else str(ledger.path.absolute())
         terms = CoordinatorSettings(
-            address, work.recall, work.concurrency, plan.most, plan.deaths, read_judge_variables(suite)
+            address, work.use_cache, work.concurrency, plan.most, plan.deaths, read_judge_variables(suite)
         )
-        await office.open.remote(terms)
+        await coordinator.open.remote(terms)
         # The address of a ledger may hold a password, and workers have no use for it.
-        recipe = WorkerSetup(replace(work, judges=()), structs.replace(suite, ledger=None), os.getcwd())
+        recipe = WorkerSetup(work, structs.replace(suite, ledger=None), os.getcwd())
         body = to_pickle(recipe)
         return cls(
-            office, plan, lambda: stream_chunks(office, body, cluster.here, plan.workers, plan.calls, plan.deaths)
+            coordinator,
+            plan,
+            lambda: stream_chunks(coordinator, body, cluster.here, plan.workers, plan.calls, plan.deaths),
         )
 
-    async def hand_in(self, jobs: asyncio.Queue[CaseTask | None], work: RunSettings) -> None:
+    async def send_cases(self, jobs: asyncio.Queue[CaseTask | None], work: RunSettings) -> None:
         """Brings jobs to the office, a chunk at a time, until the end mark."""
         places = {id(composer): place for place, composer in enumerate(work.composers)}
         open_, wanted = True, True
@@ -215,18 +197,18 @@ class RayPipeline:
                     CaseMessage(job.number, job.position, make_picklable(job.case), places[id(job.composer)])
                     for job in chunk
                 ]
-                wanted = await self.office.put.remote(parcels)
-        await self.office.close.remote()
+                wanted = await self.coordinator.put.remote(parcels)
+        await self.coordinator.close.remote()
 
     async def stream(self) -> None:
         """Lets Ray Data move what the office has, until there is nothing more."""
         self._streamed = run_in_daemon_thread(self._stream)
         await asyncio.shield(self._streamed)
-        await self.office.finish.remote()
+        await self.coordinator.finish.remote()
 
     async def collect(self, finished: asyncio.Queue[Entry | None]) -> None:
         """Fetches verdicts until the end. Raises what a worker could not go on with."""
-        while (found := await self.office.collect.remote(self._seen)) is not None:
+        while (found := await self.coordinator.collect.remote(self._seen)) is not None:
             bodies, failure = found
             for body in bodies:
                 await finished.put(pickle.loads(body))
@@ -237,28 +219,28 @@ class RayPipeline:
     async def end(self) -> None:
         """Ends what is still under way; quick where nothing is."""
         with suppress(Exception):  # the office may be gone, and why is being told already
-            await self.office.halt.remote(cancel=True)
+            await self.coordinator.halt.remote(cancel=True)
             if self._streamed is not None:
                 await asyncio.wait([self._streamed], timeout=CANCEL_TIMEOUT_S)
-            await self.office.finish.remote()
+            await self.coordinator.finish.remote()
 
     async def collect_rest(self, finished: asyncio.Queue[Entry | None]) -> None:
         """Fetches what is ready, whatever else is wrong."""
         with suppress(Exception):  # as above
             await self.collect(finished)
 
-    async def halt_at(self, stop: asyncio.Event) -> None:
+    async def stop_on(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        await self.office.halt.remote()
+        await self.coordinator.halt.remote()
 
-    async def pay(self, budget: Budget) -> None:
+    async def serve_fund_requests(self, budget: Budget) -> None:
         """Sets money aside for each call that a worker is about to make. What the call did not come to is given back
         with its case, so that it stays with the worker only for as long; what one that dies had is not used again."""
         while True:
-            wishes, back = await self.office.wishes.remote()
+            wishes, back = await self.coordinator.wishes.remote()
             budget.settle(back, Decimal(0))
             refusals = {number: await try_reserve(budget, amount) for number, amount in wishes.items()}
-            await self.office.grant.remote(refusals)
+            await self.coordinator.grant.remote(refusals)
 
 
 async def try_reserve(budget: Budget, amount: Decimal) -> str:
@@ -273,10 +255,10 @@ async def try_reserve(budget: Budget, amount: Decimal) -> str:
 class _RateShareRelay:
     """Stands for the gates of all workers, where the process has only a part of the limits per minute."""
 
-    office: ActorHandle[Any]
+    coordinator: ActorHandle[Any]
 
-    def share(self, part: float) -> None:
-        self.office.share_out.remote(part)
+    def set_share(self, share: float) -> None:
+        self.coordinator.share_out.remote(share)
 
 
 def _translate_ray_error(failure: BaseException) -> BaseException:

@@ -14,13 +14,14 @@ import pickle
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from beholder.errors import OverBudget
 from beholder.judges.base import Judge
 from beholder.ledger.types import AnswerKey, Entry, StoredAnswer
-from beholder.runs.case import describe_judges, judge_case, make_entry
+from beholder.runs.case import describe_judges
 from beholder.runs.image_pool import ImagePool, ThumbnailMaker
 from beholder.runs.ledger_access import CallCoalescer
 from beholder.runs.limits import AdaptiveLimiter, Budget, RunLimits, make_judges
@@ -134,7 +135,7 @@ class RemoteBudget(Budget):
         self._wishes: CallCoalescer[Decimal, str] = CallCoalescer(lambda amounts: ask(amounts, self.given_back()))
 
     async def reserve(self, amount: Decimal) -> None:
-        if refusal := await self._wishes.ask(amount):
+        if refusal := await self._wishes.call(amount):
             raise OverBudget(refusal)
         self.reserved += amount
 
@@ -181,7 +182,7 @@ class WorkerRuntime:
         purse = RemoteBudget(recipe.suite.budget_usd(), lambda amounts, back: office.more.remote(amounts, back))
         limits = RunLimits(purse)
         self.judges: list[Judge] = make_judges(recipe.suite, limits)
-        self._gates = [gate for gate in limits.gates if isinstance(gate, AdaptiveLimiter)]
+        self._limiters = [limiter for limiter in limits.limiters if isinstance(limiter, AdaptiveLimiter)]
         self._slots, self._ahead = ResizableSemaphore(0), ResizableSemaphore(0)
         self._room = SharedExclusiveLock()
         self._begins: CallCoalescer[tuple[int, bool], StartDecision] = CallCoalescer(
@@ -192,6 +193,9 @@ class WorkerRuntime:
         )
         self._recalls: CallCoalescer[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = CallCoalescer(
             self._recall_all
+        )
+        self._case_judge = self._work.make_case_judge(
+            self.judges, self.pictures, self._recalls.call, self._slots, limits.reserve
         )
         self._share = WorkerShare(-1, 0, 0.0)
         self._under_way: set[asyncio.Task[None]] = set()
@@ -239,9 +243,9 @@ class WorkerRuntime:
             self._share = share
             self._slots.resize(share.slots)
             self._ahead.resize(math.ceil(share.slots * (1 + WORKER_PREPARE_AHEAD)))
-            for gate in self._gates:
-                gate.share(share.part)
-                gate.resize(share.slots)
+            for limiter in self._limiters:
+                limiter.set_share(share.part)
+                limiter.resize(share.slots)
             if share.cancelled:
                 for task in self._under_way:
                     task.cancel()
@@ -251,34 +255,23 @@ class WorkerRuntime:
             if self._share.halted:
                 return
             async with self._room.together():
-                leave = await self._begins.ask((job.number, False))
+                leave = await self._begins.call((job.number, False))
                 if leave is StartDecision.GO:
                     await self._do(job)
             if leave is StartDecision.ALONE:
                 async with self._room.alone():
-                    leave = await self._begins.ask((job.number, True))
+                    leave = await self._begins.call((job.number, True))
                     if leave is StartDecision.GO:
                         await self._do(job)
             if leave is StartDecision.LOST:
-                await self._ends.ask((job.number, to_pickle(self._given_up(job))))
+                await self._ends.call((job.number, to_pickle(self._given_up(job))))
 
     async def _do(self, job: CaseMessage) -> None:
         work = self._work
-        judged = await judge_case(
-            work.composers[job.rubric],
-            job.case,
-            self.judges,
-            work.samples,
-            self.pictures,
-            recall=self._recalls.ask if work.recall else None,
-            slots=self._slots,
-            timeout_s=work.timeout_s,
-            audit=work.audit,
-            calibration=work.calibration,
-        )
-        drawn = await self._drawn.of(job.case, judged.verdict.images) if work.thumbnails else ()
-        entry = make_entry(job.position, job.case, judged, drawn)
-        await self._ends.ask((job.number, to_pickle(entry)))
+        entry = await self._case_judge.judge(work.composers[job.rubric], job.case)
+        drawn = await self._drawn.make(job.case, entry.verdict.images) if work.thumbnails else ()
+        entry = replace(entry, position=job.position, thumbnails=drawn)
+        await self._ends.call((job.number, to_pickle(entry)))
 
     def _given_up(self, job: CaseMessage) -> Entry:
         rubric = self._work.composers[job.rubric].rubric_for(job.case)
