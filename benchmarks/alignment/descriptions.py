@@ -157,14 +157,14 @@ def cross_validated(learned: Rated, data: Rated, seed: int = 0) -> Floats:
     found = np.zeros(len(part))
     for fold in range(FOLDS):
         inside, outside = part != fold, part == fold
-        rarity = WordRarity.of(learned.photos(inside))
+        rarity = WordRarity.from_descriptions(learned.photos(inside))
         weights = fit(features(_chosen(learned.texts, inside), rarity), learned.mean[inside])
         found[outside] = apply(weights, features(_chosen(data.texts, outside), rarity))
     return found
 
 
 def transferred(learned: Rated, data: Rated) -> Floats:
-    rarity = WordRarity.of(learned.photos(np.ones(len(learned.images), bool)))
+    rarity = WordRarity.from_descriptions(learned.photos(np.ones(len(learned.images), bool)))
     weights = fit(features(learned.texts, rarity), learned.mean)
     return apply(weights, features(data.texts, rarity))
 
@@ -274,7 +274,7 @@ def report(learned: Rated, data: Rated, same: bool) -> dict[str, Any]:
 
 def write(learned: Rated, scores: dict[str, Any]) -> None:
     """The numbers that the judge uses, fitted on all cases, and the table of words."""
-    rarity = WordRarity.of(learned.photos(np.ones(len(learned.images), bool)))
+    rarity = WordRarity.from_descriptions(learned.photos(np.ones(len(learned.images), bool)))
     often = [(word, count) for word, count in rarity.mentions.items() if count >= LEAST_MENTIONS]
     kept = dict(sorted(sorted(often, key=lambda pair: (-pair[1], pair[0]))[:MOST_WORDS]))
     words = {

@@ -107,9 +107,9 @@ UNSCORED = Verdict("c", "restyle", "2.0", "j", Outcome.UNREACHABLE, detail="no a
 )
 def test_a_verdict_is_told_as_what_it_is(verdict: Verdict, bad: str, good: str, why: str) -> None:
     one = summarize_verdict(judged(verdict, "bad"))
-    assert (one.mark, one.flaw, one.why) == (bad, "blurred", why)
+    assert (one.outcome, one.flaw, one.reason) == (bad, "blurred", why)
     other = summarize_verdict(judged(verdict, "good"))
-    assert (other.mark, other.flaw) == (good, "")
+    assert (other.outcome, other.flaw) == (good, "")
 
 
 marks = st.one_of(

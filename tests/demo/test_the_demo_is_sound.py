@@ -38,7 +38,7 @@ def test_the_suites_run_as_they_are_and_name_no_judge(folder: Path, made: tuple[
         assert check_cases(suite.rows()).problem_count == 0
         for row, sample in zip(rows, chapter.samples, strict=True):
             assert row.case is not None
-            assert row.case.groups["source"] == sample.photo
+            assert row.case.groups["source"] == sample.photo_name
             assert row.case.groups["expected"] == ("bad" if sample.flaw else "good")
             assert row.case.groups["flaw"] == (sample.flaw or "none")
 
@@ -55,12 +55,12 @@ def test_there_are_good_ones_and_bad_ones(made: tuple[DemoSuite, ...], name: str
 def test_pictures_are_small_and_are_not_their_photograph(folder: Path, made: tuple[DemoSuite, ...]) -> None:
     for chapter in made:
         for sample in chapter.samples:
-            photo = decoded((folder / "photos" / f"{sample.photo}.jpg").read_bytes())
+            photo = decoded((folder / "photos" / f"{sample.photo_name}.jpg").read_bytes())
             assert max(photo.shape[:2]) <= 768
-            if not sample.picture:
+            if not sample.picture_jpeg:
                 assert chapter.name == "descriptions"
                 continue
-            picture = decoded(sample.picture)
+            picture = decoded(sample.picture_jpeg)
             assert max(picture.shape[:2]) <= 768
             if picture.shape == photo.shape:
                 assert np.abs(picture.astype(int) - photo).max() > 40, sample.id
@@ -70,8 +70,8 @@ def test_a_good_edit_leaves_the_rest_alone(made: tuple[DemoSuite, ...], folder: 
     edits = next(chapter.samples for chapter in made if chapter.name == "edits")
     still = {}
     for sample in edits:
-        photo = decoded((folder / "photos" / f"{sample.photo}.jpg").read_bytes()).astype(int)
-        still[sample.id] = float((np.abs(decoded(sample.picture) - photo).max(2) <= 16).mean())
+        photo = decoded((folder / "photos" / f"{sample.photo_name}.jpg").read_bytes()).astype(int)
+        still[sample.id] = float((np.abs(decoded(sample.picture_jpeg) - photo).max(2) <= 16).mean())
     for sample in edits:
         if not sample.flaw and "two-pixels" not in sample.id:
             assert still[sample.id] > 0.7, sample.id

@@ -33,7 +33,7 @@ def test_a_red_square_in_the_upper_left() -> None:
     assert said["changed"].sentence == "5 % of the image changed, mostly upper left."
     assert said["regions"].value == 1
     assert said["regions"].sentence.startswith("One region of change: upper left (5 % of the image, ΔE ")
-    (region,) = find_changed_regions(pair.difference, pair.changed)
+    (region,) = find_changed_regions(pair.difference, pair.changed_mask)
     assert region.difference == pytest.approx(delta((128, 128, 128), RED), rel=0.06)
     assert said["region"].sentence.endswith("of the image, upper left.")
     assert said["leakage"].value == 0
@@ -56,7 +56,9 @@ def test_each_of_several_regions_is_told_the_largest_first() -> None:
     assert said.value == 2
     assert said.sentence.startswith("2 regions of change: lower right (8 % of the image, ΔE")
     assert " and upper left (2 % of the image, ΔE" in said.sentence
-    boxes = [one.box for one in find_changed_regions(ImagePair(GREY, after).difference, ImagePair(GREY, after).changed)]
+    boxes = [
+        one.box for one in find_changed_regions(ImagePair(GREY, after).difference, ImagePair(GREY, after).changed_mask)
+    ]
     assert boxes == [pytest.approx((0.7, 0.6, 0.95, 0.9), abs=0.02), pytest.approx((0.05, 0.05, 0.2, 0.2), abs=0.02)]
 
 
@@ -96,7 +98,7 @@ def test_leakage_is_seen_beside_an_inferred_edit() -> None:
     after = pasted(pasted(GREY, 0, 0, 1, 0.3, (122, 128, 150)), 0.4, 0.5, 0.6, 0.8, (0, 255, 0))
     pair = ImagePair(GREY, after)
     said = locality(pair)
-    assert pair.inferred
+    assert pair.region_is_inferred
     assert said["region"].value == pytest.approx(0.09, abs=0.02)
     assert said["leakage"].value == pytest.approx(0.3 / 0.91, abs=0.02)
     sentence = "33 % of the pixels outside the inferred edit differ by more than ΔE 10, mostly across the top."

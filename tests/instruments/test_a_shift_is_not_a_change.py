@@ -99,7 +99,7 @@ def test_a_crop_of_a_tenth_is_found(name: str, resized: bool) -> None:
 def test_a_crop_of_one_side_is_found_though_the_shape_changed() -> None:
     image = photo("coffee")
     pair = ImagePair(image, np.ascontiguousarray(image[:, 60:]))
-    assert pair.obstacle == ""
+    assert pair.incomparable_reason == ""
     assert pair.valid.mean() == pytest.approx(7 / 8, abs=0.01)
     assert pair.difference_quantiles[1] < 4
     kept = measure_pair(pair, ["geometry.kept"])["geometry.kept"]
@@ -139,7 +139,7 @@ def test_a_stretch_may_be_moved_as_well(name: str) -> None:
     assert (found.moved, found.stretched) == (True, True)
     assert found.shift == pytest.approx((-4, 4), abs=0.3)
     assert found.scale == pytest.approx(1, abs=0.002)
-    assert found.turn == pytest.approx(0, abs=0.1)
+    assert found.rotation == pytest.approx(0, abs=0.1)
 
 
 CROPS = {
@@ -197,7 +197,7 @@ def test_a_turn_is_found(name: str) -> None:
     height, width = image.shape[:2]
     turn = cv2.getRotationMatrix2D((width / 2, height / 2), -2, 1)  # OpenCV counts counterclockwise
     found = register_images(image, cv2.warpAffine(image, turn, (width, height)))
-    assert found.turn == pytest.approx(2, abs=0.05)
+    assert found.rotation == pytest.approx(2, abs=0.05)
 
 
 @pytest.mark.parametrize("name", PHOTOS)
@@ -249,7 +249,7 @@ def test_unrelated_images_are_not_registered(one: str, other: str) -> None:
     assert "could not be registered" in said["geometry.confidence"].sentence
     assert [said[f"geometry.{name}"].value for name in ("shift", "scale", "turn", "kept")] == [None] * 4
     # Images of one shape are compared as they lie.
-    assert pair.obstacle == ""
+    assert pair.incomparable_reason == ""
     assert np.array_equal(pair.aligned, pair.after)
 
 
@@ -260,15 +260,15 @@ def test_mirroring_is_no_move() -> None:
 
 def test_unrelated_images_of_another_shape_are_not_compared() -> None:
     pair = ImagePair(photo("coffee"), photo("astronaut", 200, 360))
-    assert "different shapes (480×360 and 200×360)" in pair.obstacle
+    assert "different shapes (480×360 and 200×360)" in pair.incomparable_reason
 
 
 def test_images_without_detail_say_so() -> None:
     found = register_images(flat((10, 10, 10)), flat((200, 10, 10)))
     assert not found.registered
-    assert "too little detail" in found.why
+    assert "too little detail" in found.reason
     found = register_images(photo()[:20, :20], photo()[:20, :20] // 2)
-    assert "too few" in found.why
+    assert "too few" in found.reason
 
 
 def test_the_same_images_give_the_same_alignment() -> None:

@@ -81,7 +81,7 @@ def test_a_feature_without_a_value_counts_as_its_mean() -> None:
 
 
 def test_words_weigh_by_the_photographs_that_mention_them() -> None:
-    table = WordRarity.of([("a dog", "the dog runs"), ("two dogs",), ("a cat",)])
+    table = WordRarity.from_descriptions([("a dog", "the dog runs"), ("two dogs",), ("a cat",)])
     assert table.photos == 3
     assert table.mentions["dog"] == 2
     assert table.weight("dog") < table.weight("cat") == table.weight("unheard")
@@ -133,7 +133,7 @@ def test_the_committed_map_is_as_good_as_its_file_says() -> None:
             pytest.fail(f"CI runs with the shared data, and {folder} does not have it")
         pytest.skip(f"the shared data is not at {folder}")
     every = slice(0, None, 4)  # a quarter is enough to see that file, table and code belong together
-    found = [assess_description(text).human for text in data.texts[every]]
+    found = [assess_description(text).human_rating for text in data.texts[every]]
     assert None not in found
     assert script.tau_c(np.array(found), data.ratings[every]) > 50
 
@@ -141,4 +141,4 @@ def test_the_committed_map_is_as_good_as_its_file_says() -> None:
 def test_the_features_of_the_file_are_those_of_the_code() -> None:
     assert tuple(feature.name for feature in load_text_rating_map().features) == HUMAN_FEATURES
     assert all(feature.weight > 0 for feature in load_text_rating_map().features)
-    assert assess_description(TextInput("A dog.", ("A dog.",))).human is not None
+    assert assess_description(TextInput("A dog.", ("A dog.",))).human_rating is not None

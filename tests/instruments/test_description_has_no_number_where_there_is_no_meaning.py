@@ -24,7 +24,7 @@ def nothing_compared(found: DescriptionAssessment, why: str) -> None:
         measurement = found.measurements[f"description.{name}"]
         assert measurement.value is None
         assert why in measurement.sentence
-    assert found.human is None
+    assert found.human_rating is None
     assert found.findings["hallucinations"] == ()
 
 
@@ -129,7 +129,7 @@ def test_other_languages_are_compared_word_by_word_and_kinds_of_words_are_not_to
     assert None not in scores(found)
     assert "word by word" in found.dimensions["visual_accuracy"].reason
     assert "English only" in found.measurements["description.unsupported_nouns"].sentence
-    assert found.human is None
+    assert found.human_rating is None
 
 
 def test_function_words_of_another_language_are_no_agreement() -> None:
@@ -141,9 +141,9 @@ def test_function_words_of_another_language_are_no_agreement() -> None:
 
 def test_the_map_to_peoples_ratings_keeps_to_what_it_was_fitted_on() -> None:
     long = " ".join([CAR] * (MAX_FITTED_WORDS // 10))
-    assert assess_description(TextInput(CAR, (CAR,))).human is not None
+    assert assess_description(TextInput(CAR, (CAR,))).human_rating is not None
     found = assess_description(TextInput(long, (CAR,)))
-    assert found.human is None
+    assert found.human_rating is None
     assert "single sentences" in found.measurements["description.human"].sentence
 
 

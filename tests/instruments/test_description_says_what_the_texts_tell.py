@@ -77,8 +77,8 @@ def test_a_copy_with_every_kind_of_claim_is_perfect_and_pleases_people() -> None
     found = described(YARD, YARD)
     assert list(scores(found).values()) == pytest.approx([1, 1, 1, 1])
     assert found.findings["hallucinations"] == found.findings["missing_elements"] == ()
-    assert found.human is not None
-    assert found.human > 3.5
+    assert found.human_rating is not None
+    assert found.human_rating > 3.5
 
 
 def test_an_unrelated_description_is_low_in_all_but_wording() -> None:
@@ -86,8 +86,8 @@ def test_an_unrelated_description_is_low_in_all_but_wording() -> None:
     assert scores(found)["visual_accuracy"] == scores(found)["completeness"] == scores(found)["relevance"] == 0
     assert "not in the expected description: pizza" in found.findings["hallucinations"]
     assert "two black dogs" in found.findings["missing_elements"]
-    assert found.human is not None
-    assert found.human < 1.3
+    assert found.human_rating is not None
+    assert found.human_rating < 1.3
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ def test_every_number_is_in_its_range(said: str, expected: list[str], question: 
             assert 0 <= measurement.value <= 1
     for score in scores(found).values():
         assert score is None or (0 <= score <= 1 and math.isfinite(score))
-    assert found.human is None or 1 <= found.human <= 4
+    assert found.human_rating is None or 1 <= found.human_rating <= 4
 
 
 def test_every_instrument_has_a_name_a_convention_and_measures_texts() -> None:

@@ -89,14 +89,14 @@ def test_english_is_told_from_other_languages_and_short_texts_are_not_judged() -
 
 def test_a_word_is_borne_out_by_the_same_a_synonym_or_a_kind_of_it_but_not_by_a_sibling() -> None:
     dog = WordSet(["dog"])
-    assert dog.nearest("dog") == 1.0
-    assert dog.nearest("puppy") == WORD_SIMILARITY["synonym"]
-    assert dog.nearest("animal") == WORD_SIMILARITY["kind_of"]
-    assert dog.nearest("terrier") == WORD_SIMILARITY["special_of"]
-    assert dog.nearest("cat") == WORD_SIMILARITY["sibling"]
-    assert dog.nearest("leash") == WORD_SIMILARITY["topic"]
-    assert dog.nearest("teapot") == 0.0
-    assert [dog.borne_out(word) > 0 for word in ("puppy", "animal", "terrier", "cat", "leash")] == [
+    assert dog.similarity("dog") == 1.0
+    assert dog.similarity("puppy") == WORD_SIMILARITY["synonym"]
+    assert dog.similarity("animal") == WORD_SIMILARITY["kind_of"]
+    assert dog.similarity("terrier") == WORD_SIMILARITY["special_of"]
+    assert dog.similarity("cat") == WORD_SIMILARITY["sibling"]
+    assert dog.similarity("leash") == WORD_SIMILARITY["topic"]
+    assert dog.similarity("teapot") == 0.0
+    assert [dog.support(word) > 0 for word in ("puppy", "animal", "terrier", "cat", "leash")] == [
         True, True, True, False, False,
     ]  # fmt: skip
 

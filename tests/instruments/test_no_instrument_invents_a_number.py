@@ -103,7 +103,7 @@ def test_what_cannot_be_compared_says_why() -> None:
 def test_colours_as_a_whole_need_no_registration() -> None:
     turned = np.ascontiguousarray(np.rot90(COFFEE))
     pair = ImagePair(COFFEE, turned)
-    assert pair.obstacle
+    assert pair.incomparable_reason
     same = measure_pair(pair, ["colour.palette", "colour.exposure", "colour.contrast", "colour.saturation"])
     assert same["colour.palette"].value == pytest.approx(0, abs=1)
     assert same["colour.exposure"].value == pytest.approx(0, abs=1)

@@ -21,7 +21,7 @@ def test_a_pair_is_as_in_the_files() -> None:
     assert np.array_equal(pair.after, 255 - PHOTO)
     assert pair.sizes == ((640, 480), (640, 480))
     assert pair.mask is None
-    assert pair.inferred
+    assert pair.region_is_inferred
 
 
 def test_large_images_are_scaled_down_and_small_ones_left() -> None:
@@ -59,7 +59,7 @@ def test_a_picture_knows_the_size_of_its_file() -> None:
     picture = SingleImage.load(jpeg(PHOTO), side=100)
     assert picture.size == (640, 480)
     assert picture.pixels.shape == (75, 100, 3)
-    assert picture.grey.shape == (75, 100)
+    assert picture.luma.shape == (75, 100)
     assert picture.lab.shape == (75, 100, 3)
 
 
@@ -77,7 +77,7 @@ def test_white_is_where_the_edit_belongs() -> None:
     pair = ImagePair.load(png(PHOTO), png(PHOTO), mask=png(mask))
     assert pair.mask is not None
     assert np.array_equal(pair.mask, mask > 0)
-    assert not pair.inferred
+    assert not pair.region_is_inferred
     assert np.array_equal(pair.region, mask > 0)
 
 
@@ -126,6 +126,6 @@ def test_nothing_that_was_given_is_changed() -> None:
     before, after = photo(), noisy(pasted(photo(), 0.1, 0.1, 0.4, 0.4, (9, 9, 200)))
     kept = before.copy(), after.copy()
     pair = ImagePair(before, after)
-    _ = pair.region, pair.lab, pair.similarity, pair.sampled
+    _ = pair.region, pair.lab, pair.similarity, pair.sampled_colors
     assert np.array_equal(before, kept[0])
     assert np.array_equal(after, kept[1])

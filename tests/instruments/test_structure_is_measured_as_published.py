@@ -113,7 +113,7 @@ def test_more_damage_is_never_closer(name: str) -> None:
 def test_ssim_is_symmetric_and_within_its_range(seed: int) -> None:
     random = np.random.default_rng(seed)
     one, other = random.integers(0, 256, (2, 60, 70, 3), np.uint8)
-    there, back = (compute_ssim(*pair)[0] for pair in (ImagePair(one, other).grey, ImagePair(other, one).grey))
+    there, back = (compute_ssim(*pair)[0] for pair in (ImagePair(one, other).luma, ImagePair(other, one).luma))
     assert np.allclose(there, back, atol=1e-5)
     assert there.min() >= -1.0001
     assert there.max() <= 1.0001

@@ -110,9 +110,9 @@ def test_a_check_holds_and_fails(check: InstrumentCheck, expected: bool) -> None
     after = BOTH[check][0 if expected else 1](photo())
     found = Findings(ImagePair(photo(), after), png(after))
     result = found.check(check)
-    assert result.holds is expected, result.says
-    assert any(letter.isdigit() for letter in result.says)
-    assert result.says.endswith(".")
+    assert result.holds is expected, result.evidence
+    assert any(letter.isdigit() for letter in result.evidence)
+    assert result.evidence.endswith(".")
     assert found.measurements
 
 
@@ -123,7 +123,7 @@ def test_a_check_never_fails_on_an_odd_picture(check: InstrumentCheck, shape: tu
     after = plain(level, shape)
     result = Findings(ImagePair(photo(), after), png(after)).check(check)
     assert result.holds in (True, False, None)
-    assert result.says
+    assert result.evidence
 
 
 OF_THE_PHOTO = [
@@ -145,7 +145,7 @@ def test_several_checks_hold_where_all_do() -> None:
     assert found.check(InstrumentCheck.SHARP, InstrumentCheck.COLOURLESS).holds is True
     both = found.check(InstrumentCheck.REDRAWN, InstrumentCheck.COLOURLESS)
     assert both.holds is False
-    assert both.says == found.check(InstrumentCheck.REDRAWN).says  # only what speaks against it
+    assert both.evidence == found.check(InstrumentCheck.REDRAWN).evidence  # only what speaks against it
     small = Findings(ImagePair(photo(), plain(0, (1, 1))), png(plain(0, (1, 1))))
     assert small.check(InstrumentCheck.COMPOSITION_KEPT, InstrumentCheck.COLOURLESS).holds is None
 

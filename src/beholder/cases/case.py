@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -110,3 +110,23 @@ def id_problem(id_: str) -> str:
     if not id_.isprintable():
         return f"its id {id_[:60]!r} holds characters that cannot be printed"
     return ""
+
+
+# Roles of which the second image was made from the first, in the order in which they are looked for.
+PAIR_ROLES = (("input", "edited"), ("original", "restyled"))
+
+
+def choose_pair_roles(roles: Collection[str]) -> tuple[str, str] | None:
+    """Return the roles of the two images of a case that instruments compare.
+
+    Args:
+        roles: the roles of the case's images, in their order.
+
+    Returns:
+        The first entry of `PAIR_ROLES` that the case has, else its first two roles; None if it has fewer than two.
+    """
+    known = next((pair for pair in PAIR_ROLES if set(pair) <= set(roles)), None)
+    if known is not None:
+        return known
+    first = list(roles)[:2]
+    return (first[0], first[1]) if len(first) == 2 else None

@@ -73,7 +73,7 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 def measure_cases(cases: Iterable[Case], names: Collection[str] | None = None) -> FeatureValues:
     """What the instruments (these, or all) say of the images of cases, by case; what could not be measured is said."""
-    from beholder.instruments.human_ratings import choose_pair_roles
+    from beholder.cases.case import choose_pair_roles
     from beholder.statistics.calibration_task import measure_pixels
 
     pairs, failed = {}, {}

@@ -105,12 +105,12 @@ def _print_chapter(chapters: Sequence[tuple[DemoSuite, Sequence[StoredVerdict]]]
         console.print(Text(FAULT_RULES[chapter.rubric], "dim"))
         across = max(len(row.case) for row in rows)
         for row in rows:
-            mark = (f"  {row.mark:<11}  ", _TONES[row.mark])
+            mark = (f"  {row.outcome:<11}  ", _TONES[row.outcome])
             console.print(
-                Text.assemble(mark, f"{row.case:<{across}}  ", row.flaw or "good", (f"  → {row.said}", "dim"))
+                Text.assemble(mark, f"{row.case:<{across}}  ", row.flaw or "good", (f"  → {row.numbers}", "dim"))
             )
-            if row.why:
-                console.print(Padding(Text(printable(row.why), "dim"), (0, 0, 0, 15), expand=False))
+            if row.reason:
+                console.print(Padding(Text(printable(row.reason), "dim"), (0, 0, 0, 15), expand=False))
         console.print(Text(f"  {count_results(rows)}", "bold"))
     console.print(Text(f"\nIn all: {count_results(everything)}", "bold"))
 

@@ -57,15 +57,15 @@ class DemoSample:
     `flaw` says in plain words what is wrong with it, and is empty where nothing is.
     """
 
-    photo: str
+    photo_name: str
     name: str
     fields: Mapping[str, str | list[str]] = field(default_factory=dict)
     flaw: str = ""
-    picture: bytes = b""
+    picture_jpeg: bytes = b""
 
     @property
     def id(self) -> str:
-        return f"{self.photo}/{self.name}"
+        return f"{self.photo_name}/{self.name}"
 
     @property
     def expected(self) -> str:

@@ -58,9 +58,9 @@ def build_demo(folder: Path) -> tuple[DemoSuite, ...]:
 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{str(folder)!r} is a file; name a folder, new or old, to put the demo into.")
-    shots = load_photos()
-    chapters = make_suites(shots)
-    files = _make_files(chapters, shots)
+    photos = load_photos()
+    suites = make_suites(photos)
+    files = _make_files(suites, photos)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     try:
         for name in _find_outdated(folder, digests):
@@ -70,36 +70,36 @@ def build_demo(folder: Path) -> tuple[DemoSuite, ...]:
         raise UsageError(
             f"The demo cannot be written: {str(error.filename or folder)!r}: {error.strerror or error}."
         ) from None
-    return chapters
+    return suites
 
 
-def make_suites(shots: Mapping[str, Pixels]) -> tuple[DemoSuite, ...]:
+def make_suites(photos: Mapping[str, Pixels]) -> tuple[DemoSuite, ...]:
     """All samples, made from the photographs."""
     from beholder.demo.cases import make_descriptions, make_edits, make_restyles
 
     return (
-        DemoSuite("restyles", "restyle", ("original", "restyled"), tuple(make_restyles(shots))),
-        DemoSuite("edits", "edit-preservation", ("input", "edited"), tuple(make_edits(shots))),
+        DemoSuite("restyles", "restyle", ("original", "restyled"), tuple(make_restyles(photos))),
+        DemoSuite("edits", "edit-preservation", ("input", "edited"), tuple(make_edits(photos))),
         DemoSuite("descriptions", "description", ("image",), tuple(make_descriptions()), _DESCRIPTION_GATES),
     )
 
 
-def get_suite_path(folder: Path, chapter: DemoSuite) -> Path:
-    return folder / f"suite-{chapter.name}.yaml"
+def get_suite_path(folder: Path, suite: DemoSuite) -> Path:
+    return folder / f"suite-{suite.name}.yaml"
 
 
-def _make_files(chapters: Sequence[DemoSuite], shots: Mapping[str, Pixels]) -> dict[str, bytes]:
+def _make_files(suites: Sequence[DemoSuite], photos: Mapping[str, Pixels]) -> dict[str, bytes]:
     """Every file of the demo by its name in the folder."""
     from beholder.demo.photos import CREDITS, encode_jpeg
 
-    files = {_get_photo_path(name): encode_jpeg(photo) for name, photo in shots.items()}
-    for chapter in chapters:
-        rows = [_make_case_row(chapter, sample) for sample in chapter.samples]
-        files[f"{chapter.name}.jsonl"] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
-        files[get_suite_path(Path(), chapter).name] = _SUITE_TEMPLATE.format(
-            chapter=chapter, ledger=LEDGER_NAME
-        ).encode()
-        files |= {_get_picture_path(chapter, sample): sample.picture for sample in chapter.samples if sample.picture}
+    files = {_get_photo_path(name): encode_jpeg(photo) for name, photo in photos.items()}
+    for suite in suites:
+        rows = [_make_case_row(suite, sample) for sample in suite.samples]
+        files[f"{suite.name}.jsonl"] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+        files[get_suite_path(Path(), suite).name] = _SUITE_TEMPLATE.format(suite=suite, ledger=LEDGER_NAME).encode()
+        files |= {
+            _get_picture_path(suite, sample): sample.picture_jpeg for sample in suite.samples if sample.picture_jpeg
+        }
     files["README.txt"] = (_README + CREDITS).encode()
     return files
 
@@ -108,18 +108,18 @@ def _get_photo_path(name: str) -> str:
     return f"photos/{name}.jpg"
 
 
-def _get_picture_path(chapter: DemoSuite, sample: DemoSample) -> str:
-    return f"{chapter.name}/{sample.photo}-{sample.name}.jpg"
+def _get_picture_path(suite: DemoSuite, sample: DemoSample) -> str:
+    return f"{suite.name}/{sample.photo_name}-{sample.name}.jpg"
 
 
-def _make_case_row(chapter: DemoSuite, sample: DemoSample) -> dict[str, object]:
+def _make_case_row(suite: DemoSuite, sample: DemoSample) -> dict[str, object]:
     """A case with its groups; which of them are good is for tables only, no judge is told."""
-    places = [_get_photo_path(sample.photo), _get_picture_path(chapter, sample)]
+    places = [_get_photo_path(sample.photo_name), _get_picture_path(suite, sample)]
     return {
         "id": sample.id,
-        **dict(zip(chapter.roles, places, strict=False)),
+        **dict(zip(suite.roles, places, strict=False)),
         **sample.fields,
-        "source": sample.photo,
+        "source": sample.photo_name,
         "expected": sample.expected,
         "flaw": sample.flaw or "none",
     }
@@ -158,13 +158,13 @@ def _read_record(folder: Path) -> dict[str, str]:
 
 
 _SUITE_TEMPLATE = """\
-# The demo's {chapter.name}. No judge is named, so the offline judge answers: it measures, and costs nothing.
-# To ask a model instead: beholder run suite-{chapter.name}.yaml --judge openai:gpt-5-mini
-name: demo-{chapter.name}
-rubric: {chapter.rubric}
-cases: {chapter.name}.jsonl
+# The demo's {suite.name}. No judge is named, so the offline judge answers: it measures, and costs nothing.
+# To ask a model instead: beholder run suite-{suite.name}.yaml --judge openai:gpt-5-mini
+name: demo-{suite.name}
+rubric: {suite.rubric}
+cases: {suite.name}.jsonl
 ledger: {ledger}
-{chapter.settings}"""
+{suite.settings}"""
 
 _DESCRIPTION_GATES = "gates: [hallucinations]    # one thing said that is not there fails a case, whatever its score\n"
 
@@ -228,9 +228,9 @@ class DemoResult:
 
     case: str
     flaw: str
-    mark: str
-    said: str
-    why: str
+    outcome: str
+    numbers: str
+    reason: str
 
 
 def summarize_verdict(judged: StoredVerdict) -> DemoResult:
@@ -248,7 +248,7 @@ def count_results(all_told: Iterable[DemoResult]) -> str:
     """How many were caught and how many were not: nothing is left out."""
     marks: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
     for one in all_told:
-        marks[bool(one.flaw)][one.mark] += 1
+        marks[bool(one.flaw)][one.outcome] += 1
     bad, good = marks[True], marks[False]
     sentences = (
         [f"{bad[CAUGHT]} of {bad.total()} bad ones caught", f"{bad[MISSED]} missed", *_format_no_opinion(bad)],

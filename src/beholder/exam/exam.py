@@ -217,7 +217,7 @@ class Exam:
     name: str
     rubric: Rubric
     cases: Path
-    twice: tuple[str, ...]
+    repeated_ids: tuple[str, ...]
     papers: str
 
     @property
@@ -273,7 +273,7 @@ def _write_repeated_cases(exam: Exam, asked: str) -> Path:
     """The case file of the papers that are asked again."""
     path = exam.folder / f"{asked}.jsonl"
     lines = map(json.loads, exam.cases.read_text("utf-8").splitlines())
-    chosen = [line for line in lines if line["id"] in exam.twice]
+    chosen = [line for line in lines if line["id"] in exam.repeated_ids]
     _write_lines(path, [{**line, "groups": {**line["groups"], ASKED: asked}} for line in chosen])
     return path
 

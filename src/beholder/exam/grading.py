@@ -56,24 +56,24 @@ FULL_MARKS = 0.9  # of the scale: on one of ten steps or fewer only the top, on 
 _NO_SCORED_PAIR = "no paper and its twin both have a score"
 
 
-def grade_detection(desk: GradingTable, key: str) -> MetricValue:
+def grade_detection(table: GradingTable, key: str) -> MetricValue:
     """Damaged papers against clean ones."""
-    aimed, clean, scores, drop = desk.aimed(key), desk.clean, desk.scores(key), desk.drop(key)
-    if lack := desk.absent(key, aimed) or desk.absent(key, clean):
+    aimed, clean, scores, drop = table.damaged_rows(key), table.clean, table.scores(key), table.drop(key)
+    if lack := table.missing_reason(key, aimed) or table.missing_reason(key, clean):
         return lack
-    overall = _estimate_auc(desk, scores, aimed, clean)
+    overall = _estimate_auc(table, scores, aimed, clean)
     kinds = [
         DamageMark(
             kind=str(kind),
             strength=int(strength),
             papers=_count_scored(scores, rows),
-            estimate=_estimate_auc(desk, scores, rows, clean),
+            estimate=_estimate_auc(table, scores, rows, clean),
             lower=_share_where(drop[rows] > 0, drop[rows]),
-            drop=desk.mean(drop, rows),
+            drop=table.mean(drop, rows),
         )
-        for kind in dict.fromkeys(desk.kind[aimed].tolist())
-        for strength in sorted(set(desk.strength[aimed & (desk.kind == kind)].tolist()))
-        if (rows := aimed & (desk.kind == kind) & (desk.strength == strength)).any()
+        for kind in dict.fromkeys(table.kind[aimed].tolist())
+        for strength in sorted(set(table.strength[aimed & (table.kind == kind)].tolist()))
+        if (rows := aimed & (table.kind == kind) & (table.strength == strength)).any()
     ]
     lower = _share_where(drop[aimed] > 0, drop[aimed])
     beside = {} if lower is None else {"lower_than_twin": lower}
@@ -82,35 +82,35 @@ def grade_detection(desk: GradingTable, key: str) -> MetricValue:
         overall,
         f"A damaged paper scores below a clean one {format_percent(overall.value)} of the time (a coin: 50%){pairs}.",
         papers=_count_scored(scores, aimed),
-        lacking=desk.sitting.sat.lacking(key, aimed | clean),
+        lacking=table.results.scores.lacking(key, aimed | clean),
         beside=beside,
         details=tuple(kinds),
     )
 
 
-def grade_dose(desk: GradingTable, key: str) -> MetricValue:
+def grade_dose(table: GradingTable, key: str) -> MetricValue:
     """The score along each series of growing damage, the clean twin first."""
-    scores, drop = desk.scores(key), desk.drop(key)
-    series = _series(desk, key)
+    scores, drop = table.scores(key), table.drop(key)
+    series = _series(table, key)
     falls = np.full(len(scores), np.nan)  # of a series, at its first row
     graded = np.zeros(len(scores), np.bool_)
     by_kind: dict[str, list[ScoreSeries]] = {}
     for (twin, kind), rows in series.items():
         graded[rows] = True
-        one = ScoreSeries(np.array([0.0, *desk.strength[rows]]), scores[[twin, *rows]])
+        one = ScoreSeries(np.array([0.0, *table.strength[rows]]), scores[[twin, *rows]])
         falls[rows[0]] = dose_response(one.strengths, one.scores)
         by_kind.setdefault(kind, []).append(one)
-    if lack := desk.absent(key, graded):
+    if lack := table.missing_reason(key, graded):
         return lack
-    lacking = desk.sitting.sat.lacking(key, graded)
-    overall = desk.mean(falls, graded)
+    lacking = table.results.scores.lacking(key, graded)
+    overall = table.mean(falls, graded)
     if overall.value is None:
         return MetricValue(undefined_estimate("too few papers of any series have a score"), lacking=lacking)
     kinds = []
     for kind, climbed in by_kind.items():
-        of_kind = graded & (desk.kind == kind)
-        first = _first_noticed(desk, drop, of_kind, climbed)
-        kinds.append(DamageMark(kind, None, _count_scored(scores, of_kind), desk.mean(falls, of_kind), first=first))
+        of_kind = graded & (table.kind == kind)
+        first = _first_noticed(table, drop, of_kind, climbed)
+        kinds.append(DamageMark(kind, None, _count_scored(scores, of_kind), table.mean(falls, of_kind), first=first))
     return MetricValue(
         overall,
         f"How faithfully the score falls as damage grows, 1 being at every step: {_describe_first_noticed(kinds)}.",
@@ -120,92 +120,92 @@ def grade_dose(desk: GradingTable, key: str) -> MetricValue:
     )
 
 
-def _first_noticed(desk: GradingTable, drop: Floats, rows: Bools, series: Sequence[ScoreSeries]) -> int | None:
+def _first_noticed(table: GradingTable, drop: Floats, rows: Bools, series: Sequence[ScoreSeries]) -> int | None:
     """The lowest strength that is noticed more surely than by chance, and whose drop is above zero in photographs like
     these: its interval is."""
     drops = {
-        strength: desk.mean(drop, rows & (desk.strength == strength)).low
-        for strength in find_noticed_strengths(series, desk.seed)
+        strength: table.mean(drop, rows & (table.strength == strength)).low
+        for strength in find_noticed_strengths(series, table.seed)
     }
     return min((strength for strength, low in drops.items() if low is not None and low > 0), default=None)
 
 
-def _series(desk: GradingTable, key: str) -> dict[tuple[int, str], list[int]]:
+def _series(table: GradingTable, key: str) -> dict[tuple[int, str], list[int]]:
     """The rows of each series of several strengths, by the row of its clean twin and the kind of damage."""
     found: dict[tuple[int, str], list[int]] = {}
-    for row in np.flatnonzero(desk.aimed(key) & (desk.twin >= 0)):
-        found.setdefault((int(desk.twin[row]), str(desk.kind[row])), []).append(int(row))
-    return {at: rows for at, rows in found.items() if len(set(desk.strength[rows].tolist())) > 1}
+    for row in np.flatnonzero(table.damaged_rows(key) & (table.twin >= 0)):
+        found.setdefault((int(table.twin[row]), str(table.kind[row])), []).append(int(row))
+    return {at: rows for at, rows in found.items() if len(set(table.strength[rows].tolist())) > 1}
 
 
-def grade_specificity(desk: GradingTable, key: str) -> MetricValue:
+def grade_specificity(table: GradingTable, key: str) -> MetricValue:
     """Full marks where nothing is wrong."""
-    rows, scores = desk.flawless(key), desk.scores(key)
-    if lack := desk.absent(key, rows):
+    rows, scores = table.perfect_rows(key), table.scores(key)
+    if lack := table.missing_reason(key, rows):
         return lack
     full = np.where(np.isnan(scores), np.nan, scores >= FULL_MARKS - TOLERANCE)
-    share = desk.mean(full, rows)
+    share = table.mean(full, rows)
     shortfall = float(np.nanmean(1 - scores[rows]))
     return MetricValue(
         share,
         f"{format_percent(share.value)} of papers with nothing wrong get full marks; {format_percent(shortfall)} of the scale is "
         "held back on average.",
         papers=_count_scored(scores, rows),
-        lacking=desk.sitting.sat.lacking(key, rows),
+        lacking=table.results.scores.lacking(key, rows),
         beside={"shortfall": shortfall},
     )
 
 
-def grade_independence(desk: GradingTable, key: str) -> MetricValue:
+def grade_independence(table: GradingTable, key: str) -> MetricValue:
     """What damage does to a criterion whose business it is not, beside what its own does."""
-    rows, drop = desk.spared(key), desk.drop(key)
-    if lack := desk.absent(key, rows):
+    rows, drop = table.unaffected_rows(key), table.drop(key)
+    if lack := table.missing_reason(key, rows):
         return lack
-    wavering = desk.wavering(key)
-    moves = np.abs(drop) - (wavering or 0.0)
-    beyond = desk.mean(moves, rows)
+    noise = table.repeat_noise(key)
+    moves = np.abs(drop) - (noise or 0.0)
+    beyond = table.mean(moves, rows)
     if beyond.value is None:
-        return MetricValue(undefined_estimate(_NO_SCORED_PAIR), lacking=desk.sitting.sat.lacking(key, rows))
+        return MetricValue(undefined_estimate(_NO_SCORED_PAIR), lacking=table.results.scores.lacking(key, rows))
     moved, on_balance = float(np.nanmean(np.abs(drop[rows]))), float(np.nanmean(drop[rows]))
-    aimed = desk.mean(drop, desk.aimed(key)).value
+    aimed = table.mean(drop, table.damaged_rows(key)).value
     beside = {"moved": moved, "on_balance": on_balance}
     beside |= {} if aimed is None else {"own_damage": aimed}
-    beside |= {} if wavering is None else {"by_itself": wavering}
+    beside |= {} if noise is None else {"by_itself": noise}
     own = f"; its own damage lowers it by {format_percent(aimed)}" if aimed is not None else ""
     return MetricValue(
         beyond,
-        f"Damage that is not its business {_describe_change(moved, on_balance)}{own}.{_share_by_chance(moved, wavering)}",
+        f"Damage that is not its business {_describe_change(moved, on_balance)}{own}.{_share_by_chance(moved, noise)}",
         papers=_count_scored(drop, rows),
-        lacking=desk.sitting.sat.lacking(key, rows),
+        lacking=table.results.scores.lacking(key, rows),
         beside=beside,
-        details=_by_kind(desk, moves, rows),
+        details=_by_kind(table, moves, rows),
     )
 
 
-def grade_injection(desk: GradingTable, key: str) -> MetricValue:
+def grade_injection(table: GradingTable, key: str) -> MetricValue:
     """Text that demands full marks, on papers that do not deserve them."""
-    return _grade_rise(desk, key, PaperPart.INJECTION, "Text that demands full marks")
+    return _grade_rise(table, key, PaperPart.INJECTION, "Text that demands full marks")
 
 
-def grade_padding(desk: GradingTable, key: str) -> MetricValue:
+def grade_padding(table: GradingTable, key: str) -> MetricValue:
     """Empty sentences."""
-    return _grade_rise(desk, key, PaperPart.PADDING, "Padding")
+    return _grade_rise(table, key, PaperPart.PADDING, "Padding")
 
 
-def _grade_rise(desk: GradingTable, key: str, part: str, what: str) -> MetricValue:
-    rows = desk.where(lambda paper: paper.part == part) & (desk.twin >= 0)
-    if lack := desk.absent(key, rows):
+def _grade_rise(table: GradingTable, key: str, part: str, what: str) -> MetricValue:
+    rows = table.where(lambda paper: paper.part == part) & (table.twin >= 0)
+    if lack := table.missing_reason(key, rows):
         return lack
-    scores, rise = desk.scores(key), -desk.drop(key)
-    full = np.where(desk.twin >= 0, scores[desk.twin], np.nan) >= FULL_MARKS - TOLERANCE
-    lacking = desk.sitting.sat.lacking(key, rows)
+    scores, rise = table.scores(key), -table.drop(key)
+    full = np.where(table.twin >= 0, scores[table.twin], np.nan) >= FULL_MARKS - TOLERANCE
+    lacking = table.results.scores.lacking(key, rows)
     if no_room := int((rows & full & ~np.isnan(rise)).sum()):
         lacking["no room to rise"] = no_room
     rows = rows & ~full
-    wavering = desk.wavering(key)
-    by_itself = None if wavering is None else wavering / 2
+    noise = table.repeat_noise(key)
+    by_itself = None if noise is None else noise / 2
     rises = np.maximum(rise, 0.0) - (by_itself or 0.0)
-    beyond = desk.mean(rises, rows)
+    beyond = table.mean(rises, rows)
     if beyond.value is None:
         why = "without the text every paper has full marks already, so nothing could rise"
         return MetricValue(undefined_estimate(why if no_room else _NO_SCORED_PAIR), lacking=lacking)
@@ -221,22 +221,22 @@ def _grade_rise(desk: GradingTable, key: str, part: str, what: str) -> MetricVal
         papers=_count_scored(rise, rows),
         lacking=lacking,
         beside=beside,
-        details=_by_kind(desk, rises, rows),
+        details=_by_kind(table, rises, rows),
     )
 
 
-def _by_kind(desk: GradingTable, values: Floats, rows: Bools) -> tuple[DamageMark, ...]:
+def _by_kind(table: GradingTable, values: Floats, rows: Bools) -> tuple[DamageMark, ...]:
     return tuple(
-        DamageMark(str(kind), None, _count_scored(values, of_kind), desk.mean(values, of_kind))
-        for kind in dict.fromkeys(desk.kind[rows].tolist())
-        if not np.isnan(values[of_kind := rows & (desk.kind == kind)]).all()
+        DamageMark(str(kind), None, _count_scored(values, of_kind), table.mean(values, of_kind))
+        for kind in dict.fromkeys(table.kind[rows].tolist())
+        if not np.isnan(values[of_kind := rows & (table.kind == kind)]).all()
     )
 
 
-def _estimate_auc(desk: GradingTable, scores: Floats, damaged: Bools, clean: Bools) -> Estimate:
+def _estimate_auc(table: GradingTable, scores: Floats, damaged: Bools, clean: Bools) -> Estimate:
     rows = np.flatnonzero((damaged | clean) & ~np.isnan(scores))
     statistic = auc(scores[rows], damaged[rows], clean[rows])
-    return desk.estimate([desk.papers[row] for row in rows], statistic, "no paper of one sort has a number")
+    return table.estimate([table.papers[row] for row in rows], statistic, "no paper of one sort has a number")
 
 
 def _describe_first_noticed(kinds: Sequence[DamageMark]) -> str:
@@ -259,7 +259,7 @@ def _describe_change(moved: float, on_balance: float) -> str:
 
 
 def _share_by_chance(moved: float, by_itself: float | None) -> str:
-    """What part of a move is no more than the judge's own wavering."""
+    """What part of a move is no more than the judge's own noise."""
     if by_itself is None:
         return " Nothing was asked twice, so how much of that is chance is not known." if moved else ""
     return f" What asking twice makes, {format_percent(by_itself)}, is taken off." if by_itself else ""
@@ -283,38 +283,38 @@ _VARIANT_PHRASES = {
 MIN_REPEATED_SHARE = 0.5  # of the papers that had a score: of fewer, those that have two are the judge's choice
 
 
-def grade_steadiness(desk: GradingTable, key: str) -> MetricValue:
+def grade_steadiness(table: GradingTable, key: str) -> MetricValue:
     """Two answers to the same question."""
-    return _grade_distance(desk, key, AGAIN)
+    return _grade_distance(table, key, AGAIN)
 
 
-def grade_order(desk: GradingTable, key: str) -> MetricValue:
+def grade_order(table: GradingTable, key: str) -> MetricValue:
     """The criteria in reverse order."""
-    return _grade_distance(desk, key, ORDER)
+    return _grade_distance(table, key, ORDER)
 
 
-def grade_labels(desk: GradingTable, key: str) -> MetricValue:
+def grade_labels(table: GradingTable, key: str) -> MetricValue:
     """Other names for the images."""
-    return _grade_distance(desk, key, LABELS)
+    return _grade_distance(table, key, LABELS)
 
 
-def _grade_distance(desk: GradingTable, key: str, asked: str) -> MetricValue:
-    if asked not in desk.sitting.further:
+def _grade_distance(table: GradingTable, key: str, asked: str) -> MetricValue:
+    if asked not in table.results.repeated:
         return MetricValue(undefined_estimate("it was not asked a second time"))
-    further = desk.sitting.further[asked]
-    pairs = further.pairs.get(key, {})
-    lacking = _count_missing(further, key)
-    papers = [paper for paper in desk.papers if paper.id in pairs]
+    repeated = table.results.repeated[asked]
+    pairs = repeated.pairs.get(key, {})
+    lacking = _count_missing(repeated, key)
+    papers = [paper for paper in table.papers if paper.id in pairs]
     if not papers:
         return MetricValue(undefined_estimate("the judge left it open or gave no score"), lacking=lacking)
-    if len(papers) < MIN_REPEATED_SHARE * (of := len(papers) + _count_lost(desk, further, key)):
+    if len(papers) < MIN_REPEATED_SHARE * (of := len(papers) + _count_lost(table, repeated, key)):
         return MetricValue(
             undefined_estimate(f"only {len(papers)} of {of} papers have a score both times"), lacking=lacking
         )
     apart = _distances(papers, pairs)
     beside = {"apart": float(apart.mean()), "identical": float((apart == 0).mean())}
     sentence = f"{_VARIANT_PHRASES[asked]}, {_describe_distance(beside)}."
-    again = desk.sitting.further[AGAIN].pairs.get(key, {}) if AGAIN in desk.sitting.further else {}
+    again = table.results.repeated[AGAIN].pairs.get(key, {}) if AGAIN in table.results.repeated else {}
     numbers = apart
     if asked != AGAIN and all(paper.id in again for paper in papers):
         own = _distances(papers, again)
@@ -324,21 +324,21 @@ def _grade_distance(desk: GradingTable, key: str, asked: str) -> MetricValue:
             sentence += f" Of that, {format_percent(beside['by_itself'])} is what asking twice makes."
     elif asked != AGAIN and apart.any():
         sentence += " Not all were asked twice, so how much of that is chance is not known."
-    number = desk.estimate(papers, weighted_mean(numbers))
+    number = table.estimate(papers, weighted_mean(numbers))
     return MetricValue(number, sentence, papers=len(papers), lacking=lacking, beside=beside)
 
 
-def _count_missing(further: RepeatedScores, key: str) -> dict[str, int]:
+def _count_missing(repeated: RepeatedScores, key: str) -> dict[str, int]:
     """Why papers that were to be asked again have no two scores, counted."""
-    found = Counter(further.lacking.get(key, {}).values())
-    return dict(found) | ({"not judged yet": further.missing} if further.missing else {})
+    found = Counter(repeated.lacking.get(key, {}).values())
+    return dict(found) | ({"not judged yet": repeated.missing} if repeated.missing else {})
 
 
-def _count_lost(desk: GradingTable, further: RepeatedScores, key: str) -> int:
+def _count_lost(table: GradingTable, repeated: RepeatedScores, key: str) -> int:
     """How many papers had a score the first time and have no second one. What was left open both times is no loss."""
-    lacking = further.lacking.get(key, {})
-    scored = desk.where(lambda paper: paper.id in lacking) & ~np.isnan(desk.scores(key))
-    return int(scored.sum()) + further.missing
+    lacking = repeated.lacking.get(key, {})
+    scored = table.where(lambda paper: paper.id in lacking) & ~np.isnan(table.scores(key))
+    return int(scored.sum()) + repeated.missing
 
 
 def _distances(papers: Sequence[PaperTruth], pairs: Mapping[str, tuple[float, float]]) -> Floats:
@@ -370,56 +370,58 @@ _AIMS_UNKNOWN = (
 )
 
 
-def make_report_card(sitting: ExamResults, *, draws: int = DEFAULT_DRAWS, seed: int = DEFAULT_SEED) -> ReportCard:
-    """The report card of a sitting: every criterion, and `score` for the whole, in everything that it is examined in.
+def make_report_card(results: ExamResults, *, draws: int = DEFAULT_DRAWS, seed: int = DEFAULT_SEED) -> ReportCard:
+    """The report card of a sitting: every criterion, and `score` for the whole, in everything that it is metric in.
     A judge that may abstain has no mark where it did."""
-    desk = GradingTable(sitting, draws=draws, seed=seed)
-    criteria = [one.key for one in sitting.rubric.criteria]
-    columns = [column for key in criteria for column in (key, upper_bound_column(key)) if column in sitting.sat.scores]
-    marks = [
-        _make_mark(desk, column, examined)
-        for column in (*columns, OVERALL)
-        for examined in ExamMetric
-        if _is_graded(column, examined)
+    table = GradingTable(results, draws=draws, seed=seed)
+    criteria = [one.key for one in results.rubric.criteria]
+    columns = [
+        column for key in criteria for column in (key, upper_bound_column(key)) if column in results.scores.scores
     ]
-    papers = sitting.sat.papers
-    notes = [desk.draws(papers).told()]
-    if not desk.aims_known:
+    marks = [
+        _make_mark(table, column, metric)
+        for column in (*columns, OVERALL)
+        for metric in ExamMetric
+        if _is_graded(column, metric)
+    ]
+    papers = results.scores.papers
+    notes = [table.draws(papers).told()]
+    if not table.aims_known:
         notes.append(_AIMS_UNKNOWN)
     return ReportCard(
-        judge=sitting.judge,
-        model=sitting.model,
-        rubric=sitting.rubric.name,
-        run=sitting.run,
-        exam=sitting.exam,
-        paper_set=sitting.paper_set,
+        judge=results.judge,
+        model=results.model,
+        rubric=results.rubric.name,
+        run=results.run,
+        exam=results.exam,
+        paper_set=results.paper_set,
         papers=len(papers),
-        missing=sitting.total - len(papers),
+        missing=results.total - len(papers),
         photographs=len({paper.source for paper in papers}),
         marks=tuple(marks),
         notes=tuple(notes),
     )
 
 
-def _is_graded(key: str, examined: ExamMetric) -> bool:
+def _is_graded(key: str, metric: ExamMetric) -> bool:
     """The whole has no independence: every damage is its business."""
-    return not (key == OVERALL and examined is ExamMetric.INDEPENDENCE)
+    return not (key == OVERALL and metric is ExamMetric.INDEPENDENCE)
 
 
-def _make_mark(desk: GradingTable, key: str, examined: ExamMetric) -> Mark:
-    found = METRICS[examined](desk, key)
-    standing, sentence = PASS_MARKS[examined].standing(found.estimate), found.sentence
-    if standing is MarkStatus.NOT_EXAMINED:
+def _make_mark(table: GradingTable, key: str, metric: ExamMetric) -> Mark:
+    found = METRICS[metric](table, key)
+    status, sentence = PASS_MARKS[metric].grade(found.estimate), found.sentence
+    if status is MarkStatus.NOT_EXAMINED:
         sentence = f"{sentence} Not examined: {found.estimate.why}.".lstrip()
-    if found.estimate.value is not None and not desk.aims_known and examined in _AIM_METRICS:
-        standing, sentence = MarkStatus.NO_PASS_MARK, found.sentence
+    if found.estimate.value is not None and not table.aims_known and metric in _AIM_METRICS:
+        status, sentence = MarkStatus.NO_PASS_MARK, found.sentence
     if found.lacking and found.estimate.value is not None:
         counted = ", ".join(f"{count} {why}" for why, count in found.lacking.items())
         sentence = f"{sentence} Papers without a number: {counted}."
     return Mark(
         criterion=key,
-        examined=examined,
-        standing=standing,
+        metric=metric,
+        status=status,
         estimate=found.estimate,
         sentence=sentence,
         papers=found.papers,

@@ -156,8 +156,8 @@ class MetricValue:
 class GradingTable:
     """A sitting laid out for marking: the papers as columns, each with the row of its twin (-1 without one)."""
 
-    def __init__(self, sitting: ExamResults, *, draws: int, seed: int) -> None:
-        self.sitting, self.papers = sitting, sitting.sat.papers
+    def __init__(self, results: ExamResults, *, draws: int, seed: int) -> None:
+        self.results, self.papers = results, results.scores.papers
         row = {paper.id: at for at, paper in enumerate(self.papers)}
         self.twin = np.array([row.get(paper.twin, -1) for paper in self.papers], np.int64)
         self.kind = np.array([paper.kind for paper in self.papers], np.str_)
@@ -190,20 +190,20 @@ class GradingTable:
         return self.estimate([self.papers[row] for row in there], weighted_mean(values[there]))
 
     def scores(self, key: str) -> Floats:
-        return self.sitting.sat.scores[key]
+        return self.results.scores.scores[key]
 
     def drop(self, key: str) -> Floats:
         """How far each paper lies below its twin; nan without one, or where either has no score."""
         scores = self.scores(key)
         return round_to_zero(np.where(self.twin >= 0, scores[self.twin], np.nan) - scores)
 
-    def wavering(self, key: str) -> float | None:
+    def repeat_noise(self, key: str) -> float | None:
         """How far two answers to the same question lie apart on average; None where nothing has two."""
-        again = self.sitting.further.get(AGAIN)
+        again = self.results.repeated.get(AGAIN)
         pairs = list(again.pairs.get(key, {}).values()) if again else []
         return float(np.abs(round_to_zero(np.array([now - was for was, now in pairs]))).mean()) if pairs else None
 
-    def aimed(self, key: str) -> Bools:
+    def damaged_rows(self, key: str) -> Bools:
         """Papers on which a criterion should be lower than on their twins: the whole, where any criterion should."""
         if not self.aims_known:
             return self.where(lambda paper: paper.part not in (*FLAWLESS, PaperPart.INJECTION, PaperPart.PADDING))
@@ -214,23 +214,23 @@ class GradingTable:
             )
         )
 
-    def spared(self, key: str) -> Bools:
+    def unaffected_rows(self, key: str) -> Bools:
         """Papers on which it should be what it is on their twins."""
         key = column_criterion(key)
         return self.where(lambda paper: paper.part != PaperPart.INJECTION and key in paper.spares) & (self.twin >= 0)
 
-    def flawless(self, key: str) -> Bools:
+    def perfect_rows(self, key: str) -> Bools:
         """Papers on which it deserves full marks: the whole, where every criterion does."""
-        wanted = {one.key for one in self.sitting.rubric.criteria} if key == OVERALL else {column_criterion(key)}
+        wanted = {one.key for one in self.results.rubric.criteria} if key == OVERALL else {column_criterion(key)}
         return self.where(lambda paper: paper.part in FLAWLESS and wanted <= paper.spares)
 
-    def absent(self, key: str, rows: Bools) -> MetricValue | None:
+    def missing_reason(self, key: str, rows: Bools) -> MetricValue | None:
         """Why no number can come of these rows; `None` where one has a score."""
         if not rows.any():
             return MetricValue(undefined_estimate(_NO_PAPERS))
         if not np.isnan(self.scores(key)[rows]).all():
             return None
-        lacking = self.sitting.sat.lacking(key, rows)
+        lacking = self.results.scores.lacking(key, rows)
         if set(lacking) == {"left open"}:
             return MetricValue(undefined_estimate("the judge left it open"), lacking=lacking)
         said = ", ".join(f"{count} {why}" for why, count in lacking.items())
@@ -276,7 +276,7 @@ class PassMark:
     most: float | None = None
     low_end: float | None = None
 
-    def standing(self, estimate: Estimate) -> MarkStatus:
+    def grade(self, estimate: Estimate) -> MarkStatus:
         """Not examined without an interval: what rests on one photograph tells of that photograph."""
         if estimate.value is None or estimate.low is None:
             return MarkStatus.NOT_EXAMINED
@@ -287,7 +287,7 @@ class PassMark:
             passes = estimate.value <= self.most
         return MarkStatus.PASSED if passes else MarkStatus.FAILED
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """`at least 0.80, lower end 0.70`."""
         if self.least is not None:
             return f"at least {self.least:.2f}" + (f", lower end {self.low_end:.2f}" if self.low_end else "")
@@ -380,8 +380,8 @@ class Mark:
     number by the reason; `beside` are the numbers that go with it, by name."""
 
     criterion: str
-    examined: ExamMetric
-    standing: MarkStatus
+    metric: ExamMetric
+    status: MarkStatus
     estimate: Estimate
     sentence: str
     papers: int = 0
@@ -392,8 +392,8 @@ class Mark:
     def to_dict(self) -> dict[str, object]:
         found: dict[str, object] = {
             "criterion": self.criterion,
-            "examined": str(self.examined),
-            "standing": str(self.standing),
+            "examined": str(self.metric),
+            "standing": str(self.status),
             **self.estimate.to_dict(),
             "papers": self.papers,
             "lacking": dict(self.lacking),
@@ -422,8 +422,8 @@ class ReportCard:
     marks: tuple[Mark, ...]
     notes: tuple[str, ...] = ()
 
-    def of(self, criterion: str) -> dict[ExamMetric, Mark]:
-        return {mark.examined: mark for mark in self.marks if mark.criterion == criterion}
+    def marks_for(self, criterion: str) -> dict[ExamMetric, Mark]:
+        return {mark.metric: mark for mark in self.marks if mark.criterion == criterion}
 
     @property
     def criteria(self) -> tuple[str, ...]:
@@ -432,21 +432,21 @@ class ReportCard:
 
     @property
     def failed(self) -> tuple[Mark, ...]:
-        return tuple(mark for mark in self.marks if mark.standing is MarkStatus.FAILED)
+        return tuple(mark for mark in self.marks if mark.status is MarkStatus.FAILED)
 
     def qualified(self, criterion: str) -> MarkStatus:
         """Passed where detection was and nothing failed: who notices nothing has not qualified by keeping calm. Before
         every paper is judged nothing is decided."""
         if self.missing:
             return MarkStatus.NOT_EXAMINED
-        marks = self.of(criterion)
-        standings = {mark.standing for mark in marks.values()}
-        if MarkStatus.FAILED in standings:
+        marks = self.marks_for(criterion)
+        statuses = {mark.status for mark in marks.values()}
+        if MarkStatus.FAILED in statuses:
             return MarkStatus.FAILED
         detection = marks.get(ExamMetric.DETECTION)
-        return detection.standing if detection else MarkStatus.NOT_EXAMINED
+        return detection.status if detection else MarkStatus.NOT_EXAMINED
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The card in a sentence: what the judge qualified for, what not and why, and what nobody knows."""
         if self.missing:
             whole = self.papers + self.missing
@@ -456,16 +456,18 @@ class ReportCard:
             )
         criteria = [one for one in self.criteria if one != OVERALL and column_criterion(one) == one]
         bounded = [one for one in self.criteria if column_criterion(one) != one]
-        sentence = f"In {self.rubric}, {self.judge} is {self._standings(criteria)}."
+        sentence = f"In {self.rubric}, {self.judge} is {self._describe_statuses(criteria)}."
         if bounded:
-            sentence += f" By the highest score that its answers leave possible it is {self._standings(bounded)}."
+            sentence += (
+                f" By the highest score that its answers leave possible it is {self._describe_statuses(bounded)}."
+            )
         return sentence
 
-    def _standings(self, criteria: Sequence[str]) -> str:
+    def _describe_statuses(self, criteria: Sequence[str]) -> str:
         by = {one: self.qualified(one) for one in criteria}
         passed = [column_criterion(one) for one in criteria if by[one] is MarkStatus.PASSED]
         failed = [
-            f"{column_criterion(one)} ({_join_names([mark.examined for mark in self.failed if mark.criterion == one])})"
+            f"{column_criterion(one)} ({_join_names([mark.metric for mark in self.failed if mark.criterion == one])})"
             for one in criteria
             if by[one] is MarkStatus.FAILED
         ]
@@ -488,7 +490,7 @@ class ReportCard:
             "papers": self.papers,
             "missing": self.missing,
             "photographs": self.photographs,
-            "told": self.told(),
+            "told": self.describe(),
             "qualified": {one: str(self.qualified(one)) for one in self.criteria},
             "marks": [mark.to_dict() for mark in self.marks],
             "notes": list(self.notes),

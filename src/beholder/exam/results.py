@@ -116,9 +116,9 @@ class ExamResults:
     rubric: Rubric
     exam: str
     total: int
-    sat: PaperScores
+    scores: PaperScores
     paper_set: str = ""
-    further: Mapping[str, RepeatedScores] = field(default_factory=dict)
+    repeated: Mapping[str, RepeatedScores] = field(default_factory=dict)
 
 
 class _PaperAnswer(NamedTuple):
@@ -136,14 +136,14 @@ def load_results(ledger: Ledger, run: str) -> ExamResults:
     judged = list(ledger.stored_verdicts(record.id))
     if not any(GROUP in one.groups for one in judged):
         raise _not_an_exam(record)
-    sat = collect_paper_scores(rubric, judged)
-    further: dict[str, RepeatedScores] = {}
+    scores = collect_paper_scores(rubric, judged)
+    repeated: dict[str, RepeatedScores] = {}
     for other in ledger.runs(tag=sitting_tag(record.id)):  # the newest first, which stands
         sheet = list(ledger.stored_verdicts(other.id))
-        asked = next((one.groups.get(ASKED, "") for one in sheet), "")
-        if asked in REPEATED_SHEETS and asked not in further:
-            answers = _pair_repeated(rubric, sheet) if asked == AGAIN else _pair_variants(rubric, sheet, sat)
-            further[asked] = _collect_repeated(sat.scores, answers, other.total - len(sheet))
+        variant = next((one.groups.get(ASKED, "") for one in sheet), "")
+        if variant in REPEATED_SHEETS and variant not in repeated:
+            answers = _pair_repeated(rubric, sheet) if variant == AGAIN else _pair_variants(rubric, sheet, scores)
+            repeated[variant] = _collect_repeated(scores.scores, answers, other.total - len(sheet))
     shown = judged[0].verdict
     return ExamResults(
         run=record.id,
@@ -153,9 +153,9 @@ def load_results(ledger: Ledger, run: str) -> ExamResults:
         rubric=rubric,
         exam=next(one.groups[GROUP] for one in judged if GROUP in one.groups),
         total=record.total,
-        sat=sat,
+        scores=scores,
         paper_set=_tag_suffix(papers_tag(""), record.tags),
-        further=further,
+        repeated=repeated,
     )
 
 
@@ -240,16 +240,16 @@ def _pair_repeated(rubric: Rubric, judged: Iterable[StoredVerdict]) -> Iterator[
 
 
 def _pair_variants(
-    rubric: Rubric, judged: Iterable[StoredVerdict], sat: PaperScores
+    rubric: Rubric, judged: Iterable[StoredVerdict], scores: PaperScores
 ) -> Iterator[tuple[str, _PaperAnswer, _PaperAnswer]]:
     """What the judge said of each paper in the first run and in this one."""
-    first = {paper.id: row for row, paper in enumerate(sat.papers)}
+    first = {paper.id: row for row, paper in enumerate(scores.papers)}
     for one in judged:
         row = first.get(one.verdict.case)
         if row is not None:
-            was = {key: float(values[row]) for key, values in sat.scores.items() if not np.isnan(values[row])}
+            was = {key: float(values[row]) for key, values in scores.scores.items() if not np.isnan(values[row])}
             now = _PaperAnswer(one.verdict.outcome, _score_shares(rubric, one.verdict))
-            yield one.verdict.case, _PaperAnswer(sat.outcomes[row], was), now
+            yield one.verdict.case, _PaperAnswer(scores.outcomes[row], was), now
 
 
 def _collect_repeated(

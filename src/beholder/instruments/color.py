@@ -25,7 +25,7 @@ def _read_difference_median(pair: ImagePair) -> PairReading:
     sentence = f"Half of the pixels differ by {_describe_visibility(value)}."
     if value < 1:
         # The map shows the others: say where they are.
-        rest = f"; what changed is {add_mostly(name_place(pair.changed))}" if pair.changed.any() else ""
+        rest = f"; what changed is {add_mostly(name_place(pair.changed_mask))}" if pair.changed_mask.any() else ""
         sentence = f"Half of the pixels or more look the same (median ΔE {value:.1f}){rest}."
     return PairReading(value, sentence, pair.difference, _compute_legend_top(pair))
 
@@ -49,21 +49,21 @@ def _read_noticeable(pair: ImagePair) -> PairReading:
 
 
 def _read_palette(pair: ImagePair) -> PairReading:
-    first, second = (np.sort(_DIRECTIONS @ colours[::4].T, axis=1) for colours in pair.sampled[:2])
+    first, second = (np.sort(_DIRECTIONS @ colours[::4].T, axis=1) for colours in pair.sampled_colors[:2])
     distance = float(2 * np.abs(first - second).mean())
     strength = "the same" if distance < 1 else "close" if distance < 5 else "different" if distance < 15 else "another"
     return PairReading(distance, f"The palette is {strength}: colours would have to move by {distance:.1f} on average.")
 
 
 def _read_exposure(pair: ImagePair) -> PairReading:
-    first, second = (float(colours[:, 0].mean()) for colours in pair.sampled[:2])
+    first, second = (float(colours[:, 0].mean()) for colours in pair.sampled_colors[:2])
     change = second - first
     how = "as light as it was" if abs(change) < 1 else f"{abs(change):.1f} {'lighter' if change > 0 else 'darker'}"
     return PairReading(change, f"The image is {how} (mean L* {round(first)} to {round(second)}).")
 
 
 def _read_contrast(pair: ImagePair) -> PairReading:
-    first, second = (float(colours[:, 0].std()) for colours in pair.sampled[:2])
+    first, second = (float(colours[:, 0].std()) for colours in pair.sampled_colors[:2])
     if first < 0.5:
         return PairReading(None, "Not measured: the image before has no contrast to compare with.")
     ratio = second / first
@@ -72,18 +72,18 @@ def _read_contrast(pair: ImagePair) -> PairReading:
 
 
 def _read_saturation(pair: ImagePair) -> PairReading:
-    first, second = (float(np.hypot(colours[:, 1], colours[:, 2]).mean()) for colours in pair.sampled[:2])
+    first, second = (float(np.hypot(colours[:, 1], colours[:, 2]).mean()) for colours in pair.sampled_colors[:2])
     change = second - first
     how = "as colourful as it was" if abs(change) < 1 else f"{'more' if change > 0 else 'less'} colourful"
     return PairReading(change, f"The image is {how} (mean chroma {first:.0f} to {second:.0f}).")
 
 
 def _read_cast(pair: ImagePair) -> PairReading:
-    if pair.inferred and pair.region_share > MAX_INFERRED_SHARE:
+    if pair.region_is_inferred and pair.region_share > MAX_INFERRED_SHARE:
         return PairReading(
             None, "Not measured: the change fills most of the image, so no part tells the light from the edit."
         )
-    first, second, inside = pair.sampled
+    first, second, inside = pair.sampled_colors
     first, second = first[~inside], second[~inside]
     if len(first) < _MIN_PIXELS:
         return PairReading(None, "Not measured: nothing lies outside the region of the edit.")
@@ -100,7 +100,7 @@ def _without_registration(read: Callable[[ImagePair], PairReading]) -> Callable[
     """Reads the colours as a whole, which need not lie where they lay: also of images that cannot be registered."""
 
     def reading(pair: ImagePair) -> PairReading:
-        return read(pair) if pair.valid.any() else PairReading(None, f"Not measured: {pair.obstacle}.")
+        return read(pair) if pair.valid.any() else PairReading(None, f"Not measured: {pair.incomparable_reason}.")
 
     return reading
 
@@ -156,28 +156,28 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         unit="ΔE",
         better="lower",
         cheap=False,
-        compares=False,
+        needs_registration=False,
     ),
     make_pair_instrument(
         "colour.exposure",
         "Change of the mean lightness L* (0–100); more is lighter.",
         _without_registration(_read_exposure),
         unit="L*",
-        compares=False,
+        needs_registration=False,
     ),
     make_pair_instrument(
         "colour.contrast",
         "Standard deviation of L* after, as a multiple of that before.",
         _without_registration(_read_contrast),
         unit="×",
-        compares=False,
+        needs_registration=False,
     ),
     make_pair_instrument(
         "colour.saturation",
         "Change of the mean chroma C*; more is more colourful.",
         _without_registration(_read_saturation),
         unit="C*",
-        compares=False,
+        needs_registration=False,
     ),
     make_pair_instrument(
         "colour.cast",

@@ -53,7 +53,7 @@ def _read_confidence(pair: ImagePair) -> PairReading:
         return PairReading(1.0, "The images are identical, pixel by pixel.")
     if not found.registered:
         return PairReading(
-            found.confidence, f"The images could not be registered: {found.why}{_note_unregistered(pair)}."
+            found.confidence, f"The images could not be registered: {found.reason}{_note_unregistered(pair)}."
         )
     how = "after they were laid over each other" if found.moved else "in its place"
     return PairReading(
@@ -62,7 +62,7 @@ def _read_confidence(pair: ImagePair) -> PairReading:
 
 
 def _note_unregistered(pair: ImagePair) -> str:
-    return "" if pair.obstacle else "; they are compared as they lie"
+    return "" if pair.incomparable_reason else "; they are compared as they lie"
 
 
 def _read_shift(pair: ImagePair) -> PairReading:
@@ -104,7 +104,7 @@ def _read_scale(pair: ImagePair) -> PairReading:
 def _read_turn(pair: ImagePair) -> PairReading:
     if (none := _refuse_unregistered(pair)) is not None:
         return none
-    turn = pair.alignment.turn
+    turn = pair.alignment.rotation
     if abs(turn) < 0.1:
         return PairReading(turn, "The image was not turned.")
     return PairReading(turn, f"The image was turned by {abs(turn):.1f}° {'' if turn > 0 else 'counter'}clockwise.")
@@ -137,7 +137,7 @@ def _describe_reframing(pair: ImagePair) -> str:
     details have as many pixels as they had.
     """
     found = pair.alignment
-    if not found.moved or found.stretched or abs(found.turn) >= _MIN_TURN or pair.sizes[0] == pair.sizes[1]:
+    if not found.moved or found.stretched or abs(found.rotation) >= _MIN_TURN or pair.sizes[0] == pair.sizes[1]:
         return ""
     # The scale in pixels of the files, not of the smaller images that were measured.
     (before, after), (w1, w2) = pair.sizes, (pair.before.shape[1], pair.after.shape[1])
@@ -174,7 +174,7 @@ def _refuse_unregistered(pair: ImagePair) -> PairReading | None:
     return (
         None
         if found.registered
-        else PairReading(None, f"Not measured: the images could not be registered ({found.why}).")
+        else PairReading(None, f"Not measured: the images could not be registered ({found.reason}).")
     )
 
 
@@ -184,7 +184,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         "Pixels of the file after as a multiple of those of the file before.",
         _read_size,
         unit="×",
-        compares=False,
+        needs_registration=False,
     ),
     make_pair_instrument(
         "geometry.aspect",
@@ -192,7 +192,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         _read_aspect,
         unit="share",
         better="lower",
-        compares=False,
+        needs_registration=False,
     ),
     make_pair_instrument(
         "geometry.confidence",
@@ -201,7 +201,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         _read_confidence,
         unit="share",
         better="higher",
-        compares=False,
+        needs_registration=False,
     ),
     make_pair_instrument(
         "geometry.shift",
@@ -209,21 +209,21 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         _read_shift,
         unit="px",
         better="lower",
-        compares=False,
+        needs_registration=False,
     ),
     make_pair_instrument(
         "geometry.scale",
         "How large details are against a plain resize to the size before: 1.03 is a zoom by 3 %.",
         _read_scale,
         unit="×",
-        compares=False,
+        needs_registration=False,
     ),
     make_pair_instrument(
         "geometry.turn",
         "By how many degrees the image was turned, clockwise positive; at most 10 are looked for.",
         _read_turn,
         unit="°",
-        compares=False,
+        needs_registration=False,
     ),
     make_pair_instrument(
         "geometry.kept",
@@ -231,6 +231,6 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         _read_kept,
         unit="share",
         better="higher",
-        compares=False,
+        needs_registration=False,
     ),
 )

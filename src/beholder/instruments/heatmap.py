@@ -193,7 +193,7 @@ def _draw_outline(image: Bytes, measurement: Measurement, pair: ImagePair) -> st
     region = cv2.resize(pair.region.astype(np.uint8), image.shape[1::-1], interpolation=cv2.INTER_NEAREST)
     contours, _ = cv2.findContours(region, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
     cv2.drawContours(image, contours, -1, _BACKGROUND_COLOR, 2, cv2.LINE_AA)
-    return ("white line: the inferred edit" if pair.inferred else "white line: the mask") if contours else ""
+    return ("white line: the inferred edit" if pair.region_is_inferred else "white line: the mask") if contours else ""
 
 
 def _draw_legend(paper: Bytes, at: tuple[int, int], measurement: Measurement, values: Floats, top: float) -> None:

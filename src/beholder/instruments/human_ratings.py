@@ -50,13 +50,13 @@ class RatingFeature:
     linear: float
     curved: float
 
-    def z(self, value: float) -> float:
+    def normal_score(self, value: float) -> float:
         at, scores = zip(*self.knots, strict=True)
         return float(np.interp(value, at, scores))
 
-    def part(self, value: float) -> float:
+    def contribution(self, value: float) -> float:
         """What this value adds to the rating."""
-        z = self.z(value)
+        z = self.normal_score(value)
         return self.linear * z + self.curved * (z * z - 1) / 2
 
 
@@ -73,7 +73,7 @@ class RatingMap:
 
     def rating(self, values: Mapping[str, float]) -> float:
         """The unclipped sum."""
-        return self.intercept + sum(one.part(values[one.name]) for one in self.features)
+        return self.intercept + sum(one.contribution(values[one.name]) for one in self.features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +155,10 @@ def _explain_no_rating(pair: ImagePair) -> str:
             return f"Not predicted: the image {which} has no detail that people could find real."
     if pair.identical:
         return "Not predicted: the images are identical, and there is no edit that people could rate."
-    if pair.obstacle:
-        return f"Not predicted: {pair.obstacle}."
+    if pair.incomparable_reason:
+        return f"Not predicted: {pair.incomparable_reason}."
     if not pair.alignment.registered:
-        return f"Not predicted: the images could not be registered ({pair.alignment.why})."
+        return f"Not predicted: the images could not be registered ({pair.alignment.reason})."
     return ""
 
 
@@ -172,18 +172,6 @@ def _measure_detail(image: Bytes) -> float:
 
 
 FEATURE_PREFIX = "pixels."
-
-# Roles of which the second is what became of the first, in the order in which they are looked for.
-PAIR_ROLES = (("input", "edited"), ("original", "restyled"))
-
-
-def choose_pair_roles(images: Collection[str]) -> tuple[str, str] | None:
-    """Which of a case's images are measured against each other: known roles, else the first two; None of fewer."""
-    known = next((roles for roles in PAIR_ROLES if images and set(roles) <= set(images)), None)
-    if known is not None:
-        return known
-    first = list(images)[:2]
-    return (first[0], first[1]) if len(first) == 2 else None
 
 
 def measure_pixel_features(

@@ -81,14 +81,14 @@ def make_pair_instrument(
     unit: str = "",
     better: Better = "",
     cheap: bool = True,
-    compares: bool = True,
+    needs_registration: bool = True,
 ) -> Instrument:
-    """An instrument for pairs from the function that reads them. Where pixels cannot be compared (`pair.obstacle`) an
+    """An instrument for pairs from the function that reads them. Where pixels cannot be compared (`pair.incomparable_reason`) an
     instrument that `compares` them is not asked, and its measurement says why."""
 
     def measure(pair: ImagePair) -> Measurement:
-        if compares and pair.obstacle:
-            return Measurement(name, None, unit, better, f"Not measured: {pair.obstacle}.")
+        if needs_registration and pair.incomparable_reason:
+            return Measurement(name, None, unit, better, f"Not measured: {pair.incomparable_reason}.")
         value, sentence, values, top = read(pair)
         return Measurement(name, value, unit, better, sentence, values, top)
 

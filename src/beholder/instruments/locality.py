@@ -31,14 +31,16 @@ _MIN_MEAN_CHANGE = 0.5  # mean ΔE under which there is no change to speak of
 
 
 def _read_changed(pair: ImagePair) -> PairReading:
-    share = float(np.count_nonzero(pair.changed) / np.count_nonzero(pair.valid))
+    share = float(np.count_nonzero(pair.changed_mask) / np.count_nonzero(pair.valid))
     if share == 0:
         return PairReading(0.0, "Nothing that can be seen has changed.")
-    return PairReading(share, f"{format_percent(share)} of the image changed, {add_mostly(name_place(pair.changed))}.")
+    return PairReading(
+        share, f"{format_percent(share)} of the image changed, {add_mostly(name_place(pair.changed_mask))}."
+    )
 
 
 def _read_regions(pair: ImagePair) -> PairReading:
-    found = find_changed_regions(pair.difference, pair.changed)
+    found = find_changed_regions(pair.difference, pair.changed_mask)
     if not found:
         return PairReading(0.0, "There is no region of change.")
     said = join_phrases(
@@ -50,7 +52,7 @@ def _read_regions(pair: ImagePair) -> PairReading:
 
 def _read_region(pair: ImagePair) -> PairReading:
     share = pair.region_share
-    if not pair.inferred:
+    if not pair.region_is_inferred:
         where = f", {name_place(pair.region)}" if share else ""
         return PairReading(share, f"The given mask covers {format_percent(share)} of the image{where}.")
     if share == 0:
@@ -85,8 +87,8 @@ def _read_inside(pair: ImagePair) -> PairReading:
     if total < _MIN_MEAN_CHANGE * pair.difference.size:
         return PairReading(None, "Not measured: there is no change to speak of.")
     if not pair.region.any():
-        return PairReading(None, _NO_REGION_REASONS[pair.inferred])
-    if pair.inferred and pair.region_share > MAX_INFERRED_SHARE:
+        return PairReading(None, _NO_REGION_REASONS[pair.region_is_inferred])
+    if pair.region_is_inferred and pair.region_share > MAX_INFERRED_SHARE:
         return PairReading(None, _explain_filled(pair))
     share = min(1.0, cv2.sumElems(pair.difference * pair.region)[0] / total)
     return PairReading(share, f"{format_percent(share)} of all change lies inside {_name_region(pair)}.")
@@ -95,7 +97,7 @@ def _read_inside(pair: ImagePair) -> PairReading:
 def _read_edit(pair: ImagePair) -> PairReading:
     where = pair.region & pair.valid
     if not where.any():
-        return PairReading(None, _NO_REGION_REASONS[pair.inferred])
+        return PairReading(None, _NO_REGION_REASONS[pair.region_is_inferred])
     mean = _average_difference(pair, where)
     return PairReading(mean, f"Inside {_name_region(pair)} the colours differ by ΔE {mean:.1f} on average.")
 
@@ -136,7 +138,7 @@ def _average_difference(pair: ImagePair, where: Bools) -> float:
 
 def _find_outside(pair: ImagePair) -> Bools | str:
     """What was to stay as it was, or why there is no telling."""
-    if pair.inferred and pair.region_share > MAX_INFERRED_SHARE:
+    if pair.region_is_inferred and pair.region_share > MAX_INFERRED_SHARE:
         return _explain_filled(pair)
     outside = ~pair.region & pair.valid
     if np.count_nonzero(outside) < max(1, _MIN_SHARE * outside.size):
@@ -152,13 +154,13 @@ def _explain_filled(pair: ImagePair) -> str:
 def _name_outside(pair: ImagePair) -> str:
     return (
         f"outside {_name_region(pair)}"
-        if pair.region.any() or not pair.inferred
+        if pair.region.any() or not pair.region_is_inferred
         else "of the whole image (no edit is seen)"
     )
 
 
 def _name_region(pair: ImagePair) -> str:
-    return "the inferred edit" if pair.inferred else "the mask"
+    return "the inferred edit" if pair.region_is_inferred else "the mask"
 
 
 _NO_REGION_REASONS = {

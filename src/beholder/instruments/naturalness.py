@@ -71,7 +71,7 @@ _NO_CHANGE = "Not measured: nothing that can be seen has changed."
 class _PyramidLayers(NamedTuple):
     """Grey values, the same at half the size, and the detail between sizes: 1–2 px, then 2–4 px of 512."""
 
-    grey: Floats
+    gray: Floats
     half: Floats
     fine: Floats
     detail: Floats
@@ -89,7 +89,7 @@ class _BlockDistances(NamedTuple):
     """ΔE of the mean colours; and how far a block is from the one it replaced, and from the most similar of the image
     before, in units of about a just noticeable difference of texture or ΔE 15."""
 
-    colour: Floats
+    color: Floats
     replaced: Floats
     nearest: Floats
 
@@ -144,7 +144,7 @@ def _read_standing_out(pair: ImagePair) -> PairReading:
     if _is_flat(seen.after):
         return PairReading(None, "Not measured: the image after has no detail.")
     detail = np.abs(seen.after.detail)
-    change = _resize_area(pair.difference, seen.after.grey.shape[::-1])
+    change = _resize_area(pair.difference, seen.after.gray.shape[::-1])
     weight = _resize_area(np.minimum(change / np.float32(_FULL_CHANGE), 1), detail.shape[::-1])
     rest = 1 - weight
     outside = cv2.sumElems(detail * rest)[0] / max(cv2.sumElems(rest)[0], 1e-6)
@@ -177,7 +177,7 @@ def _read_redrawn(pair: ImagePair) -> PairReading:
 
 
 def _read_color_patch(pair: ImagePair) -> PairReading:
-    colour = _get_block_distances(pair).colour
+    colour = _get_block_distances(pair).color
     value = float(colour.max())
     return PairReading(
         value, f"The block that changed its colour most did so by ΔE {value:.0f}{_describe_place(colour)}."
@@ -188,7 +188,7 @@ def _read_small_shapes(pair: ImagePair) -> PairReading:
     if not _has_visible_change(pair):
         return PairReading(None, _NO_CHANGE)
     seen = _get_layers(pair)
-    change = seen.after.grey - seen.before.grey
+    change = seen.after.gray - seen.before.gray
     total = cv2.norm(change, cv2.NORM_L2SQR) + change.size * 1e-5  # a change below one level of 255 is none
     quarter = cv2.pyrDown(cv2.pyrDown(change))
     value = float(np.sqrt(16 * cv2.norm(_compute_band(quarter, cv2.pyrDown(quarter)), cv2.NORM_L2SQR) / total))
@@ -216,7 +216,7 @@ def _read_wiped(pair: ImagePair) -> PairReading:
 
 def _read_whitened(pair: ImagePair) -> PairReading:
     seen = _get_layers(pair)
-    before, after = (float((one.grey > _NEAR_WHITE).mean()) for one in (seen.before, seen.after))
+    before, after = (float((one.gray > _NEAR_WHITE).mean()) for one in (seen.before, seen.after))
     return PairReading(
         after - before, f"{format_percent(after)} of the image is nearly white, {format_percent(before)} was before."
     )
@@ -227,7 +227,7 @@ def _read_accents(pair: ImagePair) -> PairReading:
     for which, one in (("before", seen.before), ("after", seen.after)):
         if _is_flat(one):
             return PairReading(None, f"Not measured: the image {which} has no detail, and so no accents.")
-    before, after = (_compute_kurtosis(one.grey) for one in (seen.before, seen.after))
+    before, after = (_compute_kurtosis(one.gray) for one in (seen.before, seen.after))
     value = after / before
     says = "sharper accents" if value > 1.25 else "softer accents" if value < 0.8 else "accents as before"
     return PairReading(value, f"The image has {says} (kurtosis of the detail {format_factor(value)} the input's).")
@@ -321,7 +321,7 @@ def _has_visible_change(pair: ImagePair) -> bool:
 
 
 def _get_images(pair: ImagePair) -> tuple[Bytes, Bytes]:
-    if pair.whole:
+    if pair.fully_valid:
         return pair.before, pair.aligned
     after = pair.before.copy()
     cv2.copyTo(pair.aligned, pair.valid.view(np.uint8), after)

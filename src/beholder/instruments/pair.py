@@ -65,7 +65,7 @@ class SingleImage:
         return cls(pixels, size=size)
 
     @cached_property
-    def grey(self) -> Floats:
+    def luma(self) -> Floats:
         """Luma (Rec. 601 weights on sRGB values), 0–1."""
         return _compute_luma(self.pixels)
 
@@ -119,7 +119,7 @@ class ImagePair:
         return cls(first, second, mask=place, sizes=(first_size, second_size))
 
     @property
-    def inferred(self) -> bool:
+    def region_is_inferred(self) -> bool:
         """Whether the intended region is a guess, since no mask was given."""
         return self.mask is None
 
@@ -132,7 +132,7 @@ class ImagePair:
         return register_images(self.before, self.after)
 
     @cached_property
-    def obstacle(self) -> str:
+    def incomparable_reason(self) -> str:
         """Why pixels cannot be compared, for a sentence ("… since "); empty where they can.
 
         Images of one shape are always compared, laid over each other by a plain resize where nothing better is found.
@@ -143,26 +143,26 @@ class ImagePair:
         return f"the images have different shapes ({w1}×{h1} and {w2}×{h2}) and could not be laid over each other"
 
     @cached_property
-    def _laid(self) -> tuple[Bytes, Bools]:
+    def _warped(self) -> tuple[Bytes, Bools]:
         return warp_to_frame(self.after, self.alignment, self.before.shape[:2])
 
     @property
     def aligned(self) -> Bytes:
         """After in before's frame."""
-        return self._laid[0]
+        return self._warped[0]
 
     @property
     def valid(self) -> Bools:
         """Where `aligned` has pixels: what a shift moved out of the image has none."""
-        return self._laid[1]
+        return self._warped[1]
 
     @cached_property
-    def whole(self) -> bool:
+    def fully_valid(self) -> bool:
         """Whether all of before has its pixels in after."""
         return bool(self.valid.all())
 
     @cached_property
-    def grey(self) -> tuple[Floats, Floats]:
+    def luma(self) -> tuple[Floats, Floats]:
         """Luma of before and aligned (Rec. 601 weights on sRGB values), 0–1."""
         return _compute_luma(self.before), _compute_luma(self.aligned)
 
@@ -172,7 +172,7 @@ class ImagePair:
         return to_lab(self.before), to_lab(self.aligned)
 
     @cached_property
-    def sampled(self) -> SampledColors:
+    def sampled_colors(self) -> SampledColors:
         """Colours on an even grid of about 10,000 pixels, where valid: enough for means and palettes."""
         step = max(1, int((self.valid.size / _SAMPLE_PIXELS) ** 0.5))
         grid = slice(step // 2, None, step), slice(step // 2, None, step)
@@ -188,12 +188,12 @@ class ImagePair:
         if self.identical:
             return np.zeros(self.before.shape[:2], np.float32)
         everywhere = compute_color_difference(self.before, self.aligned)
-        return everywhere if self.whole else everywhere * self.valid
+        return everywhere if self.fully_valid else everywhere * self.valid
 
     @cached_property
     def similarity(self) -> tuple[Floats, Floats]:
         """SSIM at each pixel, and its part without luminance."""
-        return compute_ssim(*self.grey)
+        return compute_ssim(*self.luma)
 
     @cached_property
     def difference_quantiles(self) -> tuple[float, float]:
@@ -202,7 +202,7 @@ class ImagePair:
         return middle, high
 
     @cached_property
-    def changed(self) -> Bools:
+    def changed_mask(self) -> Bools:
         """Where a person sees a change at a glance: `regions.changed`."""
         return pixel_metrics.find_changed_pixels(self.difference, self.valid)
 

@@ -241,8 +241,8 @@ class _QualityInput:
     """One image: its grey levels at the size of comparison and as they came, and the scale of the latter."""
 
     rgb: Bytes
-    compared: Bytes
-    grey: Bytes
+    resized_gray: Bytes
+    gray: Bytes
     scale: float
 
 
@@ -254,11 +254,11 @@ class _QualityMeasure:
     name: str
     about: str
     read: Callable[[_QualityInput], float | str]
-    said: Callable[[float], str]
-    words: tuple[str, str]
+    describe: Callable[[float], str]
+    less_more_words: tuple[str, str]
     unit: str = ""
     better: Better = "lower"
-    differs: bool = False
+    by_difference: bool = False
     cheap: bool = True
 
 
@@ -295,13 +295,13 @@ def _make_image_instrument(measure: _QualityMeasure) -> Instrument:
         value = measure.read(_make_input(picture))
         if isinstance(value, str):
             return Measurement(name, None, measure.unit, measure.better, f"Not measured: {value}.")
-        return Measurement(name, value, measure.unit, measure.better, f"{measure.said(value)}.")
+        return Measurement(name, value, measure.unit, measure.better, f"{measure.describe(value)}.")
 
     return Instrument(name, measure.about, read, "image", measure.cheap)
 
 
 def _make_change_instrument(measure: _QualityMeasure) -> Instrument:
-    unit = measure.unit if measure.differs else "×"
+    unit = measure.unit if measure.by_difference else "×"
 
     def read(pair: ImagePair) -> PairReading:
         found = [measure.read(one) for one in _get_pair_inputs(pair)]
@@ -309,27 +309,27 @@ def _make_change_instrument(measure: _QualityMeasure) -> Instrument:
             if isinstance(value, str):
                 return PairReading(None, f"Not measured: of the image {which}, {value}.")
         before, after = (float(value) for value in found)
-        change = after - before if measure.differs else after / before
-        said = measure.said(after)
+        change = after - before if measure.by_difference else after / before
+        said = measure.describe(after)
         if after == before:
             return PairReading(change, f"{said}, as in the input.")
-        less, more = measure.words
-        small = abs(change) < _MIN_DIFFERENCE if measure.differs else abs(change - 1) < _MIN_RATIO_CHANGE
+        less, more = measure.less_more_words
+        small = abs(change) < _MIN_DIFFERENCE if measure.by_difference else abs(change - 1) < _MIN_RATIO_CHANGE
         word = "about as in the input" if small else less if after < before else more
         how = (
             f"{_format_level(before, measure.unit)} in the input"
-            if measure.differs
+            if measure.by_difference
             else f"{format_factor(change)} the input's"
         )
         return PairReading(change, f"{said}, {how}: {word}.")
 
-    told = "after minus before" if measure.differs else "after, as a multiple of before"
+    told = "after minus before" if measure.by_difference else "after, as a multiple of before"
     about = f"{measure.about.removesuffix('.')}: {told}, both at the size of the smaller image."
     if measure.name in ("blockiness", "clipping"):
         about = f"{measure.about.removesuffix('.')}: {told}."
     name = f"quality.{measure.name}_change"
     return make_pair_instrument(
-        name, about, read, unit=unit, better=measure.better, cheap=measure.cheap, compares=False
+        name, about, read, unit=unit, better=measure.better, cheap=measure.cheap, needs_registration=False
     )
 
 
@@ -371,7 +371,7 @@ _MEASURES = (
         "sharpness",
         "Sharpness, 0–1: the share of the change from pixel to pixel that a blur over 11 px takes away (1 − the blur "
         "effect of Crété et al. 2007); noise counts as sharp.",
-        lambda seen: measure_sharpness(seen.compared),
+        lambda image: measure_sharpness(image.resized_gray),
         _describe_sharpness,
         ("softer", "sharper"),
         better="higher",
@@ -380,7 +380,7 @@ _MEASURES = (
         "noise",
         "Standard deviation of the noise in levels of 255 (Immerkær's operator in the calmest fifth of 16×16 blocks; "
         "0.29 is what rounding has).",
-        lambda seen: measure_noise(seen.compared),
+        lambda image: measure_noise(image.resized_gray),
         _describe_noise,
         ("less noise", "more noise"),
         unit="levels",
@@ -388,7 +388,7 @@ _MEASURES = (
     _QualityMeasure(
         "blockiness",
         "Mean step across the lines of an 8×8 coding grid, as a multiple of the step between them (1 is no grid).",
-        lambda seen: measure_blockiness(seen.grey, seen.scale),
+        lambda image: measure_blockiness(image.gray, image.scale),
         _describe_blockiness,
         ("less blocky", "blockier"),
         unit="×",
@@ -397,31 +397,31 @@ _MEASURES = (
         "banding",
         "Height of the contours in which smooth areas rise, in levels of 255 (up to 1 is as smooth as eight bits "
         "allow).",
-        lambda seen: measure_banding(seen.compared),
+        lambda image: measure_banding(image.resized_gray),
         _describe_banding,
         ("smoother", "more banded"),
         unit="levels",
-        differs=True,
+        by_difference=True,
         cheap=False,
     ),
     _QualityMeasure(
         "clipping",
         "Share of the pixels that are pure white (all channels ≥ 254) or black (all ≤ 1).",
-        lambda seen: sum(measure_clipping(seen.rgb)),
+        lambda image: sum(measure_clipping(image.rgb)),
         _describe_clipping,
         ("less clipped", "more clipped"),
         unit="share",
-        differs=True,
+        by_difference=True,
     ),
     _QualityMeasure(
         "halos",
         "How far pixels beside tall edges overshoot the even ground behind them, as a share of the edge's height, in "
         "the median edge.",
-        lambda seen: measure_halos(seen.compared),
+        lambda image: measure_halos(image.resized_gray),
         _describe_halos,
         ("less fringed", "more fringed"),
         unit="share",
-        differs=True,
+        by_difference=True,
         cheap=False,
     ),
 )

@@ -37,20 +37,20 @@ class Alignment:
 
     `matrix` (2×3) takes a point of before to its point in after, both in pixels as given, centres of pixels at whole
     numbers. The rest is against the plain resize of after to before's size: details are `scale` times as large,
-    turned by `turn` degrees (clockwise), and what was in the middle moved by `shift` pixels of before (to the right,
+    turned by `rotation` degrees (clockwise), and what was in the middle moved by `shift` pixels of before (to the right,
     downwards). `registered` says that the two were found to show the same; `confidence` is the share of before's detail
     that is found where the alignment says (0–1). `method` is "identity", "stretched" (the plain resize to another
-    shape), "moved", or "none" (then it is the plain resize, and `why` has the reason).
+    shape), "moved", or "none" (then it is the plain resize, and `reason` has the reason).
     """
 
     matrix: Matrix
     scale: float = 1.0
-    turn: float = 0.0
+    rotation: float = 0.0
     shift: tuple[float, float] = (0.0, 0.0)
     registered: bool = False
     confidence: float = 0.0
     method: str = "none"
-    why: str = ""
+    reason: str = ""
 
     @property
     def moved(self) -> bool:
@@ -131,20 +131,20 @@ def is_stretch(matrix: Matrix) -> bool:
 def make_alignment(full: Matrix, shapes: tuple[tuple[int, ...], tuple[int, ...]], confidence: float) -> Alignment:
     """A move that was found, with its parts told against the plain resize."""
     plain = make_resize_matrix(*shapes)
-    scale, turn = decompose_matrix(full, plain)
+    scale, rotation = decompose_matrix(full, plain)
     middle = np.array([(shapes[0][1] - 1) / 2, (shapes[0][0] - 1) / 2])
     reach = float(np.hypot(*middle))
     to, still = (matrix[:, :2] @ middle + matrix[:, 2] for matrix in (full, plain))
     shift = (to - still) / np.array([plain[0, 0], plain[1, 1]])
     # A shift by whole pixels is one: interpolating a quarter of a pixel would only blur what can be compared exactly.
-    if abs(scale - 1) * reach < 0.5 and abs(math.radians(turn)) * reach < 0.5 and shapes[0] == shapes[1]:
+    if abs(scale - 1) * reach < 0.5 and abs(math.radians(rotation)) * reach < 0.5 and shapes[0] == shapes[1]:
         whole = np.rint(shift)
         if not whole.any():
             return Alignment(plain, registered=True, confidence=confidence, method="identity")
         if np.abs(shift - whole).max() < 0.25:
-            shift, scale, turn = whole + 0.0, 1.0, 0.0  # no −0
+            shift, scale, rotation = whole + 0.0, 1.0, 0.0  # no −0
             full = np.hstack([np.eye(2), whole[:, None]])
-    return Alignment(full, scale, turn, (float(shift[0]), float(shift[1])), True, confidence, "moved")
+    return Alignment(full, scale, rotation, (float(shift[0]), float(shift[1])), True, confidence, "moved")
 
 
 MIN_CONFIDENCE_STILL, MIN_CONFIDENCE_MOVED = (
@@ -179,10 +179,10 @@ def register_images(before: Bytes, after: Bytes) -> Alignment:
     if before.shape == after.shape and np.array_equal(before, after):
         return Alignment(plain, registered=True, confidence=1.0, method="identity")
     if min(*before.shape[:2], *after.shape[:2]) < _MIN_SIDE:
-        return Alignment(plain, why=f"an image under {_MIN_SIDE} pixels on a side has too few to tell")
+        return Alignment(plain, reason=f"an image under {_MIN_SIDE} pixels on a side has too few to tell")
     search = _RegistrationSearch(before, after)
     if search.detail < 0.01:
-        return Alignment(plain, why="the image before has too little detail to tell")
+        return Alignment(plain, reason="the image before has too little detail to tell")
     return search.alignment()
 
 
@@ -196,29 +196,29 @@ class _RegistrationSearch:
         self.shapes = before.shape[:2], after.shape[:2]
         self.fine = _downscale(_to_gray(before), _FINE_SIDE), _downscale(_to_gray(after), _FINE_SIDE)
         self.coarse = _downscale(self.fine[0], _COARSE_SIDE), _downscale(self.fine[1], _COARSE_SIDE)
-        self.shape_kept = has_same_aspect(*(shape[::-1] for shape in self.shapes))
+        self.same_aspect = has_same_aspect(*(shape[::-1] for shape in self.shapes))
         self.plain = make_resize_matrix(self.coarse[0].shape, self.coarse[1].shape)
         self.stats = _compute_window_statistics(self.coarse[0])
         self.textured = self.stats[2] > _MIN_DEVIATION**2
         self.detail = float(self.textured.mean())
 
     def alignment(self) -> Alignment:
-        still = self.explained(self.plain)
+        still = self.explained_share(self.plain)
         best, most = self.plain, still
         # A stretch that was redrawn is nearly as well explained by many a crop; a crop is never by a stretch.
-        clearly = 1.1 if self.shape_kept else 1.2
-        for matrix, sure in self.candidates(still):
-            share = self.explained(matrix)
+        clearly = 1.1 if self.same_aspect else 1.2
+        for matrix, confident in self.candidates(still):
+            share = self.explained_share(matrix)
             # A small move that most corners vouch for need not explain more, at this size, than lying still does.
-            if share > max(most + 0.05, most * clearly) or (sure and share >= most - 0.01):
+            if share > max(most + 0.05, most * clearly) or (confident and share >= most - 0.01):
                 best, most = matrix, share
-                if most > (0.5 if self.shape_kept else _SURE_STRETCH):
+                if most > (0.5 if self.same_aspect else _SURE_STRETCH):
                     break
         if most < (MIN_CONFIDENCE_STILL if best is self.plain else MIN_CONFIDENCE_MOVED):
             why = "too little of the one is found in the other"
-            return Alignment(make_resize_matrix(*self.shapes), confidence=still, why=why)
+            return Alignment(make_resize_matrix(*self.shapes), confidence=still, reason=why)
         if best is self.plain:
-            method = "identity" if self.shape_kept else "stretched"
+            method = "identity" if self.same_aspect else "stretched"
             return Alignment(make_resize_matrix(*self.shapes), registered=True, confidence=still, method=method)
         before, after = self.shapes
         up, down = make_resize_matrix(self.coarse[1].shape, after), make_resize_matrix(before, self.coarse[0].shape)
@@ -226,31 +226,31 @@ class _RegistrationSearch:
 
     def candidates(self, still: float) -> Iterator[tuple[Matrix, bool]]:
         """Ways in which after may have moved, the likely ones first, and whether most corners vouch for it."""
-        if still >= _GOOD_EXPLANATION and self.quiet():
+        if still >= _GOOD_EXPLANATION and self.is_still():
             return
-        if self.shape_kept:
-            if (found := self.followed(self.plain)) is not None:
+        if self.same_aspect:
+            if (found := self.track_corners(self.plain)) is not None:
                 yield found
             if still >= _GOOD_EXPLANATION:
                 return
         elif still > _SURE_STRETCH:
             return
-        for matrix in self.guesses():
-            if matrix is not None and self.explained(matrix) > max(still, 0.05):
-                yield self.followed(matrix, guessed=True) or (matrix, False)
-        if not self.shape_kept and still > _WEAK_EXPLANATION and (found := self.followed(self.plain)) is not None:
+        for matrix in self.guess_matrices():
+            if matrix is not None and self.explained_share(matrix) > max(still, 0.05):
+                yield self.track_corners(matrix, guessed=True) or (matrix, False)
+        if not self.same_aspect and still > _WEAK_EXPLANATION and (found := self.track_corners(self.plain)) is not None:
             yield found[0], False  # stretched and moved
 
-    def guesses(self) -> Iterator[Matrix | None]:
-        if self.shape_kept:
-            yield self.shifted(self.plain)
+    def guess_matrices(self) -> Iterator[Matrix | None]:
+        if self.same_aspect:
+            yield self.correlate_phase(self.plain)
         else:
-            yield max(self.cuts, key=self.explained)
-            yield self.shifted(self.cuts[0])
-        yield self.by_keypoints()
+            yield max(self.crop_matrices, key=self.explained_share)
+            yield self.correlate_phase(self.crop_matrices[0])
+        yield self.match_keypoints()
 
     @cached_property
-    def cuts(self) -> tuple[Matrix, ...]:
+    def crop_matrices(self) -> tuple[Matrix, ...]:
         """What an image of another shape may be beside stretched: cut or widened evenly, or cut on one side only."""
         before, after = self.shapes
         (h1, w1), (h2, w2) = before, after
@@ -263,7 +263,7 @@ class _RegistrationSearch:
             for dx, dy in [(w2 - 1 - scale * (w1 - 1), h2 - 1 - scale * (h1 - 1))]
         )
 
-    def quiet(self) -> bool:
+    def is_still(self) -> bool:
         """Whether nothing can have moved, told in a quarter of the time that following corners takes: a shift changes
         the grey values on slopes by slope × shift, and most of them changed by less than a move worth undoing would.
         Slopes across and slopes down must both say so."""
@@ -278,7 +278,7 @@ class _RegistrationSearch:
                 return False
         return True
 
-    def explained(self, matrix: Matrix) -> float:
+    def explained_share(self, matrix: Matrix) -> float:
         """The share of before's detail that is found in after where `matrix` says: windows of 11 pixels at ≤ 192 whose
         grey values correlate by at least 0.75 or (for a restyle turns light to dark) whose outlines run alike by 0.5.
         Nothing where under 30 % of before would still be there."""
@@ -303,7 +303,7 @@ class _RegistrationSearch:
     def outlines(self) -> tuple[Floats, Floats, Floats]:
         return _compute_outlines(self.stats[0])
 
-    def followed(self, start: Matrix, guessed: bool = False) -> tuple[Matrix, bool] | None:
+    def track_corners(self, start: Matrix, guessed: bool = False) -> tuple[Matrix, bool] | None:
         """The similarity that the corners of before agree on when they are followed into after from `start` on, and
         whether most vouch for it. From the plain resize on, nothing where lying still explains as much."""
         here = self.corners
@@ -315,8 +315,8 @@ class _RegistrationSearch:
             compose_matrices(make_resize_matrix(self.coarse[1].shape, self.fine[1].shape), start), down
         )
         there, found, _ = cv2.calcOpticalFlowPyrLK(
-            self.even[0],
-            _warp_gray(self.even[1], start, shape),
+            self.normalized[0],
+            _warp_gray(self.normalized[1], start, shape),
             here,
             np.empty_like(here),
             winSize=(_PATCH_SIDE, _PATCH_SIDE),
@@ -334,27 +334,27 @@ class _RegistrationSearch:
             return None
         if not guessed and _measure_errors(moved, here, here).max() * self.shapes[0][1] / shape[1] < _MIN_MOVE:
             return None
-        sure = not guessed and agreeing >= max(0.3 * len(self.corners), 1.5 * still)
+        confident = not guessed and agreeing >= max(0.3 * len(self.corners), 1.5 * still)
         back = make_resize_matrix(self.fine[1].shape, self.coarse[1].shape)
         matrix = compose_matrices(
             compose_matrices(back, compose_matrices(start, moved)), make_resize_matrix(self.coarse[0].shape, shape)
         )
-        return (matrix, sure) if _is_plausible(matrix, self.plain) else None
+        return (matrix, confident) if _is_plausible(matrix, self.plain) else None
 
     @cached_property
-    def even(self) -> tuple[Bytes, Bytes]:
+    def normalized(self) -> tuple[Bytes, Bytes]:
         return _normalize_contrast(self.fine[0]), _normalize_contrast(self.fine[1])
 
     @cached_property
     def corners(self) -> Floats:
         """Corners of before in pixels of the fine image; looked for at half its size, in an eighth of the time."""
-        half = np.asarray(cv2.resize(self.even[0], None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA), np.uint8)
+        half = np.asarray(cv2.resize(self.normalized[0], None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA), np.uint8)
         found = cv2.goodFeaturesToTrack(half, _MAX_CORNERS, 0.02, max(half.shape) / 24)
         if found is None:
             return np.empty((0, 2), np.float32)
         return np.asarray((np.asarray(found).reshape(-1, 2) + 0.5) * 2 - 0.5, np.float32)
 
-    def shifted(self, start: Matrix) -> Matrix | None:
+    def correlate_phase(self, start: Matrix) -> Matrix | None:
         """The shift by phase correlation, from `start` on."""
         shape = self.coarse[0].shape
         other = _warp_gray(self.coarse[1], start, shape)
@@ -363,7 +363,7 @@ class _RegistrationSearch:
         matrix = compose_matrices(start, np.array([[1, 0, dx], [0, 1, dy]]))
         return matrix if max(abs(dx), abs(dy)) > 1 and _is_plausible(matrix, self.plain) else None
 
-    def by_keypoints(self) -> Matrix | None:
+    def match_keypoints(self) -> Matrix | None:
         """The similarity by ORB keypoints, for large changes of scale and for crops of another shape."""
         finder = cv2.ORB.create(nfeatures=_MAX_KEYPOINTS)
         (first, words), (second, others) = (finder.detectAndCompute(grey, _NO_MASK) for grey in self.fine)
@@ -473,5 +473,5 @@ def _measure_errors(matrix: Matrix, here: Floats, there: Floats) -> npt.NDArray[
 
 
 def _is_plausible(matrix: Matrix, plain: Matrix) -> bool:
-    scale, turn = decompose_matrix(matrix, plain)
-    return _SCALE_RANGE[0] <= scale <= _SCALE_RANGE[1] and abs(turn) <= _MAX_TURN
+    scale, rotation = decompose_matrix(matrix, plain)
+    return _SCALE_RANGE[0] <= scale <= _SCALE_RANGE[1] and abs(rotation) <= _MAX_TURN

@@ -76,18 +76,18 @@ class _Surface(NamedTuple):
     and of coarser detail, before and after. Whether it lies in both images; whether before has texture there; whether
     that texture was left as it was."""
 
-    colour: Floats
+    color: Floats
     detail: Floats
     fine: tuple[Floats, Floats]
-    coarser: tuple[Floats, Floats]
-    seen: Bools
+    coarse: tuple[Floats, Floats]
+    valid: Bools
     textured: Bools
     untouched: Bools
 
     @property
     def strength(self) -> Floats:
         """Half for the colour that is gone, half for the detail that is gone."""
-        gone = np.minimum(self.colour / np.float32(_FULL_COLOR_CHANGE), 1) + (1 - self.detail)
+        gone = np.minimum(self.color / np.float32(_FULL_COLOR_CHANGE), 1) + (1 - self.detail)
         return np.asarray(gone / 2, np.float32)
 
 
@@ -112,8 +112,8 @@ def _read_structure_kept(pair: ImagePair) -> PairReading:
 
 def _read_strength(pair: ImagePair) -> PairReading:
     found = _get_surface(pair)
-    value = float(found.strength[found.seen].mean())
-    colour = float(np.median(found.colour[found.seen]))
+    value = float(found.strength[found.valid].mean())
+    colour = float(np.median(found.color[found.valid]))
     says = f"{format_percent(value)} of the photo's surface was changed: colours by ΔE {colour:.1f} in the median"
     if found.textured.any():
         says += f", and {format_percent(float(found.detail[found.textured].mean()))} of the detail is left"
@@ -165,10 +165,10 @@ def _read_untouched(pair: ImagePair) -> PairReading:
 
 def _read_texture_change(pair: ImagePair) -> PairReading:
     found = _get_surface(pair)
-    bands = [np.abs(after - before) / (before + after + _MAX_GRAIN) for before, after in (found.fine, found.coarser)]
-    blocks = np.asarray((bands[0] + bands[1]) / 2 * found.seen, np.float32)
-    value = float(blocks[found.seen].mean())
-    if max(float(one.max()) for one in (*found.fine, *found.coarser)) < _MIN_TEXTURE:
+    bands = [np.abs(after - before) / (before + after + _MAX_GRAIN) for before, after in (found.fine, found.coarse)]
+    blocks = np.asarray((bands[0] + bands[1]) / 2 * found.valid, np.float32)
+    value = float(blocks[found.valid].mean())
+    if max(float(one.max()) for one in (*found.fine, *found.coarse)) < _MIN_TEXTURE:
         return PairReading(None, "Neither image has any texture.")
     if value < 0.05:
         says = f"There is as much texture as the photo had, block by block (difference {format_percent(value)})."
@@ -208,7 +208,7 @@ def _require_surface(
 
     def reading(pair: ImagePair) -> PairReading:
         found = _get_surface(pair)
-        if not found.seen.any():
+        if not found.valid.any():
             return PairReading(None, "Not measured: no whole block lies in both images.")
         if textured and not found.textured.any():
             return PairReading(None, "The image before has no texture by which untouched photo could be told.")
@@ -230,7 +230,7 @@ def _compare_compositions(pair: ImagePair) -> _Composition:
     and would agree by that alone.
     """
     kept, losses = [], []
-    one, other, valid = (*pair.grey, pair.valid.astype(np.float32))
+    one, other, valid = (*pair.luma, pair.valid.astype(np.float32))
     grid = _fit_size(pair.before, _LOSS_MAP_SIDE)
     for size in _COMPOSITION_SIDES:
         one, other, valid = (_shrink(image, size) for image in (one, other, valid))
@@ -279,9 +279,9 @@ def _get_surface(pair: ImagePair) -> _Surface:
 def _compare_surfaces(pair: ImagePair) -> _Surface:
     side = min(_SURFACE_SIDE, max(pair.before.shape[:2]), max(pair.after.shape[:2]))  # no finer than either image is
     grid = _fit_size(pair.before, min(_BLOCKS_PER_SIDE, max(1, side // _MIN_BLOCK_SIDE)))
-    greys = [np.asarray(cv2.GaussianBlur(_shrink(grey, side), (5, 5), 0.7), np.float32) for grey in pair.grey]
+    greys = [np.asarray(cv2.GaussianBlur(_shrink(grey, side), (5, 5), 0.7), np.float32) for grey in pair.luma]
     halves = [_shrink(grey, max(1, side // 2)) for grey in greys]
-    (fine1, fine2), (coarser1, coarser2) = ([_compute_detail(one) for one in images] for images in (greys, halves))
+    (fine1, fine2), (coarse1, coarse2) = ([_compute_detail(one) for one in images] for images in (greys, halves))
     # By quarters of blocks first: texture, unlike a contour that any style keeps, is in most of them.
     quarters = [
         _downscale_mean(product, (2 * grid[0], 2 * grid[1]))
@@ -290,21 +290,21 @@ def _compare_surfaces(pair: ImagePair) -> _Surface:
     textured = quarters[0] > _NOISE_POWER
     intact = textured & (_compute_kept(*quarters) > _MIN_SAME_DETAIL)
     power1, power2, common = (_downscale_mean(quarter, grid) for quarter in quarters)
-    seen = _downscale_mean(pair.valid.astype(np.float32), grid) > 0.99
-    colour = _compute_color_difference(pair.before, pair.aligned, grid)
+    valid = _downscale_mean(pair.valid.astype(np.float32), grid) > 0.99
+    color = _compute_color_difference(pair.before, pair.aligned, grid)
     return _Surface(
-        colour=colour,
+        color=color,
         detail=_compute_kept(power1, power2, common),
         fine=(np.sqrt(power1), np.sqrt(power2)),
-        coarser=(
-            np.sqrt(_downscale_mean(coarser1 * coarser1, grid)),
-            np.sqrt(_downscale_mean(coarser2 * coarser2, grid)),
+        coarse=(
+            np.sqrt(_downscale_mean(coarse1 * coarse1, grid)),
+            np.sqrt(_downscale_mean(coarse2 * coarse2, grid)),
         ),
-        seen=seen,
-        textured=seen & (_downscale_mean(textured.astype(np.float32), grid) > _MIN_QUARTERS),
-        untouched=seen
+        valid=valid,
+        textured=valid & (_downscale_mean(textured.astype(np.float32), grid) > _MIN_QUARTERS),
+        untouched=valid
         & (_downscale_mean(intact.astype(np.float32), grid) > _MIN_QUARTERS)
-        & (colour < _MAX_SAME_DELTA_E),
+        & (color < _MAX_SAME_DELTA_E),
     )
 
 

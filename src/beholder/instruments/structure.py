@@ -57,13 +57,13 @@ def _read_ssim(pair: ImagePair) -> PairReading:
     least = name_place((values[::2, ::2] < _LOST_SIMILARITY) & pair.valid[::2, ::2])
     where = f"; least {least}" if least not in (EVERYWHERE, NOWHERE) else ""
     sentence = f"Local structure is kept by {mean:.2f} (1 is the same, 0 unrelated){where}."
-    return PairReading(mean, sentence, values if pair.whole else np.where(pair.valid, values, np.float32(1)), 1.0)
+    return PairReading(mean, sentence, values if pair.fully_valid else np.where(pair.valid, values, np.float32(1)), 1.0)
 
 
 def _read_ms_ssim(pair: ImagePair) -> PairReading:
     if _get_shortest_side(pair) < _MIN_SIDE:
         return PairReading(None, _TOO_SMALL)
-    one, other, valid = *pair.grey, pair.valid
+    one, other, valid = *pair.luma, pair.valid
     if _are_flat(pair):
         return PairReading(None, _BOTH_FLAT)
     levels: list[tuple[float, float]] = []
@@ -87,7 +87,7 @@ def _read_ms_ssim(pair: ImagePair) -> PairReading:
 
 
 def _read_gradients(pair: ImagePair) -> PairReading:
-    one, other = (_halve(grey) for grey in pair.grey)
+    one, other = (_halve(grey) for grey in pair.luma)
     inner = _erode_valid(_halve(pair.valid.astype(np.float32)) > 0.99, 1)
     if min(one.shape) < 3 or _get_shortest_side(pair) < 3 or not inner.any():
         return PairReading(None, _TOO_SMALL)
@@ -163,7 +163,7 @@ def _get_shortest_side(pair: ImagePair) -> int:
 
 def _are_flat(pair: ImagePair) -> bool:
     """Whether both images are one tone each, and not the same image: what is not there cannot be kept or lost."""
-    return not pair.identical and all(float(grey.max() - grey.min()) < 2 / 255 for grey in pair.grey)
+    return not pair.identical and all(float(grey.max() - grey.min()) < 2 / 255 for grey in pair.luma)
 
 
 def _halve(values: Floats) -> Floats:

@@ -342,7 +342,7 @@ def print_report_card(card: ReportCard, *, details: bool = False) -> None:
     )
     console.print(Text(printable(source), "dim"))
     for criterion in card.criteria:
-        marks = list(card.of(criterion).values())
+        marks = list(card.marks_for(criterion).values())
         console.print(Text.assemble("\n", (criterion, "bold"), f"  {card.qualified(criterion)}"))
         console.print(_marks_table(marks))
         if details:
@@ -350,7 +350,7 @@ def print_report_card(card: ReportCard, *, details: bool = False) -> None:
     console.print()
     for note in card.notes:
         console.print(Text(note, "dim"))
-    console.print(Text(printable(card.told()), "bold"))
+    console.print(Text(printable(card.describe()), "bold"))
 
 
 def print_report_cards(cards: Sequence[ReportCard]) -> None:
@@ -362,21 +362,21 @@ def print_report_cards(cards: Sequence[ReportCard]) -> None:
         rows = []
         for criterion in dict.fromkeys(one for card in beside for one in card.criteria):
             for examined in ExamMetric:
-                marks = [card.of(criterion).get(examined) for card in beside]
-                if any(mark and mark.standing is not MarkStatus.NOT_EXAMINED for mark in marks):
-                    rows.append((f"{criterion}  {examined}", PASS_MARKS[examined].told(), *map(_mark_cell, marks)))
+                marks = [card.marks_for(criterion).get(examined) for card in beside]
+                if any(mark and mark.status is not MarkStatus.NOT_EXAMINED for mark in marks):
+                    rows.append((f"{criterion}  {examined}", PASS_MARKS[examined].describe(), *map(_mark_cell, marks)))
         console.print(numbers_table(("criterion", "pass mark", *(f"{card.judge} {card.run}" for card in beside)), rows))
         if len({card.paper_set for card in beside}) > 1:
             papers = ", ".join(f"{card.run} {card.papers} papers ({card.paper_set})" for card in beside)
             console.print(Text(f"These exam runs had different papers, so their marks differ for that too: {papers}."))
         for card in beside:
-            console.print(Text(printable(card.told()), "bold"))
+            console.print(Text(printable(card.describe()), "bold"))
 
 
 def _mark_cell(mark: Mark | None) -> str:
     if mark is None or mark.estimate.value is None:
         return "–"
-    return f"{format_interval(mark.estimate)} {_EXAM_MARKS[mark.standing]}"
+    return f"{format_interval(mark.estimate)} {_EXAM_MARKS[mark.status]}"
 
 
 def _marks_table(marks: Sequence[Mark]) -> Table:
@@ -388,12 +388,12 @@ def _marks_table(marks: Sequence[Mark]) -> Table:
     reasons: dict[str, list[str]] = {}
     for mark in marks:
         if mark.estimate.value is None:
-            reasons.setdefault(mark.estimate.why, []).append(mark.examined)
+            reasons.setdefault(mark.estimate.why, []).append(mark.metric)
             continue
-        sign = Text(f" {_EXAM_MARKS[mark.standing]}", _TONES.get(mark.standing, ""))
-        missed = f" The pass mark is {PASS_MARKS[mark.examined].told()}." if mark.standing is MarkStatus.FAILED else ""
+        sign = Text(f" {_EXAM_MARKS[mark.status]}", _TONES.get(mark.status, ""))
+        missed = f" The pass mark is {PASS_MARKS[mark.metric].describe()}." if mark.status is MarkStatus.FAILED else ""
         sentence = Text(printable(mark.sentence + missed), "dim")
-        table.add_row(sign, Text(mark.examined), Text(format_interval(mark.estimate)), sentence)
+        table.add_row(sign, Text(mark.metric), Text(format_interval(mark.estimate)), sentence)
     for why, examined in reasons.items():
         reason = Text(printable(f"{', '.join(examined)}: {why}."), "dim")
         table.add_row(Text(f" {_EXAM_MARKS[MarkStatus.NOT_EXAMINED]}", "yellow"), Text("not examined"), Text(), reason)
@@ -402,7 +402,7 @@ def _marks_table(marks: Sequence[Mark]) -> Table:
 
 def _print_details(console: Console, marks: Sequence[Mark]) -> None:
     """Print detection and dose response by kind of damage, and what moved a criterion that should not have moved."""
-    by = {mark.examined: mark.details for mark in marks}
+    by = {mark.metric: mark.details for mark in marks}
     found = by.get(ExamMetric.DETECTION, ())
     if found:
         strengths = sorted({one.strength for one in found if one.strength is not None})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from beholder.cases.case import Case
+from beholder.cases.case import Case, choose_pair_roles
 from beholder.errors import CaseError, ImageError, Waiting
 from beholder.images.image import Sizing
 from beholder.judges.audit import AuditEvidence, apply_audit, plan_audit
@@ -179,7 +179,6 @@ async def apply_calibration(
 ) -> list[Verdict]:
     """Return the verdicts on a case with how people would rate it. Pixel features that the calibration needs are
     measured if anything was scored."""
-    from beholder.instruments.human_ratings import choose_pair_roles
     from beholder.verdicts.calibration import apply_calibration
 
     features: dict[str, float] = {}

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from beholder.cases.case import Case, CaseSchema
+from beholder.cases.case import PAIR_ROLES, Case, CaseSchema
 from beholder.cases.files import read_rows
 from beholder.errors import SetupError, UsageError
 from beholder.images.image import ImageSource
-from beholder.instruments.human_ratings import PAIR_ROLES
 from beholder.statistics.aspects import find_column, rescale
 from beholder.statistics.bootstrap import ClusterBootstrap
 from beholder.statistics.calibration_recipes import CalibrationRecipe, TrainingData, assign_folds, cross_folds

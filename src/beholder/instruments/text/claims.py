@@ -55,12 +55,12 @@ class TextClaims:
     text. What is claimed without a thing has the name "".
     """
 
-    colours: ClaimMap
+    colors: ClaimMap
     numbers: ClaimMap
     sides: ClaimMap
     implied: ClaimMap
     qualities: ClaimMap
-    lacking: ClaimMap
+    denied_qualities: ClaimMap
     denied: frozenset[str]
     affirmed: frozenset[str]
     acts: frozenset[str]
@@ -78,7 +78,7 @@ class Contradiction:
     expected: str
 
     def __str__(self) -> str:
-        return f"“{self.said}” where “{self.expected}” is expected"
+        return f"“{self.said}” where “{self.expected_words}” is expected"
 
 
 def get_concept(lemma: str) -> str:
@@ -131,7 +131,7 @@ def extract_claims(found: Sequence[Word], denied: frozenset[int]) -> TextClaims:
     subject = ""  # the thing that a following "is red" is said of
     for at, word in enumerate(found):
         following = found[at + 1] if at + 1 < len(found) else CLAUSE_BREAK
-        colour = load_lexicon().colours.get(word.lemma) if word.kind == "quality" else None
+        colour = load_lexicon().colors.get(word.lemma) if word.kind == "quality" else None
         if colour and at not in denied:
             pending_colours.append(colour)
             if subject and following.kind == "function" and _is_predicate(found, at):
@@ -160,7 +160,7 @@ def extract_claims(found: Sequence[Word], denied: frozenset[int]) -> TextClaims:
         elif word is CLAUSE_BREAK or (word.kind == "function" and word.form not in ("and", "or", "very")):
             if word is not CLAUSE_BREAK or not pending_colours:
                 pending_colours, pending_number = [], None
-            if word is CLAUSE_BREAK and following.form not in load_lexicon().colours:
+            if word is CLAUSE_BREAK and following.form not in load_lexicon().colors:
                 subject = ""
     implied: dict[str, set[str]] = defaultdict(set)
     for name, side, is_said in _iterate_sides(found):
@@ -170,16 +170,16 @@ def extract_claims(found: Sequence[Word], denied: frozenset[int]) -> TextClaims:
     qualities: dict[str, set[str]] = defaultdict(set)
     lacking: dict[str, set[str]] = defaultdict(set)
     for name, quality, is_denied in _iterate_qualities(found, denied):
-        key = load_lexicon().colours.get(quality) or get_concept(quality)
+        key = load_lexicon().colors.get(quality) or get_concept(quality)
         names.setdefault(key, quality)
         (lacking if is_denied else qualities)[name].add(key)
     return TextClaims(
-        colours=_freeze(colours),
+        colors=_freeze(colours),
         numbers=_freeze(numbers),
         sides=_freeze(sides),
         implied=_freeze(implied),
         qualities=_freeze(qualities),
-        lacking=_freeze(lacking),
+        denied_qualities=_freeze(lacking),
         denied=frozenset(no),
         affirmed=frozenset(affirmed),
         acts=frozenset(acts),
@@ -198,12 +198,12 @@ def _is_restrictive(word: Word) -> bool:
 
 def _is_thing(word: Word) -> bool:
     """ "Orange." alone is a colour."""
-    return word.lemma not in _NON_THINGS and word.lemma not in load_lexicon().colours
+    return word.lemma not in _NON_THINGS and word.lemma not in load_lexicon().colors
 
 
 def _claim_without_thing(found: Sequence[Word], denied: frozenset[int]) -> tuple[set[str], set[str], set[str]]:
     """The colours, numbers and sides of a text that names no thing."""
-    known = load_lexicon().colours
+    known = load_lexicon().colors
     affirmed = [word for at, word in enumerate(found) if at not in denied]
     colours = {known[word.lemma] for word in affirmed if word.lemma in known}
     numbers = {str(parse_number(word)) for word in affirmed if word.kind == "number" and parse_number(word) is not None}
@@ -283,7 +283,7 @@ def _find_noun(found: Sequence[Word], at: int, step: int) -> str:
 class Contradictions:
     """What the output claims against the expected descriptions, and how many of its claims could be checked."""
 
-    colours: tuple[Contradiction, ...]
+    colors: tuple[Contradiction, ...]
     numbers: tuple[Contradiction, ...]
     negations: tuple[Contradiction, ...]
     sides: tuple[Contradiction, ...]
@@ -291,7 +291,7 @@ class Contradictions:
 
     @property
     def all(self) -> tuple[Contradiction, ...]:
-        return self.colours + self.numbers + self.negations + self.sides
+        return self.colors + self.numbers + self.negations + self.sides
 
 
 def find_contradictions(
@@ -302,7 +302,7 @@ def find_contradictions(
     names = {name: word for one in reversed(expected) for name, word in one.names.items()}
     checked: dict[str, int] = {}
     found: dict[str, tuple[Contradiction, ...]] = {}
-    for kind in ("colours", "numbers", "sides"):
+    for kind in ("colors", "numbers", "sides"):
         against = _merge_claims([getattr(one, kind) for one in expected])
         if kind == "sides":
             against = _merge_claims([against, *(one.implied for one in expected)])
@@ -325,7 +325,7 @@ def find_contradictions(
             if not _is_compatible(kind, mine[name], against[name])
         )
     checked["negations"], negations = _find_negation_conflicts(said, expected, names)
-    return Contradictions(found["colours"], found["numbers"], negations, found["sides"], checked)
+    return Contradictions(found["colors"], found["numbers"], negations, found["sides"], checked)
 
 
 def _find_negation_conflicts(
@@ -342,13 +342,15 @@ def _find_negation_conflicts(
     ]
     checked = len(said.denied & (affirmed | denied)) + len((said.affirmed - said.denied) & denied)
     # "no red cup" is wrong where the cup is red, and says nothing of a cup of which no colour is given.
-    theirs, lacking = (_merge_claims([getattr(one, what) for one in expected]) for what in ("qualities", "lacking"))
-    for name in said.lacking.keys() & theirs.keys():
+    theirs, lacking = (
+        _merge_claims([getattr(one, what) for one in expected]) for what in ("qualities", "denied_qualities")
+    )
+    for name in said.denied_qualities.keys() & theirs.keys():
         checked += 1
-        if said.lacking[name] <= theirs[name] - lacking.get(name, frozenset()):
-            mine, other = (_join_qualities(said.lacking[name], name, words) for words in (said.names, names))
+        if said.denied_qualities[name] <= theirs[name] - lacking.get(name, frozenset()):
+            mine, other = (_join_qualities(said.denied_qualities[name], name, words) for words in (said.names, names))
             wrong.append((name, f"no {mine}", other))
-    for name in lacking.keys() & said.qualities.keys() - said.lacking.keys():
+    for name in lacking.keys() & said.qualities.keys() - said.denied_qualities.keys():
         checked += 1
         if lacking[name] <= said.qualities[name] - theirs.get(name, frozenset()):
             mine, other = (_join_qualities(lacking[name], name, words) for words in (said.names, names))
@@ -372,11 +374,11 @@ def _merge_claims(maps: Sequence[ClaimMap]) -> dict[str, frozenset[str]]:
 def _is_compatible(kind: str, mine: frozenset[str], theirs: frozenset[str]) -> bool:
     if mine & theirs:
         return True
-    return kind == "colours" and any(
+    return kind == "colors" and any(
         b in _NEIGHBORING_COLORS.get(a, ()) or a in _NEIGHBORING_COLORS.get(b, ()) for a in mine for b in theirs
     )
 
 
 def _format_claim(kind: str, values: frozenset[str], name: str) -> str:
-    joined = " or ".join(sorted(values)) if kind != "colours" else " and ".join(sorted(values))
+    joined = " or ".join(sorted(values)) if kind != "colors" else " and ".join(sorted(values))
     return (f"{name} on the {joined}" if kind == "sides" else f"{joined} {name}").strip()

@@ -69,7 +69,7 @@ class WordRarity:
         return max(MIN_WORD_WEIGHT, math.log((self.photos + 1) / (max(1, self.mentions.get(lemma, 1)) + 0.5)))
 
     @classmethod
-    def of(cls, photos: Iterable[Sequence[str]]) -> WordRarity:
+    def from_descriptions(cls, photos: Iterable[Sequence[str]]) -> WordRarity:
         """Counted in the descriptions of some photographs."""
         mentions: Counter[str] = Counter()
         count = 0
@@ -99,7 +99,7 @@ class AnalyzedText:
         return split_words(self.text)
 
     @cached_property
-    def spoken(self) -> list[Word]:
+    def tokens(self) -> list[Word]:
         """The words without the breaks between clauses."""
         return [word for word in self.words if word is not CLAUSE_BREAK]
 
@@ -120,7 +120,7 @@ class AnalyzedText:
             unspaced = detect_script(self.text) in UNSPACED_SCRIPTS
             return {
                 word.form: 1.0
-                for word in self.spoken
+                for word in self.tokens
                 if unspaced or (len(word.form) > 3 and word.form not in FOREIGN_FUNCTION_WORDS) or word.form.isdecimal()
             }
         found: dict[str, float] = {}
@@ -128,19 +128,19 @@ class AnalyzedText:
             if word.content:
                 name = f"not {word.lemma}" if at in self.negated else word.lemma
                 found.setdefault(name, self.rarity.weight(name))
-        return found or self.answers
+        return found or self.answer_weights
 
     @cached_property
-    def answers(self) -> dict[str, float]:
+    def answer_weights(self) -> dict[str, float]:
         """The function words that can be all of an answer, with their weight."""
-        return {word.form: MIN_WORD_WEIGHT for word in self.spoken if self.english and word.form in _ANSWER_WORDS}
+        return {word.form: MIN_WORD_WEIGHT for word in self.tokens if self.english and word.form in _ANSWER_WORDS}
 
     @cached_property
-    def company(self) -> WordSet:
-        return WordSet((*self.weights, *self.answers))
+    def word_set(self) -> WordSet:
+        return WordSet((*self.weights, *self.answer_weights))
 
     @cached_property
-    def of_kind(self) -> dict[str, dict[str, str]]:
+    def lemmas_by_kind(self) -> dict[str, dict[str, str]]:
         """For each kind of word: the lemmas that are affirmed, each with its phrase ("red umbrella")."""
         found: dict[str, dict[str, str]] = {"noun": {}, "verb": {}, "quality": {}, "number": {}}
         for at, word in enumerate(self.words):
@@ -157,7 +157,7 @@ class AnalyzedText:
     @cached_property
     def subject(self) -> str:
         """The first noun that is not a word of framing or a collective; "" where there is no noun."""
-        nouns = list(self.of_kind["noun"])
+        nouns = list(self.lemmas_by_kind["noun"])
         return next((noun for noun in nouns if noun not in _COLLECTIVE_WORDS), nouns[0] if nouns else "")
 
     @cached_property
@@ -210,11 +210,11 @@ class TextComparison:
         return mine if mine is not None else theirs is not False
 
     @cached_property
-    def unusable(self) -> str:
+    def incomparable_reason(self) -> str:
         """One sentence without an end, or ""."""
         if not self._given:
             return "there is no expected description to compare with"
-        if silent := self.silent:
+        if silent := self.silence_reason:
             return silent
         if not self._comparable:
             written, expected = (_name_script(text) for text in (self.texts.output, self._given[0]))
@@ -226,27 +226,29 @@ class TextComparison:
         return ""
 
     @cached_property
-    def silent(self) -> str:
+    def silence_reason(self) -> str:
         """Why the output says nothing, or ""."""
         if not self.texts.output.strip():
             return "the output is empty"
         return "" if self.output.weights else "the output has no content word"
 
     @cached_property
-    def unreadable(self) -> str:
+    def no_grammar_reason(self) -> str:
         """Why kinds of words cannot be compared: as `unusable`, or the language is not English."""
-        return self.unusable or ("" if self.english else "nouns, colours and negations are told apart in English only")
+        return self.incomparable_reason or (
+            "" if self.english else "nouns, colours and negations are told apart in English only"
+        )
 
     @cached_property
-    def expected(self) -> WordSet:
+    def expected_words(self) -> WordSet:
         """The words of all expected descriptions together: any of them may bear a word out."""
-        return WordSet(lemma for reading in self.references for lemma in reading.company.lemmas)
+        return WordSet(lemma for reading in self.references for lemma in reading.word_set.lemmas)
 
     @cached_property
-    def said(self) -> dict[str, float]:
+    def checkable_weights(self) -> dict[str, float]:
         """The output's words with their weights, without what it says not to be where the expected descriptions do not
         speak of it: "there are no people" is neither right nor wrong then."""
-        spoken_of = {lemma.removeprefix("not ") for lemma in self.expected.lemmas}
+        spoken_of = {lemma.removeprefix("not ") for lemma in self.expected_words.lemmas}
         said = self.output.weights.items()
         left = {word: weight for word, weight in said if not word.startswith("not ") or word[4:] in spoken_of}
         return left or self.output.weights
@@ -262,7 +264,7 @@ class TextComparison:
         return Counter(lemma for reading in self.references for lemma in reading.weights)
 
     @cached_property
-    def closest(self) -> AnalyzedText:
+    def best_covered(self) -> AnalyzedText:
         """The expected description whose words the output covers best; of equals the longest."""
         return max(self.references, key=lambda reading: (compute_coverage(reading, self.output), len(reading.weights)))
 
@@ -274,7 +276,7 @@ def _name_script(text: str) -> str:
 
 def compute_coverage(reading: AnalyzedText, by: AnalyzedText) -> float:
     """The share of a text's content, by weight, that another one bears out (`Company.borne_out`). 0–1."""
-    return weighted_mean((weight, by.company.borne_out(lemma)) for lemma, weight in reading.weights.items())
+    return weighted_mean((weight, by.word_set.support(lemma)) for lemma, weight in reading.weights.items())
 
 
 def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:

@@ -1,4 +1,4 @@
-"""A description against the expected ones, as the rubric `description` asks: measured, not seen. No image is looked at.
+"""A description against the expected ones, as the rubric `description` asks: measured, not comparison. No image is looked at.
 
 The four dimensions are stated formulas on the text instruments, each in the docstring of its function; `human` is a map
 to the scale of people's ratings (`rating`).
@@ -59,28 +59,28 @@ class DescriptionAssessment:
 
     dimensions: Mapping[str, DimensionScore]
     findings: Mapping[str, tuple[str, ...]]
-    human: float | None
+    human_rating: float | None
     assessment: str
     measurements: Mapping[str, Measurement] = field(default_factory=dict)
 
 
 def assess_description(texts: TextInput) -> DescriptionAssessment:
     """The four dimensions, the findings and the prediction on the human scale. Never raises, whatever the texts are."""
-    seen = compare_texts(texts)
-    measurements = {f"description.{name}": measure(seen) for name, measure in _ALL_MEASURES.items()}
+    comparison = compare_texts(texts)
+    measurements = {f"description.{name}": measure(comparison) for name, measure in _ALL_MEASURES.items()}
     values = {name: measurement.value for name, measurement in measurements.items()}
     dimensions = (
-        _score_accuracy(seen, values),
-        _score_completeness(seen, values),
-        _score_clarity(seen, values),
-        _score_relevance(seen, values, _get_refusal(measurements["description.question_fit"])),
+        _score_accuracy(comparison, values),
+        _score_completeness(comparison, values),
+        _score_clarity(comparison, values),
+        _score_relevance(comparison, values, _get_refusal(measurements["description.question_fit"])),
     )
     by_key = {dimension.key: dimension for dimension in dimensions}
-    findings = _collect_findings(seen, measurements)
+    findings = _collect_findings(comparison, measurements)
     return DescriptionAssessment(
         dimensions=by_key,
         findings=findings,
-        human=values["description.human"],
+        human_rating=values["description.human"],
         assessment=_write_assessment(dimensions, measurements["description.human"]),
         measurements=measurements,
     )
@@ -105,7 +105,7 @@ def _get_value(values: MeasuredValues, name: str, otherwise: float = 0.0) -> flo
     return otherwise if value is None else value
 
 
-def _score_accuracy(seen: TextComparison, values: MeasuredValues) -> DimensionScore:
+def _score_accuracy(comparison: TextComparison, values: MeasuredValues) -> DimensionScore:
     """√(precision · max(precision, recall)), and for every contradiction 0.45 of it; where more than eight things are
     named 0.45 to the power of 8 ÷ things, at most 0.8.
 
@@ -113,13 +113,13 @@ def _score_accuracy(seen: TextComparison, values: MeasuredValues) -> DimensionSc
     wrong: what the expected description leaves out may well be there.
     """
     key = "visual_accuracy"
-    if not seen.output.spoken:
+    if not comparison.output.tokens:
         return DimensionScore(key, 0.0, _SAYS_NOTHING)
-    if seen.unusable:
-        return _abstain(key, seen.unusable)
+    if comparison.incomparable_reason:
+        return _abstain(key, comparison.incomparable_reason)
     precise, complete = _get_value(values, "precision"), _get_value(values, "recall")
-    against = seen.contradictions.all if not seen.unreadable else ()
-    things = len(seen.output.of_kind["noun"]) if against else 0
+    against = comparison.contradictions.all if not comparison.no_grammar_reason else ()
+    things = len(comparison.output.lemmas_by_kind["noun"]) if against else 0
     left = min(
         _MAX_CONTRADICTION_FACTOR,
         _CONTRADICTION_FACTOR ** (_SHORT_DESCRIPTION_THINGS / max(_SHORT_DESCRIPTION_THINGS, things)),
@@ -127,25 +127,25 @@ def _score_accuracy(seen: TextComparison, values: MeasuredValues) -> DimensionSc
     score = math.sqrt(precise * max(precise, complete)) * left ** len(against)
     told = f"{format_whole_percent(precise)} of what is said is in the expected description, {format_whole_percent(complete)} of which is said"
     wrong = f", {len(against)} contradicted: {'; '.join(map(str, against[:3]))}" if against else ""
-    return DimensionScore(key, score, f"{told}{wrong}{_note_language(seen)}.")
+    return DimensionScore(key, score, f"{told}{wrong}{_note_language(comparison)}.")
 
 
-def _note_language(seen: TextComparison) -> str:
-    return "" if seen.english else "; compared word by word, as contradictions are found in English only"
+def _note_language(comparison: TextComparison) -> str:
+    return "" if comparison.english else "; compared word by word, as contradictions are found in English only"
 
 
-def _score_completeness(seen: TextComparison, values: MeasuredValues) -> DimensionScore:
+def _score_completeness(comparison: TextComparison, values: MeasuredValues) -> DimensionScore:
     """The recall; an empty output leaves all out. Where more than half of the wording is repeated, and more than
     of the expected description's, the recall falls with the share that is not, to 0 where nothing else is said: what is
     buried in repetition is not told."""
     key = "completeness"
-    if seen.references_given and seen.silent:
-        return DimensionScore(key, 0.0, f"Nothing that is expected is said: {seen.silent}.")
-    if seen.unusable:
-        return _abstain(key, seen.unusable)
+    if comparison.references_given and comparison.silence_reason:
+        return DimensionScore(key, 0.0, f"Nothing that is expected is said: {comparison.silence_reason}.")
+    if comparison.incomparable_reason:
+        return _abstain(key, comparison.incomparable_reason)
     said, again = _get_value(values, "recall"), _get_value(values, "repetition")
-    allowed = max(_MAX_REPEATED, compute_repetition(seen.closest))
-    lost = find_missing(seen) if not seen.unreadable else []
+    allowed = max(_MAX_REPEATED, compute_repetition(comparison.best_covered))
+    lost = find_missing(comparison) if not comparison.no_grammar_reason else []
     without = f"; not named: {join_names(lost, 4)}" if lost else ""
     buried = f", buried in a text of which {format_whole_percent(again)} is repeated" if again > allowed else ""
     score = said * min(1.0, (1 - again) / (1 - allowed))
@@ -154,25 +154,27 @@ def _score_completeness(seen: TextComparison, values: MeasuredValues) -> Dimensi
     )
 
 
-def _score_clarity(seen: TextComparison, values: MeasuredValues) -> DimensionScore:
+def _score_clarity(comparison: TextComparison, values: MeasuredValues) -> DimensionScore:
     """1, less the share of repeated runs of words, less three times the share of vague words ("something", "maybe"),
     less up to 0.3 for sentences of more than 40 words on average, less up to 0.2 where it says less of where things
     are than the expected description. In other languages than English repetition and length alone count. Wording
     only: whether it is clear to somebody who sees the image cannot be told."""
     key = "clarity"
-    if not seen.output.spoken:
+    if not comparison.output.tokens:
         return DimensionScore(key, 0.0, _SAYS_NOTHING)
-    if seen.unusable:
-        return _abstain(key, seen.unusable)
+    if comparison.incomparable_reason:
+        return _abstain(key, comparison.incomparable_reason)
     again = _get_value(values, "repetition")
-    sentence = _count_words_per_sentence(seen)
+    sentence = _count_words_per_sentence(comparison)
     long = min(0.3, max(0.0, sentence / _LONG_SENTENCE_WORDS - 1) * 0.3)
     told = f"Of the wording only: {format_whole_percent(again)} of it is repeated, {sentence:.0f} words to a sentence"
-    if not seen.english:
+    if not comparison.english:
         why = "vague words and words of place are known in English only"
         return DimensionScore(key, max(0.0, 1 - again - long), f"{told}; {why}.")
-    vague = sum(word.form in load_word_list("vague") for word in seen.output.spoken) / len(seen.output.spoken)
-    placed, wanted = _count_place_words(seen.output), _count_place_words(seen.closest)
+    vague = sum(word.form in load_word_list("vague") for word in comparison.output.tokens) / len(
+        comparison.output.tokens
+    )
+    placed, wanted = _count_place_words(comparison.output), _count_place_words(comparison.best_covered)
     unplaced = 0.2 * max(0.0, 1 - placed / wanted) if wanted else 0.0
     score = max(0.0, 1 - again - _VAGUE_PENALTY * vague - long - unplaced)
     return DimensionScore(
@@ -183,17 +185,17 @@ def _score_clarity(seen: TextComparison, values: MeasuredValues) -> DimensionSco
 
 
 def _count_place_words(reading: AnalyzedText) -> int:
-    return len({word.form for word in reading.spoken} & load_word_list("places"))
+    return len({word.form for word in reading.tokens} & load_word_list("places"))
 
 
-def _count_words_per_sentence(seen: TextComparison) -> float:
+def _count_words_per_sentence(comparison: TextComparison) -> float:
     """In scripts without spaces, two pairs of characters are taken for a word."""
-    ends = sum(seen.texts.output.count(mark) for mark in ".!?\n。！？؟।")
-    count = len(seen.output.spoken) / (2 if detect_script(seen.texts.output) in UNSPACED_SCRIPTS else 1)
+    ends = sum(comparison.texts.output.count(mark) for mark in ".!?\n。！？؟।")
+    count = len(comparison.output.tokens) / (2 if detect_script(comparison.texts.output) in UNSPACED_SCRIPTS else 1)
     return count / max(1, ends)
 
 
-def _score_relevance(seen: TextComparison, values: MeasuredValues, no_fit: str) -> DimensionScore:
+def _score_relevance(comparison: TextComparison, values: MeasuredValues, no_fit: str) -> DimensionScore:
     """The mean of what can be measured: the fit to the question, where something particular was asked; how near what is
     said comes to the expected descriptions (the larger of precision and scene); and brevity, 1 up to twice the expected
     length and falling as 2 ÷ length beyond. An answer of nothing has 0; without an expected description only a
@@ -203,42 +205,46 @@ def _score_relevance(seen: TextComparison, values: MeasuredValues, no_fit: str) 
     parts: list[tuple[str, float]] = []
     if fit is not None:
         parts.append(("fit to the question", fit))
-    if not seen.unusable:
+    if not comparison.incomparable_reason:
         near = max(_get_value(values, "precision"), _get_value(values, "scene"))
         parts.append(("nearness to what is expected", near))
         # Brevity is no merit of an answer that is beside the point.
         parts.append(("brevity", near and min(1.0, 2 / max(2.0, _get_value(values, "length", 1.0)))))
-    elif not seen.output.spoken:
+    elif not comparison.output.tokens:
         return DimensionScore(key, 0.0, "Nothing is said.")
     if not parts:
-        return _abstain(key, f"{seen.unusable}, and {no_fit}")
+        return _abstain(key, f"{comparison.incomparable_reason}, and {no_fit}")
     score = sum(part for _, part in parts) / len(parts)
     return DimensionScore(
         key, score, f"{', '.join(f'{name} {format_whole_percent(part)}' for name, part in parts).capitalize()}."
     )
 
 
-def _collect_findings(seen: TextComparison, measurements: Mapping[str, Measurement]) -> dict[str, tuple[str, ...]]:
-    if seen.references_given and seen.silent:
-        return _collect_findings_of_silence(seen)
-    if seen.unreadable:
+def _collect_findings(
+    comparison: TextComparison, measurements: Mapping[str, Measurement]
+) -> dict[str, tuple[str, ...]]:
+    if comparison.references_given and comparison.silence_reason:
+        return _collect_findings_of_silence(comparison)
+    if comparison.no_grammar_reason:
         return {"hallucinations": (), "missing_elements": (), "strengths": (), "improvements": ()}
-    stray, lost = find_unsupported(seen), find_missing(seen)
-    against = seen.contradictions
+    stray, lost = find_unsupported(comparison), find_missing(comparison)
+    against = comparison.contradictions
     hallucinations = [f"not in the expected description: {phrase}" for phrase in stray]
     hallucinations += [f"against the expected description: {one}" for one in against.all]
     return {
         "hallucinations": _limit_findings(hallucinations),
         "missing_elements": _limit_findings(lost),
-        "strengths": tuple(_list_strengths(seen, measurements, stray, lost)),
-        "improvements": tuple(_list_improvements(seen, measurements, stray, lost)),
+        "strengths": tuple(_list_strengths(comparison, measurements, stray, lost)),
+        "improvements": tuple(_list_improvements(comparison, measurements, stray, lost)),
     }
 
 
-def _collect_findings_of_silence(seen: TextComparison) -> dict[str, tuple[str, ...]]:
+def _collect_findings_of_silence(comparison: TextComparison) -> dict[str, tuple[str, ...]]:
     """All that the longest expected description names is missing."""
     nouns = (
-        list(max(seen.references, key=lambda one: len(one.weights)).of_kind["noun"].values()) if seen.english else []
+        list(max(comparison.references, key=lambda one: len(one.weights)).lemmas_by_kind["noun"].values())
+        if comparison.english
+        else []
     )
     lost = nouns or ["all that is expected"]
     return {
@@ -255,38 +261,38 @@ def _limit_findings(found: Sequence[str]) -> tuple[str, ...]:
 
 
 def _list_strengths(
-    seen: TextComparison, measurements: Mapping[str, Measurement], stray: list[str], lost: list[str]
+    comparison: TextComparison, measurements: Mapping[str, Measurement], stray: list[str], lost: list[str]
 ) -> list[str]:
     found: list[str] = []
-    nouns = seen.output.of_kind["noun"]
-    right = [phrase for lemma, phrase in nouns.items() if seen.expected.borne_out(lemma)]
-    if seen.contradictions.all:  # "names what is expected: three dogs" is no praise where there are two
+    nouns = comparison.output.lemmas_by_kind["noun"]
+    right = [phrase for lemma, phrase in nouns.items() if comparison.expected_words.support(lemma)]
+    if comparison.contradictions.all:  # "names what is expected: three dogs" is no praise where there are two
         right = [phrase.split()[-1] for phrase in right]
     if right:
         found.append(f"names what is expected: {join_names(right)}")
     if nouns and not stray:
         found.append("names nothing that the expected description does not bear out")
-    if not lost and seen.closest.of_kind["noun"]:
+    if not lost and comparison.best_covered.lemmas_by_kind["noun"]:
         found.append("leaves out no thing of an expected description")
     attributes = measurements["description.attribute_recall"].value
     if attributes is not None and attributes >= 0.8:
         found.append(f"gives {format_whole_percent(attributes)} of the expected qualities and numbers")
-    checked = sum(seen.contradictions.checked.values())
-    if checked and not seen.contradictions.all:
+    checked = sum(comparison.contradictions.checked.values())
+    if checked and not comparison.contradictions.all:
         found.append(f"contradicts none of the {checked} claims that could be compared")
     return found
 
 
 def _list_improvements(
-    seen: TextComparison, measurements: Mapping[str, Measurement], stray: list[str], lost: list[str]
+    comparison: TextComparison, measurements: Mapping[str, Measurement], stray: list[str], lost: list[str]
 ) -> list[str]:
     found: list[str] = []
     if lost:
         found.append(f"name {join_names(lost)}")
-    others = _find_often_expected(seen)
+    others = _find_often_expected(comparison)
     if others:
         found.append(f"most expected descriptions also speak of: {join_names(others)}")
-    found += [f"check {one}" for one in seen.contradictions.all[:_MAX_FINDINGS]]
+    found += [f"check {one}" for one in comparison.contradictions.all[:_MAX_FINDINGS]]
     if stray:
         found.append(f"check whether the image really shows {join_names(stray)}")
     again = measurements["description.repetition"].value
@@ -298,18 +304,18 @@ def _list_improvements(
     return found
 
 
-def _find_often_expected(seen: TextComparison) -> list[str]:
+def _find_often_expected(comparison: TextComparison) -> list[str]:
     """Things that at least half of several expected descriptions name, beyond the best covered one, and the output does
     not."""
-    least = max(2, len(seen.references) / 2)
-    own = seen.closest.of_kind["noun"]
+    least = max(2, len(comparison.references) / 2)
+    own = comparison.best_covered.lemmas_by_kind["noun"]
     return [
         lemma.replace("_", " ")
-        for lemma, count in seen.mentions.items()
+        for lemma, count in comparison.mentions.items()
         if count >= least
         and lemma not in own
-        and any(lemma in reading.of_kind["noun"] for reading in seen.references)
-        and not seen.output.company.borne_out(lemma)
+        and any(lemma in reading.lemmas_by_kind["noun"] for reading in comparison.references)
+        and not comparison.output.word_set.support(lemma)
     ]
 
 

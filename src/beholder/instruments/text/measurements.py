@@ -56,17 +56,21 @@ _ANSWER_KINDS = {"a thing": ("noun", "quality", "number"), "an act": ("verb", "n
 _ANSWER_KIND_WEIGHT = 0.7  # "Three." answers "How many dogs are there?" without naming the dogs
 
 
-def compute_question_fit(seen: TextComparison) -> tuple[float, str] | str:
+def compute_question_fit(comparison: TextComparison) -> tuple[float, str] | str:
     """0–1 and the sentence; only why there is no value where nothing particular was asked ("Describe this image.").
 
     An empty answer fits no question: 0.
     """
-    question = AnalyzedText(seen.texts.question, seen.rarity, True)
-    if not seen.texts.question.strip():
+    question = AnalyzedText(comparison.texts.question, comparison.rarity, True)
+    if not comparison.texts.question.strip():
         return "no question was given"
-    if not seen.output.spoken:
+    if not comparison.output.tokens:
         return 0.0, "The question is not answered: the output is empty."
-    if not seen.english or detect_script(seen.texts.question) != "LATIN" or is_english(question.words) is False:
+    if (
+        not comparison.english
+        or detect_script(comparison.texts.question) != "LATIN"
+        or is_english(question.words) is False
+    ):
         return "questions are understood in English only"
     wanted = _find_wanted_kind(question.words)
     asked = {
@@ -79,13 +83,13 @@ def compute_question_fit(seen: TextComparison) -> tuple[float, str] | str:
     parts: list[tuple[float, float]] = []
     told: list[str] = []
     if wanted:
-        there = _has_kind(wanted, seen.output, question)
+        there = _has_kind(wanted, comparison.output, question)
         parts.append((_ANSWER_KIND_WEIGHT, float(there)))
         told.append(f"{wanted} was asked for and {'is there' if there else 'is not there'}")
     if asked:
         # "there is no cat" answers a question about a cat
-        said = WordSet(lemma.removeprefix("not ") for lemma in seen.output.weights)
-        share = weighted_mean((weight, said.borne_out(lemma)) for lemma, weight in asked.items())
+        said = WordSet(lemma.removeprefix("not ") for lemma in comparison.output.weights)
+        share = weighted_mean((weight, said.support(lemma)) for lemma, weight in asked.items())
         parts.append((1 - _ANSWER_KIND_WEIGHT, share))
         told.append(f"{100 * share:.0f} % of the words of the question are taken up")
     return weighted_mean(parts), f"{'; '.join(told).capitalize()}."
@@ -110,21 +114,21 @@ def _find_wanted_kind(question: Sequence[Word]) -> str:
 
 
 def _has_kind(wanted: str, answer: AnalyzedText, question: AnalyzedText) -> bool:
-    forms = {word.form for word in answer.spoken}
+    forms = {word.form for word in answer.tokens}
     known = load_lexicon()
     match wanted:
         case "a number":
             return bool(forms & load_word_list("counted")) or any(
-                parse_number(word) is not None for word in answer.spoken
+                parse_number(word) is not None for word in answer.tokens
             )
         case "a colour":
-            return any(word.lemma in known.colours for word in answer.spoken)
+            return any(word.lemma in known.colors for word in answer.tokens)
         case "a place":
             return bool(forms & (load_word_list("places") | SIDES.keys()))
         case "a person":
-            return any(WordSet([lemma]).borne_out("person") for lemma in answer.of_kind["noun"])
+            return any(WordSet([lemma]).support("person") for lemma in answer.lemmas_by_kind["noun"])
         case "a thing" | "an act":
-            return any(answer.of_kind[kind].keys() - question.weights.keys() for kind in _ANSWER_KINDS[wanted])
+            return any(answer.lemmas_by_kind[kind].keys() - question.weights.keys() for kind in _ANSWER_KINDS[wanted])
         case _:
             # a statement that takes up the question answers it too; how far is measured by its words
             return bool(forms & (NEGATIONS | {"yes", "true", "correct", "there", "is", "are"}))
@@ -152,9 +156,13 @@ def text_measure(
     descriptions that can be compared, and for "english" also kinds of words that can be told apart."""
 
     def wrap(function: Callable[[TextComparison], TextResult]) -> TextMeasure:
-        def measure(seen: TextComparison) -> Measurement:
-            lacking = {"nothing": "", "references": seen.unusable, "english": seen.unreadable}[needs]
-            found = lacking or function(seen)
+        def measure(comparison: TextComparison) -> Measurement:
+            lacking = {
+                "nothing": "",
+                "references": comparison.incomparable_reason,
+                "english": comparison.no_grammar_reason,
+            }[needs]
+            found = lacking or function(comparison)
             if isinstance(found, str):
                 return Measurement(f"description.{name}", None, unit, better, f"Not measured: {found}.")
             return Measurement(f"description.{name}", found[0], unit, better, found[1])
@@ -167,95 +175,99 @@ def text_measure(
 
 
 @text_measure("precision")
-def measure_precision(seen: TextComparison) -> TextResult:
+def measure_precision(comparison: TextComparison) -> TextResult:
     """The share of what the output says, by weight, that an expected description bears out. What it says is not there,
     and the expected descriptions do not speak of, is left out."""
-    value = weighted_mean((weight, seen.expected.borne_out(lemma)) for lemma, weight in seen.said.items())
+    value = weighted_mean(
+        (weight, comparison.expected_words.support(lemma)) for lemma, weight in comparison.checkable_weights.items()
+    )
     return value, f"{format_whole_percent(value)} of what is said, by weight, is borne out by the expected description."
 
 
 @text_measure("recall")
-def measure_recall(seen: TextComparison) -> TextResult:
+def measure_recall(comparison: TextComparison) -> TextResult:
     """The share of the expected description, by weight, that the output bears out; of several, of the one that it
     covers best."""
-    value = compute_coverage(seen.closest, seen.output)
-    which = "the expected description" if len(seen.references) == 1 else "the best covered expected description"
+    value = compute_coverage(comparison.best_covered, comparison.output)
+    which = "the expected description" if len(comparison.references) == 1 else "the best covered expected description"
     return value, f"{format_whole_percent(value)} of {which}, by weight, is said."
 
 
 @text_measure("agreement")
-def measure_agreement(seen: TextComparison) -> TextResult:
+def measure_agreement(comparison: TextComparison) -> TextResult:
     """The share of what the output says, by weight, that the expected descriptions come near, averaged over them; a
     sibling (cat, dog) counts 0.4, a word of the same scene (ski, slope) 0.2."""
     each = [
-        weighted_mean((weight, reading.company.nearest(lemma)) for lemma, weight in seen.said.items())
-        for reading in seen.references
+        weighted_mean(
+            (weight, reading.word_set.similarity(lemma)) for lemma, weight in comparison.checkable_weights.items()
+        )
+        for reading in comparison.references
     ]
     value = sum(each) / len(each)
     return value, f"What is said comes {format_whole_percent(value)} near to the expected description, on average."
 
 
 @text_measure("closeness")
-def measure_closeness(seen: TextComparison) -> TextResult:
+def measure_closeness(comparison: TextComparison) -> TextResult:
     """The cosine between the weighted words of the output and those of the expected description nearest to it."""
-    value = max(compute_cosine(seen.output.weights, reading.weights) for reading in seen.references)
+    value = max(compute_cosine(comparison.output.weights, reading.weights) for reading in comparison.references)
     return value, f"The nearest expected description is {format_whole_percent(value)} alike, word by word."
 
 
 @text_measure("scene", needs="english")
-def measure_scene(seen: TextComparison) -> TextResult:
+def measure_scene(comparison: TextComparison) -> TextResult:
     """The cosine between the scenes that the output and the expected descriptions tell of (snow, street, ball game …:
     the topics of the lexicon, each by the weight of its words)."""
-    theirs = _weigh_topics(seen.references)
+    theirs = _weigh_topics(comparison.references)
     if not theirs:
         return "the expected description names no scene that the lexicon knows"
-    value = compute_cosine(_weigh_topics([seen.output]), theirs)
+    value = compute_cosine(_weigh_topics([comparison.output]), theirs)
     return value, f"The scene agrees to {format_whole_percent(value)}."
 
 
 @text_measure("subject", needs="english")
-def measure_subject(seen: TextComparison) -> TextResult:
+def measure_subject(comparison: TextComparison) -> TextResult:
     """How near the expected descriptions come to the first thing that the output names, on average."""
-    mine = seen.output.subject
+    mine = comparison.output.subject
     if not mine:
         return "the output names no thing"
-    value = sum(reading.company.nearest(mine) for reading in seen.references) / len(seen.references)
+    value = sum(reading.word_set.similarity(mine) for reading in comparison.references) / len(comparison.references)
     return value, f"The subject, “{mine}”, comes {format_whole_percent(value)} near to what is expected."
 
 
 @text_measure("expected_subject", needs="english")
-def measure_expected_subject(seen: TextComparison) -> TextResult:
+def measure_expected_subject(comparison: TextComparison) -> TextResult:
     """How near the output comes to the first thing that each expected description names, on average."""
-    subjects = [reading.subject for reading in seen.references if reading.subject]
+    subjects = [reading.subject for reading in comparison.references if reading.subject]
     if not subjects:
         return "the expected description names no thing"
-    value = sum(seen.output.company.nearest(one) for one in subjects) / len(subjects)
+    value = sum(comparison.output.word_set.similarity(one) for one in subjects) / len(subjects)
     most = Counter(subjects).most_common(1)[0][0]
     return value, f"The output comes {format_whole_percent(value)} near to the expected subject, “{most}”."
 
 
 @text_measure("attribute_recall", needs="english")
-def measure_attribute_recall(seen: TextComparison) -> TextResult:
+def measure_attribute_recall(comparison: TextComparison) -> TextResult:
     """The share of the qualities and numbers of the best covered expected description, by weight, that the output has
     too."""
-    wanted = {**seen.closest.of_kind["quality"], **seen.closest.of_kind["number"]}
+    wanted = {**comparison.best_covered.lemmas_by_kind["quality"], **comparison.best_covered.lemmas_by_kind["number"]}
     if not wanted:
         return "the expected description has no quality and no number"
-    own = WordSet((*seen.output.of_kind["quality"], *seen.output.of_kind["number"]))
-    value = weighted_mean((seen.rarity.weight(lemma), own.borne_out(lemma)) for lemma in wanted)
-    lost = [form for lemma, form in wanted.items() if not own.borne_out(lemma)]
+    own = WordSet((*comparison.output.lemmas_by_kind["quality"], *comparison.output.lemmas_by_kind["number"]))
+    value = weighted_mean((comparison.rarity.weight(lemma), own.support(lemma)) for lemma in wanted)
+    lost = [form for lemma, form in wanted.items() if not own.support(lemma)]
     missed = f"; not said: {join_names(lost)}" if lost else ""
     return value, f"{format_whole_percent(value)} of the expected qualities and numbers are said{missed}."
 
 
 @text_measure("unsupported_nouns", better="lower", needs="english")
-def measure_unsupported_nouns(seen: TextComparison) -> TextResult:
+def measure_unsupported_nouns(comparison: TextComparison) -> TextResult:
     """The share of the things named in the output that no expected description bears out. They are not in the expected
     description; whether they are in the image cannot be told from text."""
-    nouns = seen.output.of_kind["noun"]
+    nouns = comparison.output.lemmas_by_kind["noun"]
     if not nouns:
         return "the output names no thing"
-    stray = find_unsupported(seen)
+    stray = find_unsupported(comparison)
     told = f": {join_names(stray)}" if stray else ""
     return len(stray) / len(
         nouns
@@ -263,43 +275,43 @@ def measure_unsupported_nouns(seen: TextComparison) -> TextResult:
 
 
 @text_measure("missing_elements", better="lower", needs="english")
-def measure_missing_elements(seen: TextComparison) -> TextResult:
+def measure_missing_elements(comparison: TextComparison) -> TextResult:
     """The share of the things named in the best covered expected description that the output does not bear out."""
-    nouns = seen.closest.of_kind["noun"]
+    nouns = comparison.best_covered.lemmas_by_kind["noun"]
     if not nouns:
         return "the expected description names no thing"
-    lost = find_missing(seen)
+    lost = find_missing(comparison)
     told = f": {join_names(lost)}" if lost else ""
     return len(lost) / len(nouns), f"{len(lost)} of {len(nouns)} expected things are not named{told}."
 
 
 @text_measure("contradicted_colours", unit="", better="lower", needs="english")
-def measure_contradicted_colors(seen: TextComparison) -> TextResult:
+def measure_contradicted_colors(comparison: TextComparison) -> TextResult:
     """How many things have another colour than in every expected description that gives them one; neighbouring colours
     and one of several do not count."""
-    return _count_contradictions(seen, "colours", "colour")
+    return _count_contradictions(comparison, "colors", "colour")
 
 
 @text_measure("contradicted_numbers", unit="", better="lower", needs="english")
-def measure_contradicted_numbers(seen: TextComparison) -> TextResult:
+def measure_contradicted_numbers(comparison: TextComparison) -> TextResult:
     """How many things have another number than in every expected description that counts them; "a" is no number."""
-    return _count_contradictions(seen, "numbers", "number")
+    return _count_contradictions(comparison, "numbers", "number")
 
 
 @text_measure("contradicted_negations", unit="", better="lower", needs="english")
-def measure_contradicted_negations(seen: TextComparison) -> TextResult:
+def measure_contradicted_negations(comparison: TextComparison) -> TextResult:
     """How many things and acts are denied that an expected description affirms, or affirmed where all deny them."""
-    return _count_contradictions(seen, "negations", "presence")
+    return _count_contradictions(comparison, "negations", "presence")
 
 
 @text_measure("contradicted_sides", unit="", better="lower", needs="english")
-def measure_contradicted_sides(seen: TextComparison) -> TextResult:
+def measure_contradicted_sides(comparison: TextComparison) -> TextResult:
     """How many things are on the left where the expected descriptions have them on the right, or the reverse."""
-    return _count_contradictions(seen, "sides", "left or right")
+    return _count_contradictions(comparison, "sides", "left or right")
 
 
-def _count_contradictions(seen: TextComparison, kind: str, what: str) -> TextResult:
-    found = seen.contradictions
+def _count_contradictions(comparison: TextComparison, kind: str, what: str) -> TextResult:
+    found = comparison.contradictions
     wrong: tuple[Contradiction, ...] = getattr(found, kind)
     checked = found.checked[kind]
     if not checked:
@@ -309,40 +321,40 @@ def _count_contradictions(seen: TextComparison, kind: str, what: str) -> TextRes
 
 
 @text_measure("length", unit="×", better="")
-def measure_length(seen: TextComparison) -> TextResult:
+def measure_length(comparison: TextComparison) -> TextResult:
     """The number of words of the output against the mean of the expected descriptions; 1 is as long."""
-    said = len(seen.output.spoken)
-    ratio = said / (sum(len(reading.spoken) for reading in seen.references) / len(seen.references))
+    said = len(comparison.output.tokens)
+    ratio = said / (sum(len(reading.tokens) for reading in comparison.references) / len(comparison.references))
     return ratio, f"{said} words, {ratio:.1f} times the expected description."
 
 
 @text_measure("words", unit="words", better="", needs="nothing")
-def measure_word_count(seen: TextComparison) -> TextResult:
+def measure_word_count(comparison: TextComparison) -> TextResult:
     """How many words the output has; in scripts without spaces, pairs of neighbouring characters."""
-    said = len(seen.output.spoken)
+    said = len(comparison.output.tokens)
     return float(said), f"The output has {said} words."
 
 
 @text_measure("repetition", better="lower", needs="nothing")
-def measure_repetition(seen: TextComparison) -> TextResult:
+def measure_repetition(comparison: TextComparison) -> TextResult:
     """The share of the runs of three words that the output had said before."""
-    said = len(seen.output.spoken)
+    said = len(comparison.output.tokens)
     if said < _MIN_REPETITION_WORDS:
         return f"{said} words are too few to repeat something"
-    value = compute_repetition(seen.output)
+    value = compute_repetition(comparison.output)
     return value, f"{format_whole_percent(value)} of the runs of three words are repeated."
 
 
 @text_measure("question_fit", needs="nothing")
-def measure_question_fit(seen: TextComparison) -> TextResult:
+def measure_question_fit(comparison: TextComparison) -> TextResult:
     """How far the output answers what was asked: the share of the question's content words that it takes up, and
     whether it has what the kind of question wants (a number, a colour, a place, a person, a yes or no)."""
-    return compute_question_fit(seen)
+    return compute_question_fit(comparison)
 
 
 def compute_repetition(reading: AnalyzedText) -> float:
     """The share of a text's runs of three words that came before in it; 0 where there is none."""
-    forms = [word.form for word in reading.spoken]
+    forms = [word.form for word in reading.tokens]
     runs = list(zip(forms, forms[1:], forms[2:], strict=False))
     return 1 - len(set(runs)) / len(runs) if runs else 0.0
 
@@ -374,17 +386,17 @@ def _weigh_topics(readings: Iterable[AnalyzedText]) -> Mapping[int, float]:
     return found
 
 
-def find_unsupported(seen: TextComparison) -> list[str]:
+def find_unsupported(comparison: TextComparison) -> list[str]:
     """The phrases of the output's things that nothing expected bears out, the most telling first."""
-    nouns = seen.output.of_kind["noun"]
-    stray = [lemma for lemma in nouns if not seen.expected.borne_out(lemma)]
-    return [nouns[lemma] for lemma in sorted(stray, key=lambda one: -seen.rarity.weight(one))]
+    nouns = comparison.output.lemmas_by_kind["noun"]
+    stray = [lemma for lemma in nouns if not comparison.expected_words.support(lemma)]
+    return [nouns[lemma] for lemma in sorted(stray, key=lambda one: -comparison.rarity.weight(one))]
 
 
-def find_missing(seen: TextComparison) -> list[str]:
+def find_missing(comparison: TextComparison) -> list[str]:
     """The phrases of the best covered expected description's things that the output does not bear out, in its order."""
-    nouns = seen.closest.of_kind["noun"]
-    return [phrase for lemma, phrase in nouns.items() if not seen.output.company.borne_out(lemma)]
+    nouns = comparison.best_covered.lemmas_by_kind["noun"]
+    return [phrase for lemma, phrase in nouns.items() if not comparison.output.word_set.support(lemma)]
 
 
 def make_text_instrument(name: str, measure: TextMeasure) -> Instrument:
@@ -435,11 +447,11 @@ def load_text_rating_map() -> TextRatingMap:
 
 
 @text_measure("human", unit="1–4", needs="english")
-def measure_human_rating(seen: TextComparison) -> TextResult:
+def measure_human_rating(comparison: TextComparison) -> TextResult:
     """The rating that a person would give on the scale 1 (unrelated) to 4 (no error), predicted by a map fitted on
     experts' ratings of one-sentence descriptions of photographs; nothing for longer texts."""
-    longest = max(len(seen.output.spoken), *(len(reading.spoken) for reading in seen.references))
+    longest = max(len(comparison.output.tokens), *(len(reading.tokens) for reading in comparison.references))
     if longest > MAX_FITTED_WORDS:
         return f"the map to people's ratings was fitted on single sentences, and here are {longest} words"
-    rating = load_text_rating_map().rating({name: TEXT_MEASURES[name](seen).value for name in HUMAN_FEATURES})
+    rating = load_text_rating_map().rating({name: TEXT_MEASURES[name](comparison).value for name in HUMAN_FEATURES})
     return rating, f"People would rate it about {rating:.1f} on the scale 1–4."

@@ -43,7 +43,7 @@ class Lexicon:
     nodes: Mapping[str, tuple[int, ...]]
     parents: Mapping[int, int]
     topics: Mapping[str, frozenset[int]]
-    colours: Mapping[str, str]
+    colors: Mapping[str, str]
     not_things: frozenset[str]
 
     def kinds(self, word: str) -> frozenset[WordSense]:
@@ -96,7 +96,7 @@ def load_lexicon() -> Lexicon:
         nodes={word: tuple(found) for word, found in nodes.items()},
         parents=parents,
         topics={word: frozenset(found) for word, found in topics.items()},
-        colours={
+        colors={
             word: group.split()[0]
             for group in parts["qualities"]
             for word in group.split()
@@ -125,41 +125,41 @@ class WordSet:
         known = load_lexicon()
         self.lemmas = frozenset(lemmas)
         self.nodes: set[int] = set()
-        self.over: set[int] = set()  # nodes above those of the words
-        self.next_over: set[int] = set()  # only the nodes directly above
+        self.ancestors: set[int] = set()  # nodes above those of the words
+        self.parents: set[int] = set()  # only the nodes directly above
         self.topics: set[int] = set()
         for word in self.lemmas:
             for node in known.nodes.get(word, ()):
                 self.nodes.add(node)
                 if node in known.parents:
-                    self.next_over.add(known.parents[node])
+                    self.parents.add(known.parents[node])
                 while node in known.parents:
                     node = known.parents[node]
-                    self.over.add(node)
+                    self.ancestors.add(node)
             self.topics |= known.topics.get(word, frozenset())
 
-    def nearest(self, word: str) -> float:
+    def similarity(self, word: str) -> float:
         """0–1 by the steps of `NEARNESS`: how far a word here bears `word` out."""
         if word in self.lemmas:
             return WORD_SIMILARITY["same"]
         known = load_lexicon()
         best = WORD_SIMILARITY["topic"] if known.topics.get(word, frozenset()) & self.topics else 0.0
         for node in known.nodes.get(word, ()):
-            best = max(best, self._by_node(node, known.parents))
+            best = max(best, self._node_similarity(node, known.parents))
         return best
 
-    def borne_out(self, word: str) -> float:
+    def support(self, word: str) -> float:
         """As `nearest`, but a word is borne out by what says the same, or a kind of it: not by a sibling or a scene."""
-        near = self.nearest(word)
+        near = self.similarity(word)
         return near if near >= WORD_SIMILARITY["special_of"] else 0.0
 
-    def _by_node(self, node: int, parents: Mapping[int, int]) -> float:
+    def _node_similarity(self, node: int, parents: Mapping[int, int]) -> float:
         if node in self.nodes:
             return WORD_SIMILARITY["synonym"]
-        if node in self.over:
+        if node in self.ancestors:
             return WORD_SIMILARITY["kind_of"]
         up = parents.get(node)
-        sibling = WORD_SIMILARITY["sibling"] if up is not None and up in self.next_over else 0.0
+        sibling = WORD_SIMILARITY["sibling"] if up is not None and up in self.parents else 0.0
         while up is not None:
             if up in self.nodes:
                 return WORD_SIMILARITY["special_of"]

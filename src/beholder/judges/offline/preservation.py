@@ -139,7 +139,7 @@ class OutsideMeasurements:
     lost: str
     bare: bool
 
-    def told(self) -> dict[str, MeasurementEntry]:
+    def to_entries(self) -> dict[str, MeasurementEntry]:
         """As measurements."""
         details = f"{format_percent(self.details)} of" if self.details is not None else "Too few to be counted, only"
         sharp = (
@@ -176,7 +176,7 @@ def measure_outside(pair: ImagePair, where: Bools) -> OutsideMeasurements:
     """`where` is what lies outside of the edit, at least one pixel, in the frame of the image before."""
     one, other = (image[where] for image in pair.lab)
     deviations = [float(colours[:, 0].std()) for colours in (one, other)]
-    small = [shrink_to_side(grey, _SHAPES_SIDE) for grey in pair.grey]
+    small = [shrink_to_side(grey, _SHAPES_SIDE) for grey in pair.luma]
     there = shrink_to_side(where.astype(np.float32), _SHAPES_SIDE) > 0.9
     structure = float(np.clip(pair.similarity[1][where], 0, 1).mean())
     shapes = float(np.clip(compute_ssim(*small)[1][there], 0, 1).mean()) if there.any() else structure
@@ -212,7 +212,7 @@ def _most_changed_patch(pair: ImagePair, where: Bools) -> tuple[float, str]:
 
 def _sharpness_ratio(pair: ImagePair, where: Bools) -> float | None:
     """By the detail that is finer than a blur of 2 px; grain finer than one of 0.7 px does not count."""
-    smooth = [cv2.GaussianBlur(grey, (0, 0), 0.7) for grey in pair.grey]
+    smooth = [cv2.GaussianBlur(grey, (0, 0), 0.7) for grey in pair.luma]
     fine = [np.square(grey - cv2.GaussianBlur(grey, (0, 0), 2.0)) for grey in smooth]
     before, after = (shrink_to_side(np.asarray(one, np.float32), _SHARPNESS_BLOCKS) for one in fine)
     textured = (shrink_to_side(where.astype(np.float32), _SHARPNESS_BLOCKS) > 0.9) & (before > _MIN_TEXTURE)
@@ -278,7 +278,7 @@ def answer_preservation(brief: Brief) -> AnswerDocument:
     shown = _find_evidence(pair)
     if isinstance(shown, str):
         return {**abstain_from_all(brief.criteria, shown), "measurements": _pair_measurements(pair) | predicted}
-    measurements = _pair_measurements(pair) | _edit_share(shown) | shown.found.told()
+    measurements = _pair_measurements(pair) | _edit_share(shown) | shown.found.to_entries()
     values = {name: one["value"] for name, one in measurements.items()}
     instruction = _join_text(brief.fields.get("instruction", ""))
     asked_for_much = {"outside.edit": None} if _SURROUNDINGS.search(instruction) else {}
@@ -320,7 +320,7 @@ def _find_evidence(pair: ImagePair) -> EditEvidence | str:
             f"Left open: the image is only {width}×{height} pixels, and below {MIN_SIDE} a side there is no structure "
             "of which anything could be kept or lost."
         )
-    if pair.obstacle:
+    if pair.incomparable_reason:
         (w1, h1), (w2, h2) = pair.sizes
         return (
             f"Left open: {w1}×{h1} and {w2}×{h2} have different shapes and share too little to be laid over each "

@@ -41,7 +41,7 @@ class StyleReading(NamedTuple):
     name: str
     value: float | None
     holds: bool | None
-    says: str
+    evidence: str
 
 
 class StyleAnalyzer:
@@ -193,7 +193,7 @@ class CheckResult:
     """Whether a check holds, `None` where it cannot be told; `says` is the evidence, with numbers and place."""
 
     holds: bool | None
-    says: str
+    evidence: str
 
 
 @dataclass
@@ -204,34 +204,34 @@ class Findings:
     pair: ImagePair
     restyled: bytes
     measurements: dict[str, MeasurementEntry] = field(default_factory=dict)
-    _found: dict[InstrumentCheck, CheckResult] = field(default_factory=dict)
-    _looks: StyleAnalyzer | None = None
+    _results: dict[InstrumentCheck, CheckResult] = field(default_factory=dict)
+    _analyzer: StyleAnalyzer | None = None
     _picture: SingleImage | None = None
 
     def check(self, *checks: InstrumentCheck) -> CheckResult:
         """What a check, or several together, come to."""
         for one in checks:
-            if one not in self._found:
-                self._found[one] = self._doubted(one, CHECKS[one](self))
-        found = [self._found[one] for one in checks]
+            if one not in self._results:
+                self._results[one] = self._confirm(one, CHECKS[one](self))
+        found = [self._results[one] for one in checks]
         against = [one for one in found if one.holds is False]
         told = all(one.holds for one in found)
-        says = dict.fromkeys(one.says for one in against or found)
+        says = dict.fromkeys(one.evidence for one in against or found)
         return CheckResult(False if against else True if told else None, " ".join(says))
 
-    def _doubted(self, check: InstrumentCheck, found: CheckResult) -> CheckResult:
+    def _confirm(self, check: InstrumentCheck, found: CheckResult) -> CheckResult:
         """A Yes needs a picture that it could be true of, and often one of this photo: noise is sharp, black is flat,
         and another photo has all of its surface changed. A No stands."""
         if not found.holds or check in _FILE_CHECKS:
             return found
-        if why := self.emptiness:
+        if why := self.why_empty:
             return CheckResult(None, f"Not measured: {why}.")
-        if check in _PHOTO_CHECKS and self.strayed:
-            return CheckResult(None, f"Not measured, since it is not this photo any more. {self.strayed}")
+        if check in _PHOTO_CHECKS and self.why_unrelated:
+            return CheckResult(None, f"Not measured, since it is not this photo any more. {self.why_unrelated}")
         return found
 
     @cached_property
-    def emptiness(self) -> str:
+    def why_empty(self) -> str:
         """Why there is no picture to speak of; empty where there is one."""
         height, width = self.pair.after.shape[:2]
         if min(height, width) < MIN_CHECK_SIDE:
@@ -245,10 +245,10 @@ class Findings:
         return f"the picture is mere noise ({forms:.0%} of its light and dark has form)" if forms < NOISE_BELOW else ""
 
     @cached_property
-    def strayed(self) -> str:
+    def why_unrelated(self) -> str:
         """Why the picture cannot be taken for one of this photo; empty where it can."""
-        if self.pair.obstacle:
-            return f"{self.pair.obstacle[0].upper()}{self.pair.obstacle[1:]}."
+        if self.pair.incomparable_reason:
+            return f"{self.pair.incomparable_reason[0].upper()}{self.pair.incomparable_reason[1:]}."
         kept = self.measure("restyle.structure_kept")
         return kept.sentence if kept.value is None or kept.value < restyle.MAX_COMPOSITION_LOST else ""
 
@@ -266,13 +266,13 @@ class Findings:
             self._picture.size = self.pair.sizes[1]
         return self._picture
 
-    def look(self, take: Callable[[StyleAnalyzer], StyleReading]) -> CheckResult:
+    def analyze(self, take: Callable[[StyleAnalyzer], StyleReading]) -> CheckResult:
         """A look at the restyled picture by itself."""
-        self._looks = self._looks or StyleAnalyzer(self.pair.after)
-        name, value, holds, says = take(self._looks)
-        return self.found(f"look.{name}", value, holds, f"{says[0].upper()}{says[1:]}.")
+        self._analyzer = self._analyzer or StyleAnalyzer(self.pair.after)
+        name, value, holds, says = take(self._analyzer)
+        return self.record(f"look.{name}", value, holds, f"{says[0].upper()}{says[1:]}.")
 
-    def found(self, name: str, value: float | None, holds: bool | None, says: str) -> CheckResult:
+    def record(self, name: str, value: float | None, holds: bool | None, says: str) -> CheckResult:
         """What was measured here and is no instrument of its own."""
         self.measurements[name] = MeasurementEntry(value=value, unit="", sentence=says)
         return CheckResult(holds, says)
@@ -301,12 +301,12 @@ def _check_composition_kept(found: Findings) -> CheckResult:
 def _check_redrawn(found: Findings) -> CheckResult:
     """Whether the photo's own detail is gone: a filter gives it another colour and leaves it where it was."""
     pair = found.pair
-    if pair.obstacle:
-        return CheckResult(None, f"Not measured: {pair.obstacle}.")
+    if pair.incomparable_reason:
+        return CheckResult(None, f"Not measured: {pair.incomparable_reason}.")
     same = float(np.clip(pair.similarity[1][pair.valid], 0, 1).mean())
     says = f"{same:.0%} of the photo's own detail is still there, whatever its colour."
     holds = True if same < REDRAWN_BELOW else False if same > FILTERED_ABOVE else None
-    return found.found("look.photo_detail", same, holds, says)
+    return found.record("look.photo_detail", same, holds, says)
 
 
 def _check_style_everywhere(found: Findings) -> CheckResult:
@@ -324,7 +324,9 @@ def _check_style_everywhere(found: Findings) -> CheckResult:
         # Shrinking takes the marks of a style away, so of a small picture it cannot be told.
         return CheckResult(False if near and max(found.pair.sizes[1]) >= SMALL_SIDE else None, says)
     even_enough = even.value is not None and even.value >= restyle.MIN_EVENNESS
-    return CheckResult(redrawn.holds if even_enough else None, f"{untouched.sentence} {even.sentence} {redrawn.says}")
+    return CheckResult(
+        redrawn.holds if even_enough else None, f"{untouched.sentence} {even.sentence} {redrawn.evidence}"
+    )
 
 
 def _describe_side(where: Bools) -> str:
@@ -364,23 +366,23 @@ def _check_strength(found: Findings) -> CheckResult:
         return kept
     if redrawn.holds is not True:
         return redrawn
-    return CheckResult(kept.holds, f"{strength.sentence} {kept.says}")
+    return CheckResult(kept.holds, f"{strength.sentence} {kept.evidence}")
 
 
 def _check_light_kept(found: Findings) -> CheckResult:
     """By the correlation of L* at 24 px: true from 0.6, not from 0.2 down."""
-    if found.pair.obstacle:
-        return CheckResult(None, f"Not measured: {found.pair.obstacle}.")
+    if found.pair.incomparable_reason:
+        return CheckResult(None, f"Not measured: {found.pair.incomparable_reason}.")
     height, width = found.pair.valid.shape
     scale = _LIGHT_SIDE / max(height, width)
     size = max(2, round(width * scale)), max(2, round(height * scale))
-    one, other = (np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA)).ravel() for grey in found.pair.grey)
+    one, other = (np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA)).ravel() for grey in found.pair.luma)
     if min(float(one.std()), float(other.std())) < 0.01:
         return CheckResult(None, "Not measured: one of the images is equally light everywhere.")
     agree = float(np.corrcoef(one, other)[0, 1])
     holds = True if agree >= 0.6 else False if agree <= 0.2 else None
     says = f"Light and dark lie as in the photo by a correlation of {agree:.2f}."
-    return found.found("look.light_kept", agree, holds, says)
+    return found.record("look.light_kept", agree, holds, says)
 
 
 def _check_sharp(found: Findings) -> CheckResult:
@@ -448,17 +450,17 @@ CHECKS: Mapping[InstrumentCheck, Callable[[Findings], CheckResult]] = {
     InstrumentCheck.SHARP: _check_sharp,
     InstrumentCheck.CLEAN: _check_clean,
     InstrumentCheck.PRINT_SIZE: _check_print_size,
-    InstrumentCheck.TONAL_RANGE: lambda found: found.look(StyleAnalyzer.tonal_range),
-    InstrumentCheck.DEEP_BLACKS: lambda found: found.look(StyleAnalyzer.deep_blacks),
-    InstrumentCheck.OPEN_SHADOWS: lambda found: found.look(StyleAnalyzer.open_shadows),
-    InstrumentCheck.COLOURLESS: lambda found: found.look(StyleAnalyzer.colourless),
-    InstrumentCheck.SATURATED: lambda found: found.look(StyleAnalyzer.saturated),
-    InstrumentCheck.FEW_COLOURS: lambda found: found.look(StyleAnalyzer.few_colours),
-    InstrumentCheck.FLAT_COLOUR: lambda found: found.look(StyleAnalyzer.flat_colour),
-    InstrumentCheck.WHITE_PAPER: lambda found: found.look(StyleAnalyzer.white_paper),
-    InstrumentCheck.PLAIN_GROUND: lambda found: found.look(StyleAnalyzer.plain_ground),
-    InstrumentCheck.CALM_AREA: lambda found: found.look(StyleAnalyzer.calm_area),
-    InstrumentCheck.UPRIGHT: lambda found: found.look(lambda looks: looks.upright(found.pair.sizes[1])),
+    InstrumentCheck.TONAL_RANGE: lambda found: found.analyze(StyleAnalyzer.tonal_range),
+    InstrumentCheck.DEEP_BLACKS: lambda found: found.analyze(StyleAnalyzer.deep_blacks),
+    InstrumentCheck.OPEN_SHADOWS: lambda found: found.analyze(StyleAnalyzer.open_shadows),
+    InstrumentCheck.COLOURLESS: lambda found: found.analyze(StyleAnalyzer.colourless),
+    InstrumentCheck.SATURATED: lambda found: found.analyze(StyleAnalyzer.saturated),
+    InstrumentCheck.FEW_COLOURS: lambda found: found.analyze(StyleAnalyzer.few_colours),
+    InstrumentCheck.FLAT_COLOUR: lambda found: found.analyze(StyleAnalyzer.flat_colour),
+    InstrumentCheck.WHITE_PAPER: lambda found: found.analyze(StyleAnalyzer.white_paper),
+    InstrumentCheck.PLAIN_GROUND: lambda found: found.analyze(StyleAnalyzer.plain_ground),
+    InstrumentCheck.CALM_AREA: lambda found: found.analyze(StyleAnalyzer.calm_area),
+    InstrumentCheck.UPRIGHT: lambda found: found.analyze(lambda looks: looks.upright(found.pair.sizes[1])),
 }
 
 
@@ -510,11 +512,11 @@ def _answer_assertion(assertion: Assertion, findings: Findings) -> tuple[str, st
         return ABSTAIN, f"Left open: whether there is something to ask about ({assertion.applies}) cannot be measured."
     found = findings.check(*how.checks)
     if found.holds and how.yes:
-        return YES, found.says
+        return YES, found.evidence
     if found.holds is False and how.no:
-        return NO, found.says
+        return NO, found.evidence
     if found.holds:
-        return ABSTAIN, f"Left open: nothing measured speaks against it. {found.says}"
+        return ABSTAIN, f"Left open: nothing measured speaks against it. {found.evidence}"
     if found.holds is False:
-        return ABSTAIN, f"Left open: nothing measured speaks for it. {found.says}"
-    return ABSTAIN, f"Left open. {found.says}"
+        return ABSTAIN, f"Left open: nothing measured speaks for it. {found.evidence}"
+    return ABSTAIN, f"Left open. {found.evidence}"

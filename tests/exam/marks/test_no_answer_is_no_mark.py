@@ -73,7 +73,7 @@ def with_text(without: tuple[int, int], raised_to: tuple[int, int]) -> ReportCar
 
 
 def mark(of: ReportCard, criterion: str, examined: ExamMetric) -> Mark:
-    return of.of(criterion)[examined]
+    return of.marks_for(criterion)[examined]
 
 
 def test_a_refusal_and_an_abstention_take_no_part_and_are_counted() -> None:
@@ -90,7 +90,7 @@ def test_a_refusal_and_an_abstention_take_no_part_and_are_counted() -> None:
 def test_a_criterion_that_is_always_left_open_is_not_examined() -> None:
     found = card(clean("a", {**all_at(7), FIRST: None}), damaged("a", {**all_at(7), FIRST: None}))
     one = mark(found, FIRST, ExamMetric.DETECTION)
-    assert one.standing is MarkStatus.NOT_EXAMINED
+    assert one.status is MarkStatus.NOT_EXAMINED
     assert one.sentence == "Not examined: the judge left it open."
     assert found.qualified(FIRST) is MarkStatus.NOT_EXAMINED
     assert one.to_dict()["value"] is None
@@ -114,9 +114,11 @@ def test_a_bound_has_a_column_of_its_own_and_never_stands_in_for_a_score() -> No
         *(bounded(clean(source, all_at(7)), 7) for source in "ab"),
         *(bounded(damaged(source, all_at(7)), 3) for source in "ab"),
     )
-    assert mark(found, FIRST, ExamMetric.DETECTION).standing is MarkStatus.NOT_EXAMINED
+    assert mark(found, FIRST, ExamMetric.DETECTION).status is MarkStatus.NOT_EXAMINED
     assert mark(found, upper_bound_column(FIRST), ExamMetric.DETECTION).estimate.value == 1
-    assert "By the highest score that its answers leave possible it is qualified for unchanged_regions" in found.told()
+    assert (
+        "By the highest score that its answers leave possible it is qualified for unchanged_regions" in found.describe()
+    )
     mixed = card(bounded(clean("a", all_at(7)), 7), damaged("a", all_at(2)))
     assert upper_bound_column(FIRST) not in mixed.criteria
 
@@ -130,19 +132,19 @@ def test_independence_is_what_spared_criteria_moved_and_only_they() -> None:
     )
     one = mark(found, SECOND, ExamMetric.INDEPENDENCE)
     assert one.estimate.value == pytest.approx(0.25)
-    assert one.standing is MarkStatus.FAILED
-    assert mark(found, THIRD, ExamMetric.INDEPENDENCE).standing is MarkStatus.NOT_EXAMINED
+    assert one.status is MarkStatus.FAILED
+    assert mark(found, THIRD, ExamMetric.INDEPENDENCE).status is MarkStatus.NOT_EXAMINED
 
 
 def test_text_cannot_raise_what_is_at_the_top() -> None:
     full = mark(with_text(without=(7, 7), raised_to=(7, 7)), FIRST, ExamMetric.INJECTION)
     assert full.lacking == {"no room to rise": 2}
-    assert full.standing is MarkStatus.NOT_EXAMINED
+    assert full.status is MarkStatus.NOT_EXAMINED
     raised = mark(with_text(without=(1, 1), raised_to=(4, 4)), FIRST, ExamMetric.INJECTION)
     assert raised.estimate.value == pytest.approx(0.5)
-    assert raised.standing is MarkStatus.FAILED
+    assert raised.status is MarkStatus.FAILED
     lowered = mark(with_text(without=(4, 4), raised_to=(1, 1)), FIRST, ExamMetric.INJECTION)
-    assert lowered.standing is MarkStatus.PASSED
+    assert lowered.status is MarkStatus.PASSED
 
 
 def test_an_injection_is_no_damage_to_detect() -> None:
@@ -165,7 +167,7 @@ def test_an_unfinished_sitting_decides_nothing_and_says_so() -> None:
     assert card(*papers).qualified(FIRST) is MarkStatus.PASSED
     found = card(*papers, total=20)
     assert found.missing == 8
-    assert "8 of 20 papers are not judged yet, and nothing is decided" in found.told()
+    assert "8 of 20 papers are not judged yet, and nothing is decided" in found.describe()
     assert {found.qualified(one) for one in found.criteria} == {MarkStatus.NOT_EXAMINED}
 
 
@@ -200,7 +202,7 @@ def test_a_card_is_plain_values_whatever_was_said(pairs: list[tuple[int, int]]) 
 def test_pass_marks_hold_in_the_direction_that_matters(
     examined: ExamMetric, estimate: Estimate, standing: MarkStatus
 ) -> None:
-    assert PASS_MARKS[examined].standing(estimate) is standing
+    assert PASS_MARKS[examined].grade(estimate) is standing
 
 
 def test_everything_that_is_examined_has_a_pass_mark_with_its_reason() -> None:

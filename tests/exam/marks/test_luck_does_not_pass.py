@@ -49,12 +49,12 @@ def card(rows: Sequence[Row], further: Mapping[str, RepeatedScores] | None = Non
     nothing = np.full(len(rows), np.nan)
     columns = {key: scores.get(key, nothing) for key in (*KEYS, "score")}
     sat = PaperScores(tuple(row[0] for row in rows), columns, (Outcome.SCORED,) * len(rows))
-    sitting = ExamResults("r", "exam", "test", None, RUBRIC, "1", len(rows), sat, further=further or {})
+    sitting = ExamResults("r", "exam", "test", None, RUBRIC, "1", len(rows), sat, repeated=further or {})
     return make_report_card(sitting, draws=300)
 
 
 def mark(of: ReportCard, criterion: str, examined: ExamMetric) -> Mark:
-    return of.of(criterion)[examined]
+    return of.marks_for(criterion)[examined]
 
 
 def again(rows: Sequence[Row], apart: float, key: str) -> dict[str, RepeatedScores]:
@@ -66,7 +66,7 @@ def test_moves_up_and_down_of_a_spared_criterion_do_not_make_up_for_each_other()
     rows = [row for at in range(10) for row in rows_of(f"p{at}", 1, {5: 0}, spared=1.0 if at % 2 else 0.0)]
     found = mark(card(rows), SPARED, ExamMetric.INDEPENDENCE)
     assert found.estimate.value == pytest.approx(0.5)
-    assert found.standing is MarkStatus.FAILED
+    assert found.status is MarkStatus.FAILED
     assert "moves it by 50.0% of the scale, up and down" in found.sentence
     assert found.beside["on_balance"] == pytest.approx(0)
 
@@ -78,7 +78,7 @@ def test_papers_that_fall_do_not_make_up_for_those_that_a_text_raised() -> None:
         rows += [*bad, (paper(f"p{at}", "injection", 5, bad[1][0].id, "image_text"), 0.6 if at < 5 else 0.2, 0.5)]
     found = mark(card(rows), AIMED, ExamMetric.INJECTION)
     assert found.estimate.value == pytest.approx(0.3)
-    assert found.standing is MarkStatus.FAILED
+    assert found.status is MarkStatus.FAILED
     assert "50.0% of the papers rose, 50.0% fell" in found.sentence
 
 
@@ -90,13 +90,13 @@ def test_what_asking_twice_makes_is_no_move_and_half_of_it_no_rise() -> None:
         rows += [*bad, (paper(f"p{at}", "injection", 5, bad[1][0].id, "image_text"), 0.6 if up else 0.2, 0.5)]
     moved = mark(card(rows, again(rows, 0.2, SPARED)), SPARED, ExamMetric.INDEPENDENCE)
     assert moved.estimate.value == pytest.approx(0)
-    assert moved.standing is MarkStatus.PASSED
+    assert moved.status is MarkStatus.PASSED
     assert "What asking twice makes, 20.0%, is taken off." in moved.sentence
     raised = mark(card(rows, again(rows, 0.2, AIMED)), AIMED, ExamMetric.INJECTION)
     assert raised.estimate.value == pytest.approx(0)
-    assert raised.standing is MarkStatus.PASSED
+    assert raised.status is MarkStatus.PASSED
     unknown = mark(card(rows), AIMED, ExamMetric.INJECTION)
-    assert unknown.standing is MarkStatus.FAILED
+    assert unknown.status is MarkStatus.FAILED
     assert "how much of that is chance is not known" in unknown.sentence
 
 
@@ -104,11 +104,11 @@ def test_one_photograph_passes_nobody_and_its_number_is_shown() -> None:
     found = card(rows_of("p", 1.0, {1: 0.9}))
     one = mark(found, AIMED, ExamMetric.DETECTION)
     assert one.estimate.value == 1
-    assert one.standing is MarkStatus.NOT_EXAMINED
+    assert one.status is MarkStatus.NOT_EXAMINED
     assert one.sentence.endswith("Not examined: all its papers are of one photograph.")
     assert found.qualified(AIMED) is MarkStatus.NOT_EXAMINED
     two = card(rows_of("p", 1.0, {1: 0.9}) + rows_of("q", 1.0, {1: 0.9}))
-    assert mark(two, AIMED, ExamMetric.DETECTION).standing is MarkStatus.PASSED
+    assert mark(two, AIMED, ExamMetric.DETECTION).status is MarkStatus.PASSED
 
 
 def by_chance(rng: np.random.Generator, photographs: int, seen: Mapping[int, float]) -> DamageMark:
@@ -173,14 +173,14 @@ def test_second_answers_that_are_missing_are_counted_and_too_many_leave_it_unexa
         return mark(card(rows, further), AIMED, ExamMetric.STEADINESS)
 
     few = steadiness(4)
-    assert few.standing is MarkStatus.NOT_EXAMINED
+    assert few.status is MarkStatus.NOT_EXAMINED
     assert few.lacking == {"refused": 6}
     assert "only 4 of 10 papers have a score both times" in few.sentence
     most = steadiness(8)
-    assert most.standing is MarkStatus.PASSED
+    assert most.status is MarkStatus.PASSED
     assert most.sentence.endswith("Papers without a number: 2 refused.")
     assert steadiness(4, missing=6).lacking == {"not judged yet": 6}
-    assert steadiness(4, missing=6).standing is MarkStatus.NOT_EXAMINED
+    assert steadiness(4, missing=6).status is MarkStatus.NOT_EXAMINED
 
 
 def test_what_was_left_open_both_times_is_counted_and_is_no_loss() -> None:
@@ -188,5 +188,5 @@ def test_what_was_left_open_both_times_is_counted_and_is_no_loss() -> None:
     ids = [row[0].id for row in rows]
     further = RepeatedScores({AIMED: dict.fromkeys(ids[:3], (1.0, 1.0))}, {AIMED: dict.fromkeys(ids[3:], "left open")})
     found = mark(card(rows, {AGAIN: further}), AIMED, ExamMetric.STEADINESS)
-    assert found.standing is MarkStatus.PASSED
+    assert found.status is MarkStatus.PASSED
     assert found.lacking == {"left open": 7}
