@@ -123,7 +123,7 @@ def test_a_sticker_is_where_the_instruction_says_in_the_colour_that_it_names(sho
             middle = {"left": 0.0, "middle": 0.5, "right": 1.0}
             for sticker in edit.stickers:
                 assert sticker.place in edit.instruction
-                assert sticker.colour in edit.instruction
+                assert sticker.color in edit.instruction
                 aside = next(at for word, at in middle.items() if word in sticker.place)
                 assert PLACES[sticker.place] == (0.0 if "upper" in sticker.place else 1.0, aside)
             assert cv2.connectedComponents(edit.region.astype(np.uint8))[0] - 1 == len(edit.stickers)

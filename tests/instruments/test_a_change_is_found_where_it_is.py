@@ -11,7 +11,8 @@ from support.instruments import PHOTOS, Image, flat, noisy, pasted, photo
 
 from beholder.instruments.instrument import Measurement
 from beholder.instruments.pair import ImagePair
-from beholder.instruments.pixel_metrics import compute_color_difference, find_changed_regions
+from beholder.instruments.pixel_metrics import compute_color_difference
+from beholder.instruments.regions import find_changed_regions
 from beholder.instruments.registry import measure_pair
 
 GREY = flat((128, 128, 128), 400, 300)

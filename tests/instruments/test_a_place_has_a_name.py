@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from beholder.instruments.pixel_metrics import add_mostly, name_place
+from beholder.instruments.regions import add_mostly, name_place
 
 
 def box(left: float, top: float, right: float, bottom: float, width: int = 640, height: int = 480) -> np.ndarray:

@@ -18,7 +18,6 @@ from beholder.instruments.quality import (
     HIGH_NOISE,
     SOFT_SHARPNESS,
     measure_blockiness,
-    split_pair,
 )
 from beholder.instruments.registry import measure_image, measure_pair
 
@@ -212,4 +211,4 @@ def test_resolution_is_that_of_the_file() -> None:
 
 def test_both_images_of_a_pair_keep_the_size_of_their_files() -> None:
     pair = ImagePair(photo("coffee"), photo("coffee"), sizes=((4000, 3000), (480, 360)))
-    assert [picture.size for picture in split_pair(pair)] == [(4000, 3000), (480, 360)]
+    assert [picture.size for picture in pair.images()] == [(4000, 3000), (480, 360)]

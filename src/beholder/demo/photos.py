@@ -70,13 +70,13 @@ NOISE_SEED = 20_261_115  # of paper grain and scattered points: the same picture
 
 def draw_pencil(photo: Pixels) -> Pixels:
     """A graphite drawing: tone by dodging, strokes in the darks that run one way, paper tooth over all."""
-    grey = _to_gray(photo)
-    drawn = np.clip(grey / np.maximum(_blur_plane(grey, 9), 0.02), 0, 1) ** 1.5
-    lines = 1 - 0.9 * np.clip((_blur_plane(grey, 2.2) - _blur_plane(grey, 0.8)) * 9, 0, 1)
-    tone = np.clip(0.12 + 1.05 * cv2.bilateralFilter(grey, 7, 0.12, 6), 0, 1)
-    hatched = 1 - np.clip(0.95 - tone, 0, 1) * (0.35 + 0.75 * _make_strokes(grey.shape, 55))
+    gray = _to_gray(photo)
+    drawn = np.clip(gray / np.maximum(_blur_plane(gray, 9), 0.02), 0, 1) ** 1.5
+    lines = 1 - 0.9 * np.clip((_blur_plane(gray, 2.2) - _blur_plane(gray, 0.8)) * 9, 0, 1)
+    tone = np.clip(0.12 + 1.05 * cv2.bilateralFilter(gray, 7, 0.12, 6), 0, 1)
+    hatched = 1 - np.clip(0.95 - tone, 0, 1) * (0.35 + 0.75 * _make_strokes(gray.shape, 55))
     drawn = np.clip(drawn * lines * np.clip(hatched, 0, 1), 0, 1)
-    strokes, tooth = _make_strokes(grey.shape, 55), _make_noise(grey.shape, 0.7)
+    strokes, tooth = _make_strokes(gray.shape, 55), _make_noise(gray.shape, 0.7)
     graphite = 0.10 + 0.16 * strokes + 0.06 * tooth  # it is never black, and shows the strokes it was laid in
     drawn = graphite + (0.93 + 0.07 * tooth - graphite) * drawn
     return _to_pixels(drawn[..., None] * np.array([0.98, 0.975, 0.955], np.float32))
@@ -85,11 +85,11 @@ def draw_pencil(photo: Pixels) -> Pixels:
 def paint_oil(photo: Pixels, radius: int = 8) -> Pixels:
     """An oil sketch: each stroke takes the calmest of the eight neighbourhoods around it (Kuwahara's filter); edges
     waver as a hand does, the brush leaves ridges, and an amber varnish lies on top."""
-    colour = _waver_edges(photo, 2.2).astype(np.float32) / 255
+    color = _waver_edges(photo, 2.2).astype(np.float32) / 255
     means, spreads = [], []
     for kernel in _make_sector_kernels(radius):
-        mean = cv2.filter2D(colour, -1, kernel, borderType=cv2.BORDER_REFLECT)
-        square = cv2.filter2D(colour * colour, -1, kernel, borderType=cv2.BORDER_REFLECT)
+        mean = cv2.filter2D(color, -1, kernel, borderType=cv2.BORDER_REFLECT)
+        square = cv2.filter2D(color * color, -1, kernel, borderType=cv2.BORDER_REFLECT)
         means.append(mean)
         spreads.append((square - mean * mean).sum(2))
     weights = 1 / (1e-4 + np.clip(np.array(spreads), 0, None)) ** 4
@@ -108,28 +108,28 @@ def paint_watercolor(photo: Pixels) -> Pixels:
     styled = cv2.stylization(washed, sigma_s=60, sigma_r=0.6)
     mixed = np.asarray(0.5 * (washed.astype(np.float32) + styled) / 255, np.float32)
     shape = photo.shape[:2]
-    colour = _saturate_plane(mixed**0.78, 1.35)  # pigment is thin, the paper shines through
+    color = _saturate_plane(mixed**0.78, 1.35)  # pigment is thin, the paper shines through
     pooled = 0.72 + 0.42 * _make_noise(shape, 22) + 0.10 * _make_noise(shape, 1.2)
-    grey = _blur_plane(np.asarray(colour.mean(2), np.float32), 1.2)
-    rims = np.clip((_blur_plane(grey, 3) - grey) * 2.2, 0, 0.35)
-    colour = np.asarray(1 - (1 - colour) * (pooled * (1 + rims))[..., None], np.float32)
+    gray = _blur_plane(np.asarray(color.mean(2), np.float32), 1.2)
+    rims = np.clip((_blur_plane(gray, 3) - gray) * 2.2, 0, 0.35)
+    color = np.asarray(1 - (1 - color) * (pooled * (1 + rims))[..., None], np.float32)
     height, width = shape
     rows, columns = np.mgrid[:height, :width].astype(np.float32)
     border = np.minimum(np.minimum(rows, height - 1 - rows), np.minimum(columns, width - 1 - columns))
     sheet = np.clip((border - 6 - 8 * (_make_noise(shape, 6) - 0.5) - 3 * _make_noise(shape, 1.2)) / 3, 0, 1)[..., None]
-    return _to_pixels(colour * sheet + np.array([0.975, 0.965, 0.94], np.float32) * (1 - sheet))
+    return _to_pixels(color * sheet + np.array([0.975, 0.965, 0.94], np.float32) * (1 - sheet))
 
 
 def print_linocut(photo: Pixels, ink: Sequence[float] = (0.10, 0.13, 0.24)) -> Pixels:
     """A block print in one ink: differences of Gaussians, thresholded hard."""
-    grey = np.asarray(cv2.createCLAHE(2.5, (4, 4)).apply(_to_pixels(_to_gray(photo))) / 255, np.float32)
-    near, far = _blur_plane(grey, 1.1), _blur_plane(grey, 1.1 * 1.6)
+    gray = np.asarray(cv2.createCLAHE(2.5, (4, 4)).apply(_to_pixels(_to_gray(photo))) / 255, np.float32)
+    near, far = _blur_plane(gray, 1.1), _blur_plane(gray, 1.1 * 1.6)
     sharp = near + 22 * (near - far)
-    tone = _blur_plane(grey, 1.6)
-    gouged = 0.5 + 0.5 * np.sin(_project_pixels(grey.shape, 28) * 2 * np.pi / 5.5 + 5 * tone)
+    tone = _blur_plane(gray, 1.6)
+    gouged = 0.5 + 0.5 * np.sin(_project_pixels(gray.shape, 28) * 2 * np.pi / 5.5 + 5 * tone)
     level = 0.24 + 0.30 * gouged
     printed = np.clip((sharp - level) * 9 + 0.5, 0, 1)
-    worn = np.clip(1.25 - 0.5 * _make_noise(grey.shape, 0.8), 0, 1)
+    worn = np.clip(1.25 - 0.5 * _make_noise(gray.shape, 0.8), 0, 1)
     paper = np.array([0.95, 0.92, 0.85], np.float32)
     cover = ((1 - printed) * worn)[..., None]
     return _to_pixels(paper * (1 - cover) + np.array(ink, np.float32) * cover)
@@ -137,18 +137,18 @@ def print_linocut(photo: Pixels, ink: Sequence[float] = (0.10, 0.13, 0.24)) -> P
 
 def print_pop_art(photo: Pixels, inks: Sequence[tuple[float, float, float]], pitch: float = 9) -> Pixels:
     """Four flat inks from dark to light, dots where the second gives way to the third, and a thick black key plate."""
-    grey = _to_gray(photo)
-    low, high = np.quantile(grey, [0.02, 0.98])
-    tone = np.clip((cv2.bilateralFilter(_blur_plane(grey, 1), 11, 0.15, 9) - low) / max(high - low, 1e-3), 0, 1)
+    gray = _to_gray(photo)
+    low, high = np.quantile(gray, [0.02, 0.98])
+    tone = np.clip((cv2.bilateralFilter(_blur_plane(gray, 1), 11, 0.15, 9) - low) / max(high - low, 1e-3), 0, 1)
     plates = np.array(inks, np.float32)
     edges = np.quantile(tone, [0.22, 0.5, 0.8])
     picture = plates[np.digitize(tone, edges)]
-    across, down = (_project_pixels(grey.shape, angle) / pitch for angle in (45, 135))
+    across, down = (_project_pixels(gray.shape, angle) / pitch for angle in (45, 135))
     dots = np.hypot(across - np.round(across), down - np.round(down))
     radius = 0.5 * np.sqrt(np.clip((edges[2] - tone) / max(edges[2] - edges[1], 1e-3), 0, 1)) * 0.9
     dotted = np.clip((radius - dots) * pitch, 0, 1) * ((tone >= edges[1]) & (tone < edges[2]))
     picture = picture * (1 - dotted[..., None]) + plates[1] * dotted[..., None]
-    return _to_pixels(picture * (1 - _draw_contours(grey, 2.2, 0.9)[..., None]))
+    return _to_pixels(picture * (1 - _draw_contours(gray, 2.2, 0.9)[..., None]))
 
 
 def draw_comic(photo: Pixels) -> Pixels:
@@ -172,12 +172,12 @@ def draw_comic(photo: Pixels) -> Pixels:
 
 def draw_neon(photo: Pixels) -> Pixels:
     """A night of tubes: edges that glow in cyan and magenta over a dark violet copy."""
-    grey = _to_gray(photo)
-    lines = _draw_contours(grey, 1.2, 1.0)
-    rows = np.linspace(0, 1, grey.shape[0], dtype=np.float32)[:, None, None]
+    gray = _to_gray(photo)
+    lines = _draw_contours(gray, 1.2, 1.0)
+    rows = np.linspace(0, 1, gray.shape[0], dtype=np.float32)[:, None, None]
     tube = np.array([0.15, 0.95, 1], np.float32) * (1 - rows) + np.array([1, 0.15, 0.85], np.float32) * rows
     glow = sum(_blur_plane(lines, sigma) * gain for sigma, gain in ((1, 0.9), (5, 0.9), (16, 0.8)))
-    dark = (grey[..., None] * np.array([0.30, 0.16, 0.52], np.float32)) + np.array([0.02, 0.01, 0.06], np.float32)
+    dark = (gray[..., None] * np.array([0.30, 0.16, 0.52], np.float32)) + np.array([0.02, 0.01, 0.06], np.float32)
     return _to_pixels(dark + np.asarray(glow)[..., None] * tube + (lines**2)[..., None] * 0.35)
 
 
@@ -189,9 +189,9 @@ def _waver_edges(photo: Pixels, reach: float) -> Pixels:
     return np.asarray(moved, np.uint8)
 
 
-def _draw_contours(grey: Plane, sigma: float, strength: float) -> Plane:
+def _draw_contours(gray: Plane, sigma: float, strength: float) -> Plane:
     """Lines where it is darker than its surroundings; 1 is ink."""
-    near, far = _blur_plane(grey, sigma), _blur_plane(grey, sigma * 1.6)
+    near, far = _blur_plane(gray, sigma), _blur_plane(gray, sigma * 1.6)
     return np.asarray(np.clip(((far - near) * 34 - 0.22) * strength, 0, 1), np.float32)
 
 
@@ -237,9 +237,9 @@ def _stretch_range(plane: Plane) -> Plane:
     return np.asarray(np.clip((plane - low) / (high - low), 0, 1), np.float32)
 
 
-def _saturate_plane(colour: NDArray[np.float32], factor: float) -> NDArray[np.float32]:
-    grey = colour @ np.array([0.299, 0.587, 0.114], np.float32)
-    return np.asarray(np.clip(grey[..., None] + (colour - grey[..., None]) * factor, 0, 1), np.float32)
+def _saturate_plane(color: NDArray[np.float32], factor: float) -> NDArray[np.float32]:
+    gray = color @ np.array([0.299, 0.587, 0.114], np.float32)
+    return np.asarray(np.clip(gray[..., None] + (color - gray[..., None]) * factor, 0, 1), np.float32)
 
 
 def _to_gray(photo: Pixels) -> Plane:
@@ -250,8 +250,8 @@ def _blur_plane(plane: Plane, sigma: float) -> Plane:
     return np.asarray(cv2.GaussianBlur(plane, (0, 0), sigma), np.float32)
 
 
-def _to_pixels(colour: NDArray[Any]) -> Pixels:
-    return np.asarray(np.clip(colour, 0, 1) * 255 + 0.5, np.uint8)
+def _to_pixels(color: NDArray[Any]) -> Pixels:
+    return np.asarray(np.clip(color, 0, 1) * 255 + 0.5, np.uint8)
 
 
 Mask = NDArray[np.float32]
@@ -334,8 +334,8 @@ def tint(photo: Pixels, gains: tuple[float, float, float]) -> Pixels:
 
 def saturate(photo: Pixels, factor: float, brighter: float = 0.0) -> Pixels:
     """Colours pushed away from grey, and light up to the point where it clips."""
-    grey = cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY).astype(np.float32)[..., None]
-    return _to_edited_pixels((grey + (photo - grey) * factor) / 255 + brighter)
+    gray = cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY).astype(np.float32)[..., None]
+    return _to_edited_pixels((gray + (photo - gray) * factor) / 255 + brighter)
 
 
 def shift(photo: Pixels, right: int, down: int) -> Pixels:
@@ -378,8 +378,8 @@ def _to_lab(photo: Pixels) -> NDArray[np.float32]:
     return np.asarray(cv2.cvtColor(photo.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)
 
 
-def _to_edited_pixels(colour: NDArray[Any]) -> Pixels:
-    return np.asarray(np.clip(colour, 0, 1) * 255 + 0.5, np.uint8)
+def _to_edited_pixels(color: NDArray[Any]) -> Pixels:
+    return np.asarray(np.clip(color, 0, 1) * 255 + 0.5, np.uint8)
 
 
 Pixels = NDArray[np.uint8]

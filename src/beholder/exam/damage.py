@@ -94,8 +94,8 @@ def _colour_cast(ground: DamageTarget, step: float, random: np.random.Generator)
     angle = random.uniform(0, 2 * np.pi)
     lab = cv2.cvtColor(ground.picture.astype(np.float32) / 255, cv2.COLOR_RGB2LAB)
     moved = lab + np.array([0, step * np.cos(angle), step * np.sin(angle)], np.float32)
-    colour = cv2.cvtColor(moved.astype(np.float32), cv2.COLOR_LAB2RGB)
-    return np.asarray(np.clip(colour, 0, 1) * 255 + 0.5, np.uint8)
+    color = cv2.cvtColor(moved.astype(np.float32), cv2.COLOR_LAB2RGB)
+    return np.asarray(np.clip(color, 0, 1) * 255 + 0.5, np.uint8)
 
 
 def _blur(ground: DamageTarget, step: float, random: np.random.Generator) -> Pixels:

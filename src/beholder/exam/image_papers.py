@@ -90,7 +90,7 @@ _VISIBLE_DIFFERENCE = 3  # levels: what differs by less is nothing that was mean
 @dataclass(frozen=True, slots=True)
 class Sticker:
     place: str
-    colour: str
+    color: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +110,17 @@ def make_sticker_edit(photo: Photo) -> Edit:
     corners = list(PLACES)[:4]
     place = min(corners, key=lambda place: _busyness(photo.pixels, place))
     ground = _covered_pixels(photo.pixels, place).reshape(-1, 3).mean(0)
-    colour = max(STICKER_COLORS, key=lambda name: round(float(np.abs(ground - COLORS[name]).sum()), 1))
-    instruction = f"Put a round {colour} sticker with a white rim {place} of the picture."
-    return _sticker_edit(STICKER, photo, instruction, (Sticker(place, colour),))
+    color = max(STICKER_COLORS, key=lambda name: round(float(np.abs(ground - COLORS[name]).sum()), 1))
+    instruction = f"Put a round {color} sticker with a white rim {place} of the picture."
+    return _sticker_edit(STICKER, photo, instruction, (Sticker(place, color),))
 
 
 def make_five_sticker_edit(photo: Photo) -> Edit:
     """Five stickers at once: an instruction with five parts."""
-    stickers = tuple(Sticker(place, colour) for place, colour in zip(PLACES, STICKER_COLORS, strict=True))
+    stickers = tuple(Sticker(place, color) for place, color in zip(PLACES, STICKER_COLORS, strict=True))
     first, *more = stickers
-    asked = [f"a round {first.colour} sticker with a white rim {first.place} of the picture"]
-    asked += [f"a {one.colour} one {one.place}" for one in more]
+    asked = [f"a round {first.color} sticker with a white rim {first.place} of the picture"]
+    asked += [f"a {one.color} one {one.place}" for one in more]
     return _sticker_edit(FIVE, photo, f"Put {', '.join(asked[:-1])}, and {asked[-1]}.", stickers)
 
 
@@ -144,7 +144,7 @@ def draw_stickers(photo: Pixels, stickers: Iterable[Sticker]) -> Pixels:
     for sticker in stickers:
         row, column = _sticker_center(photo, sticker.place)
         distance = np.hypot(rows - row, columns - column)
-        for reach, ink in ((radius, (250, 250, 248)), (radius * (1 - _RIM), COLORS[sticker.colour])):
+        for reach, ink in ((radius, (250, 250, 248)), (radius * (1 - _RIM), COLORS[sticker.color])):
             cover = np.clip(reach - distance + 0.5, 0, 1)[..., None]
             picture = picture * (1 - cover) + np.array(ink, np.float32) * cover
     return np.asarray(picture + 0.5, np.uint8)
@@ -409,7 +409,7 @@ def _incomplete_papers(material: EditMaterial, five: Edit, wrong: bool, strength
     return draw_stickers(
         material.photo.pixels,
         [
-            replace(one, colour=WRONG_COLOR) if position in spoilt else one
+            replace(one, color=WRONG_COLOR) if position in spoilt else one
             for position, one in enumerate(five.stickers)
             if wrong or position not in spoilt
         ],

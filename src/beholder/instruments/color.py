@@ -1,4 +1,4 @@
-"""Colour: how far it moved, pixel by pixel and as a whole."""
+"""Color: how far it moved, pixel by pixel and over the whole image."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from beholder.instruments.instrument import (
     make_pair_instrument,
 )
 from beholder.instruments.pair import ImagePair
-from beholder.instruments.pixel_metrics import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, name_place
+from beholder.instruments.regions import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, name_place
 
-_MIN_PIXELS = 64
+_MIN_PIXELS = 64  # outside the edit, to measure a color cast
 
 
 def _read_difference_median(pair: ImagePair) -> PairReading:
@@ -49,21 +49,21 @@ def _read_noticeable(pair: ImagePair) -> PairReading:
 
 
 def _read_palette(pair: ImagePair) -> PairReading:
-    first, second = (np.sort(_DIRECTIONS @ colours[::4].T, axis=1) for colours in pair.sampled_colors[:2])
+    first, second = (np.sort(_DIRECTIONS @ colors[::4].T, axis=1) for colors in pair.sampled_colors[:2])
     distance = float(2 * np.abs(first - second).mean())
     strength = "the same" if distance < 1 else "close" if distance < 5 else "different" if distance < 15 else "another"
     return PairReading(distance, f"The palette is {strength}: colours would have to move by {distance:.1f} on average.")
 
 
 def _read_exposure(pair: ImagePair) -> PairReading:
-    first, second = (float(colours[:, 0].mean()) for colours in pair.sampled_colors[:2])
+    first, second = (float(colors[:, 0].mean()) for colors in pair.sampled_colors[:2])
     change = second - first
     how = "as light as it was" if abs(change) < 1 else f"{abs(change):.1f} {'lighter' if change > 0 else 'darker'}"
     return PairReading(change, f"The image is {how} (mean L* {round(first)} to {round(second)}).")
 
 
 def _read_contrast(pair: ImagePair) -> PairReading:
-    first, second = (float(colours[:, 0].std()) for colours in pair.sampled_colors[:2])
+    first, second = (float(colors[:, 0].std()) for colors in pair.sampled_colors[:2])
     if first < 0.5:
         return PairReading(None, "Not measured: the image before has no contrast to compare with.")
     ratio = second / first
@@ -72,7 +72,7 @@ def _read_contrast(pair: ImagePair) -> PairReading:
 
 
 def _read_saturation(pair: ImagePair) -> PairReading:
-    first, second = (float(np.hypot(colours[:, 1], colours[:, 2]).mean()) for colours in pair.sampled_colors[:2])
+    first, second = (float(np.hypot(colors[:, 1], colors[:, 2]).mean()) for colors in pair.sampled_colors[:2])
     change = second - first
     how = "as colourful as it was" if abs(change) < 1 else f"{'more' if change > 0 else 'less'} colourful"
     return PairReading(change, f"The image is {how} (mean chroma {first:.0f} to {second:.0f}).")
@@ -97,7 +97,7 @@ def _read_cast(pair: ImagePair) -> PairReading:
 
 
 def _without_registration(read: Callable[[ImagePair], PairReading]) -> Callable[[ImagePair], PairReading]:
-    """Reads the colours as a whole, which need not lie where they lay: also of images that cannot be registered."""
+    """Let a reading of the colors as a whole, which needs no registration, fail only where nothing overlaps."""
 
     def reading(pair: ImagePair) -> PairReading:
         return read(pair) if pair.valid.any() else PairReading(None, f"Not measured: {pair.incomparable_reason}.")
@@ -111,16 +111,16 @@ def _describe_visibility(value: float) -> str:
 
 
 def _compute_legend_top(pair: ImagePair) -> float:
-    """The top of the map's legend: 20, or more where a twentieth of the image is above it; at most 100."""
+    """Return the top of the map's legend: 20, or more where a twentieth of the image is above it; at most 100."""
     return float(np.clip(np.ceil(pair.difference_quantiles[1] / 10) * 10, 20, 100))
 
 
 def _spread_directions(count: int) -> Floats:
-    """Evenly spread over half the sphere (a Fibonacci lattice), N×3."""
+    """Return directions evenly spread over half the sphere (a Fibonacci lattice), N×3."""
     z = (np.arange(count) + 0.5) / count
-    turn = np.pi * (1 + 5**0.5) * np.arange(count)
+    angle = np.pi * (1 + 5**0.5) * np.arange(count)
     flat = np.sqrt(1 - z * z)
-    return np.stack([flat * np.cos(turn), flat * np.sin(turn), z], axis=1).astype(np.float32)
+    return np.stack([flat * np.cos(angle), flat * np.sin(angle), z], axis=1).astype(np.float32)
 
 
 _DIRECTIONS = _spread_directions(24)

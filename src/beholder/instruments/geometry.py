@@ -1,7 +1,7 @@
-"""Geometry: what became of the size and the shape, and how the image was moved, scaled, turned, stretched or cropped.
+"""Geometry: how size and shape changed, and how the image was shifted, scaled, rotated, stretched or cropped.
 
-A stretch is a change of the shape and nothing else; a crop that did not enlarge what is left is neither a shift nor a
-zoom.
+A stretch is a change of the aspect ratio and nothing else; a crop that did not enlarge what is left is neither a shift
+nor a zoom.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from beholder.instruments.instrument import (
 from beholder.instruments.pair import ImagePair
 from beholder.instruments.registration import has_same_aspect
 
-_MIN_TURN = 0.2  # degrees: a frame that is turned by less lies straight
+_MIN_ROTATION = 0.2  # degrees: a frame that is rotated by less counts as straight
 
 
 def _read_size(pair: ImagePair) -> PairReading:
@@ -48,26 +48,22 @@ def _read_aspect(pair: ImagePair) -> PairReading:
 
 
 def _read_confidence(pair: ImagePair) -> PairReading:
-    found = pair.alignment
+    alignment = pair.alignment
     if pair.identical:
         return PairReading(1.0, "The images are identical, pixel by pixel.")
-    if not found.registered:
-        return PairReading(
-            found.confidence, f"The images could not be registered: {found.reason}{_note_unregistered(pair)}."
-        )
-    how = "after they were laid over each other" if found.moved else "in its place"
+    if not alignment.registered:
+        compared = "" if pair.incomparable_reason else "; they are compared as they lie"
+        return PairReading(alignment.confidence, f"The images could not be registered: {alignment.reason}{compared}.")
+    how = "after they were laid over each other" if alignment.moved else "in its place"
     return PairReading(
-        found.confidence, f"{format_percent(found.confidence)} of the detail of the image before is found {how}."
+        alignment.confidence,
+        f"{format_percent(alignment.confidence)} of the detail of the image before is found {how}.",
     )
 
 
-def _note_unregistered(pair: ImagePair) -> str:
-    return "" if pair.incomparable_reason else "; they are compared as they lie"
-
-
 def _read_shift(pair: ImagePair) -> PairReading:
-    if (none := _refuse_unregistered(pair)) is not None:
-        return none
+    if (refusal := _refuse_unregistered(pair)) is not None:
+        return refusal
     if word := _describe_reframing(pair):
         return PairReading(0.0, f"The image was {word}, not shifted.")
     # Pixels of the file, not of the smaller image that was measured.
@@ -85,8 +81,8 @@ def _read_shift(pair: ImagePair) -> PairReading:
 
 
 def _read_scale(pair: ImagePair) -> PairReading:
-    if (none := _refuse_unregistered(pair)) is not None:
-        return none
+    if (refusal := _refuse_unregistered(pair)) is not None:
+        return refusal
     if word := _describe_reframing(pair):
         return PairReading(1.0, f"The image was {word}, not zoomed.")
     scale = pair.alignment.scale
@@ -102,17 +98,17 @@ def _read_scale(pair: ImagePair) -> PairReading:
 
 
 def _read_turn(pair: ImagePair) -> PairReading:
-    if (none := _refuse_unregistered(pair)) is not None:
-        return none
-    turn = pair.alignment.rotation
-    if abs(turn) < 0.1:
-        return PairReading(turn, "The image was not turned.")
-    return PairReading(turn, f"The image was turned by {abs(turn):.1f}° {'' if turn > 0 else 'counter'}clockwise.")
+    if (refusal := _refuse_unregistered(pair)) is not None:
+        return refusal
+    angle = pair.alignment.rotation
+    if abs(angle) < 0.1:
+        return PairReading(angle, "The image was not turned.")
+    return PairReading(angle, f"The image was turned by {abs(angle):.1f}° {'' if angle > 0 else 'counter'}clockwise.")
 
 
 def _read_kept(pair: ImagePair) -> PairReading:
-    if (none := _refuse_unregistered(pair)) is not None:
-        return none
+    if (refusal := _refuse_unregistered(pair)) is not None:
+        return refusal
     share = _compute_overlap(pair)
     if share > 0.999:
         return PairReading(share, "Nothing was cropped away.")
@@ -131,51 +127,56 @@ def _read_kept(pair: ImagePair) -> PairReading:
 
 
 def _describe_reframing(pair: ImagePair) -> str:
-    """What was done to the frame alone: "cropped", "extended", or both ("reframed"); empty where what is shown moved.
+    """Return what was done to the frame alone: "cropped", "extended", or both ("reframed"); empty where the content
+    moved.
 
-    Against a plain resize a crop would be zoomed and shifted. It is neither where the shape became another, or where
+    Against a plain resize a crop looks zoomed and shifted. It is neither where the aspect ratio changed, or where
     details have as many pixels as they had.
     """
-    found = pair.alignment
-    if not found.moved or found.stretched or abs(found.rotation) >= _MIN_TURN or pair.sizes[0] == pair.sizes[1]:
+    alignment = pair.alignment
+    if (
+        not alignment.moved
+        or alignment.stretched
+        or abs(alignment.rotation) >= _MIN_ROTATION
+        or pair.sizes[0] == pair.sizes[1]
+    ):
         return ""
     # The scale in pixels of the files, not of the smaller images that were measured.
     (before, after), (w1, w2) = pair.sizes, (pair.before.shape[1], pair.after.shape[1])
-    scale = math.sqrt(abs(np.linalg.det(found.matrix[:, :2]))) * (after[0] / w2) / (before[0] / w1)
+    scale = math.sqrt(abs(np.linalg.det(alignment.matrix[:, :2]))) * (after[0] / w2) / (before[0] / w1)
     if has_same_aspect(*pair.sizes) and abs(scale - 1) > 0.01:
         return ""
-    frame, seen = _compute_frames(pair)
+    frame, other = _compute_frames(pair)
     slack = 1 + 0.005 * max(w1, pair.before.shape[0])
-    low, high = seen.min(axis=0) - frame.min(axis=0), seen.max(axis=0) - frame.max(axis=0)
+    low, high = other.min(axis=0) - frame.min(axis=0), other.max(axis=0) - frame.max(axis=0)
     if low.min() > -slack and high.max() < slack:
         return "cropped"
     return "extended" if low.max() < slack and high.min() > -slack else "reframed"
 
 
 def _compute_overlap(pair: ImagePair) -> float:
-    """The share of before's area that lies inside after: exact to parts of a pixel, where `pair.valid` is not."""
-    frame, seen = _compute_frames(pair)
-    area, _ = cv2.intersectConvexConvex(frame, seen)
+    """Return the share of before's area that lies inside after: exact to fractions of a pixel, which `pair.valid` is
+    not.
+    """
+    frame, other = _compute_frames(pair)
+    area, _ = cv2.intersectConvexConvex(frame, other)
     return float(min(1.0, area / (pair.before.shape[0] * pair.before.shape[1])))
 
 
 def _compute_frames(pair: ImagePair) -> tuple[Floats, Floats]:
-    """The corners of before's frame and of after's, both where they lie in before."""
+    """Return the corners of before's frame and of after's, both in the coordinates of before."""
     frame, other = (
         np.array([(-0.5, -0.5), (w - 0.5, -0.5), (w - 0.5, h - 0.5), (-0.5, h - 0.5)], np.float32)
         for h, w in (pair.before.shape[:2], pair.after.shape[:2])
     )
-    turn, offset = pair.alignment.matrix[:, :2], pair.alignment.matrix[:, 2]
-    return frame, np.asarray((other - offset) @ np.linalg.inv(turn).T, np.float32)
+    linear, offset = pair.alignment.matrix[:, :2], pair.alignment.matrix[:, 2]
+    return frame, np.asarray((other - offset) @ np.linalg.inv(linear).T, np.float32)
 
 
 def _refuse_unregistered(pair: ImagePair) -> PairReading | None:
-    found = pair.alignment
-    return (
-        None
-        if found.registered
-        else PairReading(None, f"Not measured: the images could not be registered ({found.reason}).")
-    )
+    if pair.alignment.registered:
+        return None
+    return PairReading(None, f"Not measured: the images could not be registered ({pair.alignment.reason}).")
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (

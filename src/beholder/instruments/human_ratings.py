@@ -1,18 +1,14 @@
-"""From measurements to the rating that people would give: maps fitted on human ratings, kept as readable JSON.
+"""Predicted human ratings: maps from measurements to the rating that people would give, fitted on human ratings.
 
-A map takes each of its measurements to a normal score (where it lies among the cases that the map was fitted on, −2.3
-to 2.3, by straight lines between knots), and adds up: intercept + Σ linear · z + curved · (z² − 1) / 2. The sum is the
-mean human rating, 0–1. `weights/NAME.json` has the numbers, the score they had, and what was tried;
-`make alignment` fits and tests them.
+A map converts each of its measurements to a normal score (where it lies among the cases that the map was fitted on,
+−2.3 to 2.3, by linear interpolation between knots) and adds up: intercept + Σ linear · z + curved · (z² − 1) / 2. The
+sum is the mean human rating, 0–1. `weights/NAME.json` has the numbers, the score they had, and what was tried; `make
+alignment` fits and tests them.
 
-The maps were fitted on edits of photographs of 512 px, measured at that size: measure with `Pair.load(side=SIDE)`.
-
-What people would say of an edit: the fitted maps (`aligning`), as measurements of a pair.
-
-They are no instruments: they measure nothing by themselves, and take a second look at the pair in the size that the
-maps were fitted on.
-
-What the pair instruments say of two images as plain numbers: features for a calibration.
+The maps were fitted on edits of photographs of 512 px, measured at that size: measure with
+`ImagePair.load(side=RATING_SIDE)`. They are no instruments, because they measure nothing by themselves;
+`predict_pair_ratings` measures the pair a second time at that size. `measure_pixel_features` gives the same
+measurements as features for a calibration.
 """
 
 from __future__ import annotations
@@ -33,16 +29,26 @@ from beholder.instruments.instrument import Bytes, Measurement
 from beholder.instruments.pair import ImagePair, shrink_to_side
 from beholder.instruments.registry import measure_pair
 
-RATING_SIDE = 512
+RATING_SIDE = 512  # px of the longer side
+FEATURE_PREFIX = "pixels."
 RATING_MAPS = {
     "realism": "How real and free of artefacts people find an edited photograph.",
     "kept": "How far people find that an edit did what was asked and kept the rest, given that something was done.",
 }
 
+_MIN_SIDE, _MIN_DETAIL = 64, 0.01  # px; share of the image
+_MASK_REFUSED = "Not predicted: the map was fitted on edits without a mask, and does not hold for others."
+
 
 @dataclass(frozen=True, slots=True)
 class RatingFeature:
-    """A measurement's part in a map. `knots` are (value, z), rising in value; beyond them z stays what it is."""
+    """A measurement's part in a map.
+
+    Attributes:
+        knots: (value, normal score), rising in value; beyond them the score stays constant.
+        linear: The weight of the normal score.
+        curved: The weight of its square.
+    """
 
     name: str
     unit: str
@@ -51,19 +57,24 @@ class RatingFeature:
     curved: float
 
     def normal_score(self, value: float) -> float:
-        at, scores = zip(*self.knots, strict=True)
-        return float(np.interp(value, at, scores))
+        knot_values, scores = zip(*self.knots, strict=True)
+        return float(np.interp(value, knot_values, scores))
 
     def contribution(self, value: float) -> float:
-        """What this value adds to the rating."""
+        """Return what this value adds to the rating."""
         z = self.normal_score(value)
         return self.linear * z + self.curved * (z * z - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class RatingMap:
-    """Features and how they add up. `low` and `high` are what is added to a prediction for the interval that holds
-    80 % of the ratings: quantiles of the errors on sources that the map had not seen."""
+    """A fitted map: features and how they add up.
+
+    Attributes:
+        low: What is added to a prediction for the lower end of the interval that holds 80 % of the ratings: a quantile
+            of the errors on sources that the map had not seen.
+        high: The same for the upper end.
+    """
 
     name: str
     intercept: float
@@ -72,14 +83,16 @@ class RatingMap:
     high: float
 
     def rating(self, values: Mapping[str, float]) -> float:
-        """The unclipped sum."""
-        return self.intercept + sum(one.contribution(values[one.name]) for one in self.features)
+        """Return the rating, not clipped to 0–1."""
+        return self.intercept + sum(feature.contribution(values[feature.name]) for feature in self.features)
 
 
 @dataclass(frozen=True, slots=True)
 class RatingPrediction:
-    """The mean rating (0–1) that people would give, with an 80 % interval. `value` and interval are None where a
-    measurement is missing, and `sentence` says which and why."""
+    """The mean rating (0–1) that people would give, with an 80 % interval.
+
+    All three numbers are None where a measurement is missing; `sentence` then says which, and why.
+    """
 
     name: str
     value: float | None
@@ -89,62 +102,66 @@ class RatingPrediction:
 
 
 def predict_rating(name: str, measurements: Mapping[str, Measurement]) -> RatingPrediction:
-    """What people would say, from measurements by name (more than needed is fine, fewer is not).
+    """Predict a rating from measurements.
 
-    Raises `UsageError` for a map that there is none of.
+    Args:
+        name: A key of `RATING_MAPS`.
+        measurements: By name; at least those that the map needs.
+
+    Raises:
+        UsageError: There is no map of that name.
     """
     fitted = load_rating_map(name)
     values: dict[str, float] = {}
-    for one in fitted.features:
-        found = measurements.get(one.name)
-        if found is None or found.value is None:
-            why = "was not taken" if found is None else f"has no value: {found.sentence}"
-            return RatingPrediction(name, None, None, None, f"Not predicted: {one.name} {why.rstrip('.')}.")
-        values[one.name] = found.value
+    for feature in fitted.features:
+        measured = measurements.get(feature.name)
+        if measured is None or measured.value is None:
+            why = "was not taken" if measured is None else f"has no value: {measured.sentence}"
+            return RatingPrediction(name, None, None, None, f"Not predicted: {feature.name} {why.rstrip('.')}.")
+        values[feature.name] = measured.value
     rating = fitted.rating(values)
-    value, low, high = (min(1.0, max(0.0, rating + off)) for off in (0.0, fitted.low, fitted.high))
-    says = f"People would rate it about {value:.2f} of 1 ({low:.2f} to {high:.2f}): predicted from measurements."
-    return RatingPrediction(name, value, low, high, says)
+    value, low, high = (min(1.0, max(0.0, rating + offset)) for offset in (0.0, fitted.low, fitted.high))
+    sentence = f"People would rate it about {value:.2f} of 1 ({low:.2f} to {high:.2f}): predicted from measurements."
+    return RatingPrediction(name, value, low, high, sentence)
 
 
 @cache
 def load_rating_map(name: str) -> RatingMap:
-    """The fitted map. Raises `UsageError` for a name that none has."""
+    """Load a fitted map.
+
+    Raises:
+        UsageError: There is no map of that name.
+    """
     if name not in RATING_MAPS:
         raise UsageError(f"There is no map named {name!r}; there are {', '.join(RATING_MAPS)}.")
     return parse_rating_map((files("beholder.instruments") / "weights" / f"{name}.json").read_text("utf-8"))
 
 
 def parse_rating_map(text: str) -> RatingMap:
-    """A map from its JSON; what is there beside the numbers (scores, pedigree) is for people."""
-    found = json.loads(text)
+    """Parse a map from its JSON; whatever else the file has (scores, provenance) is ignored."""
+    stored = json.loads(text)
     features = tuple(
         RatingFeature(one["name"], one["unit"], tuple((v, z) for v, z in one["knots"]), one["linear"], one["curved"])
-        for one in found["features"]
+        for one in stored["features"]
     )
-    return RatingMap(found["name"], found["intercept"], features, found["interval"]["low"], found["interval"]["high"])
-
-
-_MIN_SIDE, _MIN_DETAIL = 64, 0.01  # px; share of the image
-_MASK_REFUSED = "Not predicted: the map was fitted on edits without a mask, and does not hold for others."
+    return RatingMap(
+        stored["name"], stored["intercept"], features, stored["interval"]["low"], stored["interval"]["high"]
+    )
 
 
 def predict_pair_ratings(pair: ImagePair) -> dict[str, Measurement]:
-    """`people.realism` and `people.kept`: the mean rating, 0–1, that people would give."""
-    if why := _explain_no_rating(pair):
-        return {name: Measurement(name, None, "", "higher", why) for name in map("people.{}".format, RATING_MAPS)}
-    small = ImagePair(*(shrink_to_side(one, RATING_SIDE) for one in (pair.before, pair.after)), sizes=pair.sizes)
-    names = {one.name for name in RATING_MAPS for one in load_rating_map(name).features}
+    """Predict `people.realism` and `people.kept` for a pair: the mean rating, 0–1, that people would give."""
+    if reason := _explain_no_rating(pair):
+        return {name: Measurement(name, None, "", "higher", reason) for name in map("people.{}".format, RATING_MAPS)}
+    small = ImagePair(*(shrink_to_side(image, RATING_SIDE) for image in (pair.before, pair.after)), sizes=pair.sizes)
+    names = {feature.name for name in RATING_MAPS for feature in load_rating_map(name).features}
     measured = measure_pair(small, names)
-    found: dict[str, Measurement] = {}
-    for name in RATING_MAPS:
-        said = predict_rating(name, measured)
-        found[f"people.{name}"] = Measurement(f"people.{name}", said.value, "", "higher", said.sentence)
-    return found
+    predictions = {f"people.{name}": predict_rating(name, measured) for name in RATING_MAPS}
+    return {name: Measurement(name, one.value, "", "higher", one.sentence) for name, one in predictions.items()}
 
 
 def _explain_no_rating(pair: ImagePair) -> str:
-    """Why the maps do not hold for a pair: they know photographs and edits of them, and take black for calm."""
+    """Return why the maps do not apply to a pair, or "": they were fitted on photographs and edits of them."""
     if pair.mask is not None:
         return _MASK_REFUSED
     for which, image in (("before", pair.before), ("after", pair.after)):
@@ -163,26 +180,33 @@ def _explain_no_rating(pair: ImagePair) -> str:
 
 
 def _measure_detail(image: Bytes) -> float:
-    """The share of the image that is not flat: windows of 11 px at ≤ 256 px that span more than 8 levels."""
-    grey = np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.uint8)
-    scale = min(1.0, 256 / max(grey.shape))
-    small = cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    """Return the share of the image that is not flat: windows of 11 px at ≤ 256 px that span more than 8 levels."""
+    gray = np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.uint8)
+    scale = min(1.0, 256 / max(gray.shape))
+    small = cv2.resize(gray, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     box = np.ones((11, 11), np.uint8)
     return float((cv2.subtract(cv2.dilate(small, box), cv2.erode(small, box)) > 8).mean())
-
-
-FEATURE_PREFIX = "pixels."
 
 
 def measure_pixel_features(
     pair: tuple[ImageSource, ImageSource], names: Collection[str] | None = None
 ) -> tuple[dict[str, float], str]:
-    """By `pixels.NAME` what can be measured of an image before and after (paths or bytes), at 512 px, and nothing; or
-    nothing, and why. `names` are instruments or families; all of them unless given. What has no meaning for a pair is
-    left out. Raises `UsageError` for a name that no pair instrument has."""
+    """Measure a pair of image files at 512 px as features for a calibration.
+
+    Args:
+        pair: The image before and the image after.
+        names: Instruments or families; all unless given.
+
+    Returns:
+        The values by `pixels.NAME`, without those that have no meaning for this pair, and ""; or nothing, and why the
+            images cannot be measured.
+
+    Raises:
+        UsageError: No pair instrument has one of the names.
+    """
     try:
         before, after = map(read_image, pair)
-        found = measure_pair(ImagePair.load(before, after, side=RATING_SIDE), names)
+        measured = measure_pair(ImagePair.load(before, after, side=RATING_SIDE), names)
     except ImageError as error:
         return {}, str(error)
-    return {f"{FEATURE_PREFIX}{name}": one.value for name, one in found.items() if one.value is not None}, ""
+    return {f"{FEATURE_PREFIX}{name}": one.value for name, one in measured.items() if one.value is not None}, ""

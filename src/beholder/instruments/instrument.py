@@ -1,6 +1,6 @@
-"""What an instrument is, and what it says.
+"""Measurement and Instrument: the contract between instruments and everything that uses them.
 
-Numbers as people read them.
+Also what all families share: array types, and numbers as people read them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,17 @@ InstrumentKind = Literal["pair", "image", "text"]
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One thing that was measured. `value` is None where it has no meaning here, and `sentence` then says why.
+    """The result of one instrument.
 
-    `name` is `family.instrument`. `unit` is "ΔE", "px", "share" (0–1), "×", "dB" or nothing. `better` is the direction
-    in which the after image is nearer to the before image (or, for quality, better); "" where neither is. `map`, where
-    there is one, lies in the frame of `pair.before`, in the same unit; `map_top` is the top of its legend.
+    Attributes:
+        name: `family.instrument`.
+        value: The number; None where it has no meaning for this input, and `sentence` then says why.
+        unit: "ΔE", "px", "share" (0–1), "×", "dB" … or empty.
+        better: The direction in which the image after is nearer to the one before (or, for quality, better); empty
+            where neither direction is.
+        sentence: The result in one sentence.
+        map: Where it was measured, in the frame of `pair.before` and in the same unit, for instruments that have a map.
+        map_top: The value at the top of the map's legend.
     """
 
     name: str
@@ -51,10 +57,15 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """One thing that can be measured. `about` is one sentence: what it measures, and by which convention.
+    """One thing that can be measured.
 
-    `measure` takes a `Pair` (kind "pair"), a `Picture` ("image") or a text's parts ("text"). It never raises for an
-    image, however odd. `cheap` ones are quick enough for an audit.
+    Attributes:
+        name: `family.instrument`.
+        about: One sentence: what it measures, and by which convention.
+        measure: Takes an `ImagePair` (kind "pair"), a `SingleImage` ("image") or a `TextInput` ("text"). Never raises
+            for an image, however odd.
+        kind: What `measure` takes.
+        cheap: Whether it is quick enough for an audit, which measures every case.
     """
 
     name: str
@@ -65,7 +76,7 @@ class Instrument:
 
 
 class PairReading(NamedTuple):
-    """What a pair instrument read: the parts of a `Measurement` that differ from pair to pair."""
+    """The parts of a `Measurement` that differ from pair to pair."""
 
     value: float | None
     sentence: str
@@ -83,8 +94,18 @@ def make_pair_instrument(
     cheap: bool = True,
     needs_registration: bool = True,
 ) -> Instrument:
-    """An instrument for pairs from the function that reads them. Where pixels cannot be compared (`pair.incomparable_reason`) an
-    instrument that `compares` them is not asked, and its measurement says why."""
+    """Make an instrument for pairs from the function that reads them.
+
+    Args:
+        name: `family.instrument`.
+        about: What it measures, in one sentence.
+        read: Measures one pair.
+        unit: See `Measurement`.
+        better: See `Measurement`.
+        cheap: See `Instrument`.
+        needs_registration: Whether it compares pixels. Where they cannot be compared (`pair.incomparable_reason`),
+            `read` is not called, and the measurement has no value and says why.
+    """
 
     def measure(pair: ImagePair) -> Measurement:
         if needs_registration and pair.incomparable_reason:
@@ -95,8 +116,15 @@ def make_pair_instrument(
     return Instrument(name, about, measure, "pair", cheap)
 
 
+def scale_to_side(shape: tuple[int, ...], side: int) -> tuple[int, int]:
+    """Return the (width, height) of an image of this shape (H×W×…) scaled so that its longer side is `side`."""
+    height, width = shape[:2]
+    scale = side / max(height, width)
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
 def format_percent(share: float) -> str:
-    """A share (0–1) as "31 %"; nothing that is there becomes "0 %", and nothing that is missing "100 %"."""
+    """Format a share (0–1) as "31 %". Only 0 becomes "0 %", and only 1 "100 %"."""
     points = 100 * share
     if 0 < points < 0.1:
         return "under 0.1 %"
@@ -106,10 +134,10 @@ def format_percent(share: float) -> str:
 
 
 def format_factor(factor: float) -> str:
-    """A factor as "0.85×"."""
+    """Format a factor as "0.85×"."""
     return f"{factor:.2f}×" if factor < 10 else f"{factor:.0f}×"
 
 
-def join_phrases(parts: list[str]) -> str:
-    """ "a", "a and b", "a, b and c"."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+def join_phrases(phrases: list[str]) -> str:
+    """Join phrases as "a", "a and b" or "a, b and c"."""
+    return " and ".join([", ".join(phrases[:-1]), phrases[-1]] if len(phrases) > 1 else phrases)

@@ -1,6 +1,6 @@
-"""Locality: where the change is, and how much of it lies where it does not belong.
+"""Locality: where the change is, and how much of it lies outside the region of the edit.
 
-The region of the edit is the mask that was given, or else `regions.inferred`: the main change itself.
+The region of the edit is the mask that was given, or else inferred from the main change (`regions.infer_edit_region`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from beholder.instruments.instrument import (
     make_pair_instrument,
 )
 from beholder.instruments.pair import ImagePair, compute_quantiles
-from beholder.instruments.pixel_metrics import (
+from beholder.instruments.regions import (
     MAX_INFERRED_SHARE,
     NOTICEABLE_DELTA_E,
     add_mostly,
@@ -40,14 +40,14 @@ def _read_changed(pair: ImagePair) -> PairReading:
 
 
 def _read_regions(pair: ImagePair) -> PairReading:
-    found = find_changed_regions(pair.difference, pair.changed_mask)
-    if not found:
+    regions = find_changed_regions(pair.difference, pair.changed_mask)
+    if not regions:
         return PairReading(0.0, "There is no region of change.")
-    said = join_phrases(
-        [f"{one.place} ({format_percent(one.share)} of the image, ΔE {one.difference:.0f})" for one in found[:3]]
+    largest = join_phrases(
+        [f"{one.place} ({format_percent(one.share)} of the image, ΔE {one.difference:.0f})" for one in regions[:3]]
     )
-    count = f"{len(found)} regions of change" if len(found) > 1 else "One region of change"
-    return PairReading(float(len(found)), f"{count}{', the largest' if len(found) > 3 else ':'} {said}.")
+    count = f"{len(regions)} regions of change" if len(regions) > 1 else "One region of change"
+    return PairReading(float(len(regions)), f"{count}{', the largest' if len(regions) > 3 else ':'} {largest}.")
 
 
 def _read_region(pair: ImagePair) -> PairReading:
@@ -64,10 +64,10 @@ def _read_region(pair: ImagePair) -> PairReading:
 
 
 def _read_concentration(pair: ImagePair) -> PairReading:
-    """The Gini coefficient over blocks."""
+    """Measure the Gini coefficient of ΔE over blocks."""
     weight = pair.valid.astype(np.float32)
     size = tuple(min(_BLOCKS_PER_SIDE, side) for side in pair.valid.shape[::-1])
-    sums, areas = (cv2.resize(one, size, interpolation=cv2.INTER_AREA) for one in (pair.difference, weight))
+    sums, areas = (cv2.resize(values, size, interpolation=cv2.INTER_AREA) for values in (pair.difference, weight))
     blocks = np.sort((np.asarray(sums) / np.maximum(areas, 1e-6))[np.asarray(areas) > 0.5], axis=None)
     if len(blocks) < 16:
         return PairReading(None, "Not measured: the image is too small to have places.")
@@ -106,13 +106,13 @@ def _read_leakage(pair: ImagePair) -> PairReading:
     outside = _find_outside(pair)
     if isinstance(outside, str):
         return PairReading(None, outside)
-    there = (pair.difference > NOTICEABLE_DELTA_E) & outside
-    share = float(np.count_nonzero(there) / np.count_nonzero(outside))
+    changed = (pair.difference > NOTICEABLE_DELTA_E) & outside
+    share = float(np.count_nonzero(changed) / np.count_nonzero(outside))
+    by = f"by more than ΔE {NOTICEABLE_DELTA_E:.0f}"
     if share == 0:
-        return PairReading(0.0, f"No pixel {_name_outside(pair)} differs by more than ΔE {NOTICEABLE_DELTA_E:.0f}.")
-    where = add_mostly(name_place(there))
-    sentence = f"{format_percent(share)} of the pixels {_name_outside(pair)} differ by more than ΔE {NOTICEABLE_DELTA_E:.0f}, {where}."
-    return PairReading(share, sentence)
+        return PairReading(0.0, f"No pixel {_name_outside(pair)} differs {by}.")
+    where = add_mostly(name_place(changed))
+    return PairReading(share, f"{format_percent(share)} of the pixels {_name_outside(pair)} differ {by}, {where}.")
 
 
 def _read_leakage_mean(pair: ImagePair) -> PairReading:
@@ -137,7 +137,7 @@ def _average_difference(pair: ImagePair, where: Bools) -> float:
 
 
 def _find_outside(pair: ImagePair) -> Bools | str:
-    """What was to stay as it was, or why there is no telling."""
+    """Return the pixels that should not have changed, or the sentence why they are not known."""
     if pair.region_is_inferred and pair.region_share > MAX_INFERRED_SHARE:
         return _explain_filled(pair)
     outside = ~pair.region & pair.valid

@@ -1,9 +1,9 @@
 """Naturalness: whether what was changed still looks as if it belonged to the picture.
 
-What edits do that people take for unreal: detail that comes up where it was calm, or is wiped away where there was
-some; parts that stand out against the rest; textures and colours that the input has nowhere; changes at the size of
-small shapes, where a careful edit changes fine grain or whole areas. None of these is a fault by itself; together they
-are what `aligning` weighs by people's ratings.
+Measured is what people take for unreal: detail that appears where the image was calm, or is wiped away where there was
+some; parts that stand out against the rest; textures and colors that the input has nowhere; changes at the size of
+small shapes, where a careful edit changes fine grain or whole areas. None of these is a fault by itself;
+`human_ratings` weighs them by people's ratings.
 
 All is measured on copies of at most 512 px, on which the weights were fitted too. *Detail* is a band of the Laplacian
 pyramid; *places* are the cells of a grid of 16 along the longer side, *blocks* those of a grid of 32. Where the image
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
@@ -29,17 +28,11 @@ from beholder.instruments.instrument import (
     format_factor,
     format_percent,
     make_pair_instrument,
+    scale_to_side,
 )
-from beholder.instruments.pair import ImagePair
-from beholder.instruments.pixel_metrics import (
-    EVERYWHERE,
-    NOWHERE,
-    add_mostly,
-    ciede2000,
-    compute_ssim,
-    name_place,
-    to_lab,
-)
+from beholder.instruments.pair import ImagePair, once_per_pair, require_min_side
+from beholder.instruments.pixel_metrics import ciede2000, compute_ssim, to_lab
+from beholder.instruments.regions import EVERYWHERE, NOWHERE, add_mostly, name_place
 
 SIDE = 512
 MIN_SIDE = 64  # px
@@ -53,12 +46,8 @@ _DIRECTION_BINS = 8
 _ROWS_PER_PRODUCT = 16
 _STRANGEST_BLOCKS = 5  # of the blocks, about one in two hundred
 _DEVIATION_WINDOW = (7, 7)  # px at half the size
-_MAX_CALM, _MAX_CALM_AFTER, _MIN_TEXTURED, _MIN_TEXTURED_AFTER = (
-    0.02,
-    0.03,
-    0.06,
-    0.04,
-)  # standard deviations of grey, of a range of 1
+# Standard deviations of gray, of a range of 1.
+_MAX_CALM, _MAX_CALM_AFTER, _MIN_TEXTURED, _MIN_TEXTURED_AFTER = 0.02, 0.03, 0.06, 0.04
 _TEXTURED_PRIOR = 0.002  # of the image, added so that a few pixels do not make a share
 _VISIBLE_DELTA_E = 1.0  # ΔE: a smaller change cannot be seen even side by side
 _NEAR_WHITE = np.float32(0.966)  # grey that has L* 97
@@ -66,10 +55,11 @@ _NEAR_WHITE = np.float32(0.966)  # grey that has L* 97
 
 _NO_DETAIL = "Not measured: neither image has any detail."
 _NO_CHANGE = "Not measured: nothing that can be seen has changed."
+_TOO_SMALL = "Not measured: the image {which} is too small ({width}×{height} px)."
 
 
 class _PyramidLayers(NamedTuple):
-    """Grey values, the same at half the size, and the detail between sizes: 1–2 px, then 2–4 px of 512."""
+    """Gray values, the same at half the size, and the detail between sizes: 1–2 px, then 2–4 px of 512."""
 
     gray: Floats
     half: Floats
@@ -78,7 +68,7 @@ class _PyramidLayers(NamedTuple):
 
 
 class _PairLayers(NamedTuple):
-    """Both images, and the gain of detail at each place in octaves."""
+    """The layers of both images, and the gain of detail at each place in octaves."""
 
     before: _PyramidLayers
     after: _PyramidLayers
@@ -86,53 +76,55 @@ class _PairLayers(NamedTuple):
 
 
 class _BlockDistances(NamedTuple):
-    """ΔE of the mean colours; and how far a block is from the one it replaced, and from the most similar of the image
-    before, in units of about a just noticeable difference of texture or ΔE 15."""
+    """How blocks differ.
+
+    Attributes:
+        color: ΔE of the mean colors.
+        replaced: The distance to the block that was there before, in units of about a just noticeable difference of
+            texture or ΔE 15.
+        nearest: The distance to the most similar block of the image before, in the same unit.
+    """
 
     color: Floats
     replaced: Floats
     nearest: Floats
 
 
-_layers_by_pair: WeakKeyDictionary[ImagePair, _PairLayers] = WeakKeyDictionary()
-_blocks_by_pair: WeakKeyDictionary[ImagePair, _BlockDistances] = WeakKeyDictionary()
-
-
 def _read_detail_gained(pair: ImagePair) -> PairReading:
-    seen = _get_layers(pair)
-    if _is_flat(seen.before) and _is_flat(seen.after):
+    layers = _get_layers(pair)
+    if _is_flat(layers.before) and _is_flat(layers.after):
         return PairReading(None, _NO_DETAIL)
-    gain = seen.gain
+    gain = layers.gain
     grown = np.maximum(gain, 0)
     value, where = float(2 ** np.quantile(gain, 0.95)), _describe_place(grown)
-    says = (
+    sentence = (
         f"Detail grew to {format_factor(value)} and more in one place of twenty{where}"
         if value > 1.3
         else f"No place gained detail ({format_factor(value)})"
     )
-    return PairReading(value, f"{says}.", _upscale_map(2**grown, pair), 4.0)
+    return PairReading(value, f"{sentence}.", pair.upscale_map(2**grown), 4.0)
 
 
 def _read_detail_lost(pair: ImagePair) -> PairReading:
-    seen = _get_layers(pair)
-    if _is_flat(seen.before):
+    layers = _get_layers(pair)
+    if _is_flat(layers.before):
         return PairReading(None, "Not measured: the image before has no detail to lose.")
-    gain = seen.gain
+    gain = layers.gain
     left = np.minimum(gain, 0)
     value, where = float(2 ** np.quantile(gain, 0.05)), _describe_place(-left)
-    says = (
+    sentence = (
         f"Detail fell to {format_factor(value)} and less in one place of twenty{where}"
         if value < 0.77
         else f"No place lost detail ({format_factor(value)})"
     )
-    return PairReading(value, f"{says}.", _upscale_map(2**left, pair), 1.0)
+    return PairReading(value, f"{sentence}.", pair.upscale_map(2**left), 1.0)
 
 
 def _read_detail_uneven(pair: ImagePair) -> PairReading:
-    seen = _get_layers(pair)
-    if _is_flat(seen.before) and _is_flat(seen.after):
+    layers = _get_layers(pair)
+    if _is_flat(layers.before) and _is_flat(layers.after):
         return PairReading(None, _NO_DETAIL)
-    value = float(seen.gain.std())
+    value = float(layers.gain.std())
     how = "evenly" if value < 0.3 else "unevenly" if value < 0.8 else "very unevenly"
     return PairReading(value, f"Detail changed {how} over the image (by {value:.2f} octaves from place to place).")
 
@@ -140,11 +132,11 @@ def _read_detail_uneven(pair: ImagePair) -> PairReading:
 def _read_standing_out(pair: ImagePair) -> PairReading:
     if not _has_visible_change(pair):
         return PairReading(None, _NO_CHANGE)
-    seen = _get_layers(pair)
-    if _is_flat(seen.after):
+    layers = _get_layers(pair)
+    if _is_flat(layers.after):
         return PairReading(None, "Not measured: the image after has no detail.")
-    detail = np.abs(seen.after.detail)
-    change = _resize_area(pair.difference, seen.after.gray.shape[::-1])
+    detail = np.abs(layers.after.detail)
+    change = _resize_area(pair.difference, layers.after.gray.shape[::-1])
     weight = _resize_area(np.minimum(change / np.float32(_FULL_CHANGE), 1), detail.shape[::-1])
     rest = 1 - weight
     outside = cv2.sumElems(detail * rest)[0] / max(cv2.sumElems(rest)[0], 1e-6)
@@ -152,43 +144,43 @@ def _read_standing_out(pair: ImagePair) -> PairReading:
     inside = (cv2.sumElems(detail * weight)[0] + prior * outside) / (cv2.sumElems(weight)[0] + prior)
     value = float((inside + _MIN_DETAIL) / (outside + _MIN_DETAIL))
     if value > 1.25:
-        says = f"What changed stands out: {format_factor(value)} the detail of the rest"
+        sentence = f"What changed stands out: {format_factor(value)} the detail of the rest"
     elif value < 0.8:
-        says = f"What changed is calmer than the rest ({format_factor(value)} its detail)"
+        sentence = f"What changed is calmer than the rest ({format_factor(value)} its detail)"
     else:
-        says = f"What changed has about as much detail as the rest ({format_factor(value)})"
-    return PairReading(value, f"{says}.")
+        sentence = f"What changed has about as much detail as the rest ({format_factor(value)})"
+    return PairReading(value, f"{sentence}.")
 
 
 def _read_foreign(pair: ImagePair) -> PairReading:
     nearest = _get_block_distances(pair).nearest
     value = float(np.sort(nearest, axis=None)[-_STRANGEST_BLOCKS:].mean())
-    says = f"The strangest blocks differ by {value:.1f} from everything in the input{_describe_place(nearest)}"
+    sentence = f"The strangest blocks differ by {value:.1f} from everything in the input{_describe_place(nearest)}"
     if value < 1:
-        says = f"Every block has its like in the input (distance {value:.1f} at most)"
-    return PairReading(value, f"{says}.", _upscale_map(nearest, pair), 4.0)
+        sentence = f"Every block has its like in the input (distance {value:.1f} at most)"
+    return PairReading(value, f"{sentence}.", pair.upscale_map(nearest), 4.0)
 
 
 def _read_redrawn(pair: ImagePair) -> PairReading:
     replaced = _get_block_distances(pair).replaced
     value = float(np.quantile(replaced, 0.95))
-    says = f"One block in twenty differs by {value:.1f} or more from what was there{_describe_place(replaced)}"
-    return PairReading(value, f"{says}.")
+    sentence = f"One block in twenty differs by {value:.1f} or more from what was there{_describe_place(replaced)}"
+    return PairReading(value, f"{sentence}.")
 
 
 def _read_color_patch(pair: ImagePair) -> PairReading:
-    colour = _get_block_distances(pair).color
-    value = float(colour.max())
+    color = _get_block_distances(pair).color
+    value = float(color.max())
     return PairReading(
-        value, f"The block that changed its colour most did so by ΔE {value:.0f}{_describe_place(colour)}."
+        value, f"The block that changed its colour most did so by ΔE {value:.0f}{_describe_place(color)}."
     )
 
 
 def _read_small_shapes(pair: ImagePair) -> PairReading:
     if not _has_visible_change(pair):
         return PairReading(None, _NO_CHANGE)
-    seen = _get_layers(pair)
-    change = seen.after.gray - seen.before.gray
+    layers = _get_layers(pair)
+    change = layers.after.gray - layers.before.gray
     total = cv2.norm(change, cv2.NORM_L2SQR) + change.size * 1e-5  # a change below one level of 255 is none
     quarter = cv2.pyrDown(cv2.pyrDown(change))
     value = float(np.sqrt(16 * cv2.norm(_compute_band(quarter, cv2.pyrDown(quarter)), cv2.NORM_L2SQR) / total))
@@ -201,8 +193,8 @@ def _read_busied(pair: ImagePair) -> PairReading:
     before, after = (_compute_deviation(image) for image in _get_layers(pair)[:2])
     there = (before < _MAX_CALM) & (after > _MIN_TEXTURED_AFTER)
     value = float(there.mean())
-    says = f"{format_percent(value)} of the image was calm and is not any more{_describe_place(there)}"
-    return PairReading(value, f"{says if value else 'No calm area was disturbed'}.")
+    sentence = f"{format_percent(value)} of the image was calm and is not any more{_describe_place(there)}"
+    return PairReading(value, f"{sentence if value else 'No calm area was disturbed'}.")
 
 
 def _read_wiped(pair: ImagePair) -> PairReading:
@@ -210,68 +202,62 @@ def _read_wiped(pair: ImagePair) -> PairReading:
     textured = before > _MIN_TEXTURED
     there = textured & (after < _MAX_CALM_AFTER)
     value = float(there.sum() / (textured.sum() + _TEXTURED_PRIOR * there.size))
-    says = f"{format_percent(value)} of the textured area was wiped calm{_describe_place(there)}"
-    return PairReading(value, f"{says if value else 'No texture was wiped away'}.")
+    sentence = f"{format_percent(value)} of the textured area was wiped calm{_describe_place(there)}"
+    return PairReading(value, f"{sentence if value else 'No texture was wiped away'}.")
 
 
 def _read_whitened(pair: ImagePair) -> PairReading:
-    seen = _get_layers(pair)
-    before, after = (float((one.gray > _NEAR_WHITE).mean()) for one in (seen.before, seen.after))
+    layers = _get_layers(pair)
+    before, after = (float((one.gray > _NEAR_WHITE).mean()) for one in (layers.before, layers.after))
     return PairReading(
         after - before, f"{format_percent(after)} of the image is nearly white, {format_percent(before)} was before."
     )
 
 
 def _read_accents(pair: ImagePair) -> PairReading:
-    seen = _get_layers(pair)
-    for which, one in (("before", seen.before), ("after", seen.after)):
+    layers = _get_layers(pair)
+    for which, one in (("before", layers.before), ("after", layers.after)):
         if _is_flat(one):
             return PairReading(None, f"Not measured: the image {which} has no detail, and so no accents.")
-    before, after = (_compute_kurtosis(one.gray) for one in (seen.before, seen.after))
+    before, after = (_compute_kurtosis(one.gray) for one in (layers.before, layers.after))
     value = after / before
-    says = "sharper accents" if value > 1.25 else "softer accents" if value < 0.8 else "accents as before"
-    return PairReading(value, f"The image has {says} (kurtosis of the detail {format_factor(value)} the input's).")
+    sentence = "sharper accents" if value > 1.25 else "softer accents" if value < 0.8 else "accents as before"
+    return PairReading(value, f"The image has {sentence} (kurtosis of the detail {format_factor(value)} the input's).")
 
 
 def _read_coarse_shapes(pair: ImagePair) -> PairReading:
-    seen = _get_layers(pair)
-    height, width = (max(11, side // 4) for side in seen.before.half.shape)
-    values = compute_ssim(*(_resize_area(one.half, (width, height)) for one in (seen.before, seen.after)))[0]
+    layers = _get_layers(pair)
+    height, width = (max(11, side // 4) for side in layers.before.half.shape)
+    values = compute_ssim(*(_resize_area(one.half, (width, height)) for one in (layers.before, layers.after)))[0]
     value = float(np.quantile(values, 0.1))
-    says = f"Coarse shapes are kept by {value:.2f} in the tenth of the image that kept them least"
-    return PairReading(value, f"{says}{_describe_place(np.maximum(0.6 - values, 0))}.")
+    sentence = f"Coarse shapes are kept by {value:.2f} in the tenth of the image that kept them least"
+    return PairReading(value, f"{sentence}{_describe_place(np.maximum(0.6 - values, 0))}.")
 
 
+@once_per_pair
 def _get_layers(pair: ImagePair) -> _PairLayers:
-    if pair not in _layers_by_pair:
-        size = _fit_grid(pair, min(SIDE, max(pair.before.shape[:2])))
-        one, other = (_build_layers(_to_gray(_resize_area(image, size))) for image in _get_images(pair))
-        before, after = (
-            _resize_area(np.abs(image.detail), _fit_grid(pair, _PLACES_PER_SIDE)) + _MIN_DETAIL
-            for image in (one, other)
-        )
-        _layers_by_pair[pair] = _PairLayers(one, other, np.log2(after / before))
-    return _layers_by_pair[pair]
+    size = scale_to_side(pair.before.shape, min(SIDE, max(pair.before.shape[:2])))
+    grid = scale_to_side(pair.before.shape, _PLACES_PER_SIDE)
+    one, other = (_build_layers(_to_gray(_resize_area(image, size))) for image in _get_images(pair))
+    before, after = (_resize_area(np.abs(layers.detail), grid) + _MIN_DETAIL for layers in (one, other))
+    return _PairLayers(one, other, np.log2(after / before))
 
 
+@once_per_pair
 def _get_block_distances(pair: ImagePair) -> _BlockDistances:
-    if pair not in _blocks_by_pair:
-        seen, grid = _get_layers(pair), _fit_grid(pair, _BLOCKS_PER_SIDE)
-        colours = [to_lab(_resize_area(image, grid)) for image in _get_images(pair)]
-        one, other = (
-            np.stack([*cv2.split(colour / np.float32(_LAB_STEP)), *_compute_texture(image, grid)], axis=-1)
-            for colour, image in zip(colours, (seen.before, seen.after), strict=True)
-        )
-        replaced = np.sqrt(((one - other) ** 2).sum(axis=2))
-        nearest = _find_nearest(*(blocks.reshape(-1, blocks.shape[2]) for blocks in (one, other))).reshape(
-            replaced.shape
-        )
-        _blocks_by_pair[pair] = _BlockDistances(ciede2000(*colours), replaced, np.minimum(nearest, replaced))
-    return _blocks_by_pair[pair]
+    layers, grid = _get_layers(pair), scale_to_side(pair.before.shape, _BLOCKS_PER_SIDE)
+    colors = [to_lab(_resize_area(image, grid)) for image in _get_images(pair)]
+    one, other = (
+        np.stack([*cv2.split(color / np.float32(_LAB_STEP)), *_compute_texture(image, grid)], axis=-1)
+        for color, image in zip(colors, (layers.before, layers.after), strict=True)
+    )
+    replaced = np.sqrt(((one - other) ** 2).sum(axis=2))
+    nearest = _find_nearest(*(blocks.reshape(-1, blocks.shape[2]) for blocks in (one, other))).reshape(replaced.shape)
+    return _BlockDistances(ciede2000(*colors), replaced, np.minimum(nearest, replaced))
 
 
 def _find_nearest(one: Floats, other: Floats) -> Floats:
-    """How far each of the other blocks is from the nearest of the one image's."""
+    """Return how far each block of `other` is from the nearest block of `one`."""
     # |a − b|² = |a|² + (|b|² − 2ab): a single product of matrices, 1 being appended to a and |b|² to −2b.
     longer = np.hstack([-2 * one, (one * one).sum(axis=1, keepdims=True)])
     ones = np.hstack([other, np.ones((len(other), 1), np.float32)])
@@ -283,7 +269,7 @@ def _find_nearest(one: Floats, other: Floats) -> Floats:
 
 
 def _compute_texture(image: _PyramidLayers, grid: tuple[int, int]) -> list[Floats]:
-    """Of each block, how much slope there is in each of eight directions (modulo 180°), and how much detail."""
+    """Return for each block how much slope there is in each of eight directions (modulo 180°), and how much detail."""
     dx, dy = cv2.Sobel(image.half, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(image.half, cv2.CV_32F, 0, 1, scale=1 / 8)
     slope, angle = cv2.cartToPolar(dx, dy)
     which = (angle * np.float32(_DIRECTION_BINS / np.pi)).astype(np.uint8) % _DIRECTION_BINS
@@ -291,23 +277,23 @@ def _compute_texture(image: _PyramidLayers, grid: tuple[int, int]) -> list[Float
     return parts + [np.log1p(_DETAIL_GAIN * _resize_area(np.abs(band), grid)) for band in (image.fine, image.detail)]
 
 
-def _build_layers(grey: Floats) -> _PyramidLayers:
-    half = np.asarray(cv2.pyrDown(grey), np.float32)
-    return _PyramidLayers(grey, half, _compute_band(grey, half), _compute_band(half, cv2.pyrDown(half)))
+def _build_layers(gray: Floats) -> _PyramidLayers:
+    half = np.asarray(cv2.pyrDown(gray), np.float32)
+    return _PyramidLayers(gray, half, _compute_band(gray, half), _compute_band(half, cv2.pyrDown(half)))
 
 
-def _compute_band(grey: Array, coarser: Array) -> Floats:
-    return np.asarray(grey - cv2.pyrUp(coarser, dstsize=grey.shape[::-1]), np.float32)
+def _compute_band(gray: Array, coarser: Array) -> Floats:
+    return np.asarray(gray - cv2.pyrUp(coarser, dstsize=gray.shape[::-1]), np.float32)
 
 
 def _compute_deviation(image: _PyramidLayers) -> Floats:
-    """The standard deviation of the grey values around each pixel, at half the size."""
+    """Return the standard deviation of the gray values around each pixel, at half the size."""
     mean = cv2.blur(image.half, _DEVIATION_WINDOW)
     return np.sqrt(np.maximum(cv2.blur(image.half * image.half, _DEVIATION_WINDOW) - mean * mean, 0))
 
 
-def _compute_kurtosis(grey: Floats) -> float:
-    squares = cv2.Laplacian(grey, cv2.CV_32F) ** 2
+def _compute_kurtosis(gray: Floats) -> float:
+    squares = cv2.Laplacian(gray, cv2.CV_32F) ** 2
     mean = float(squares.mean())
     return (float((squares * squares).mean()) + 1e-9) / (mean * mean + 1e-9)
 
@@ -321,6 +307,7 @@ def _has_visible_change(pair: ImagePair) -> bool:
 
 
 def _get_images(pair: ImagePair) -> tuple[Bytes, Bytes]:
+    """Return before and aligned, which has before's pixels where it has none of its own."""
     if pair.fully_valid:
         return pair.before, pair.aligned
     after = pair.before.copy()
@@ -332,13 +319,6 @@ def _to_gray(rgb: Bytes) -> Floats:
     return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), np.float32) / np.float32(255)
 
 
-def _fit_grid(pair: ImagePair, side: int) -> tuple[int, int]:
-    """(width, height) of the image before with this longer side."""
-    height, width = pair.before.shape[:2]
-    scale = side / max(height, width)
-    return max(1, round(width * scale)), max(1, round(height * scale))
-
-
 def _resize_area(values: Array, size: tuple[int, int]) -> Array:
     return values if values.shape[1::-1] == size else np.asarray(cv2.resize(values, size, interpolation=cv2.INTER_AREA))
 
@@ -346,23 +326,6 @@ def _resize_area(values: Array, size: tuple[int, int]) -> Array:
 def _describe_place(weight: Array) -> str:
     found = name_place(weight)
     return "" if found in (EVERYWHERE, NOWHERE) else f", {add_mostly(found)}"
-
-
-def _upscale_map(values: Array, pair: ImagePair) -> Floats:
-    """A small map at the size of the image before."""
-    height, width = pair.before.shape[:2]
-    return np.asarray(cv2.resize(np.asarray(values, np.float32), (width, height), interpolation=cv2.INTER_LINEAR))
-
-
-def _require_size(read: Callable[[ImagePair], PairReading]) -> Callable[[ImagePair], PairReading]:
-    def reading(pair: ImagePair) -> PairReading:
-        for which, image in (("before", pair.before), ("after", pair.after)):
-            height, width = image.shape[:2]
-            if min(height, width) < MIN_SIDE:
-                return PairReading(None, f"Not measured: the image {which} is too small ({width}×{height} px).")
-        return read(pair)
-
-    return reading
 
 
 def _make_instrument(
@@ -374,9 +337,8 @@ def _make_instrument(
     better: Better = "",
     cheap: bool = False,
 ) -> Instrument:
-    return make_pair_instrument(
-        f"naturalness.{name}", about, _require_size(read), unit=unit, better=better, cheap=cheap
-    )
+    read = require_min_side(read, MIN_SIDE, _TOO_SMALL)
+    return make_pair_instrument(f"naturalness.{name}", about, read, unit=unit, better=better, cheap=cheap)
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (

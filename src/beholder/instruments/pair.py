@@ -1,12 +1,15 @@
-"""Smaller copies to measure on.
+"""What instruments measure: one image (`SingleImage`), or two that are compared (`ImagePair`).
 
-What is measured: a picture, or two of them that are compared.
+A pair computes what several instruments share (alignment, color difference, SSIM, the region of the edit) on first use
+and keeps it.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
@@ -16,29 +19,19 @@ from beholder.images import codec
 from beholder.images.image import DEFAULT_IMAGE_LIMITS, ImageLimits, Sizing, printable_name
 from beholder.images.prepare import fit_size, upright_size
 from beholder.images.source import read_header
-from beholder.instruments import pixel_metrics
-from beholder.instruments.instrument import Array, Bools, Bytes, Floats
+from beholder.instruments.instrument import Array, Bools, Bytes, Floats, PairReading, scale_to_side
 from beholder.instruments.pixel_metrics import compute_color_difference, compute_ssim, to_lab
+from beholder.instruments.regions import find_changed_pixels, infer_edit_region
 from beholder.instruments.registration import Alignment, has_same_aspect, register_images, warp_to_frame
 
-
-def shrink_to_side(image: Array | cv2.typing.MatLike, side: int) -> Array:
-    """With at most this longer side, each pixel the mean of what it covers; in the same type."""
-    height, width = image.shape[:2]
-    if max(height, width) <= side:
-        return np.asarray(image)
-    scale = side / max(height, width)
-    size = max(1, round(width * scale)), max(1, round(height * scale))
-    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
-
-
 DEFAULT_SIDE = 1024
-AUDIT_SIDE = 400  # of the cheap instruments in an audit: a quarter of a common photo, which JPEG decodes fastest
+AUDIT_SIDE = 400  # for the cheap instruments in an audit: a quarter of a common photo, which JPEG decodes fastest
 
 _QUANTILE_PIXELS, _SAMPLE_PIXELS = 32_768, 10_000
 
 _WHITE, _BLACK = (255, 255, 255), (0, 0, 0)
-ImageSize = tuple[int, int]
+ImageSize = tuple[int, int]  # width, height
+_Result = TypeVar("_Result")
 
 
 class SampledColors(NamedTuple):
@@ -50,18 +43,27 @@ class SampledColors(NamedTuple):
 
 
 class SingleImage:
-    """One image to measure: RGB uint8 pixels, upright, sRGB, alpha over white; `size` is that of the file."""
+    """One image to measure.
+
+    Attributes:
+        pixels: RGB uint8, upright, sRGB, alpha composited over white.
+        size: (width, height) of the file, which may be larger than `pixels`.
+    """
 
     def __init__(self, pixels: Array, *, size: ImageSize | None = None) -> None:
-        self.pixels = _as_rgb(pixels, "the picture")
+        self.pixels = _as_rgb(pixels, "the picture")  # upright, sRGB
         self.size = size or (self.pixels.shape[1], self.pixels.shape[0])
 
     @classmethod
     def load(
         cls, data: bytes, *, side: int = DEFAULT_SIDE, name: str = "the image", caps: ImageLimits = DEFAULT_IMAGE_LIMITS
     ) -> SingleImage:
-        """From the bytes of a file, the longer side at most `side`. Raises `ImageError`."""
-        pixels, size = _load_pixels(data, side, name, caps)
+        """Decode the bytes of a file, scaled down so that the longer side is at most `side`.
+
+        Raises:
+            ImageError: The file cannot be used; the message begins with `name`.
+        """
+        pixels, _, size = _decode_scaled(data, side, name, caps)
         return cls(pixels, size=size)
 
     @cached_property
@@ -76,11 +78,15 @@ class SingleImage:
 
 
 class ImagePair:
-    """Two images to compare, and all that instruments share of them, computed on first use and kept.
+    """Two images to compare, and what instruments share about them, computed on first use and kept.
 
-    `before` and `after` are RGB uint8 as given (after may have another size); `sizes` the (width, height) of both
-    files; `mask` is True where the edit belongs, in before's frame. Whatever compares pixels takes `aligned` instead
-    of after, and only where it is `valid`.
+    Code that compares pixels uses `aligned` instead of `after`, and only where it is `valid`.
+
+    Attributes:
+        before: RGB uint8 as given.
+        after: RGB uint8 as given; may have another size than `before`.
+        mask: True where the edit belongs, in before's frame; None if no mask was given.
+        sizes: (width, height) of both files.
     """
 
     def __init__(
@@ -107,20 +113,38 @@ class ImagePair:
         names: tuple[str, str, str] = ("the image before", "the image after", "the mask"),
         caps: ImageLimits = DEFAULT_IMAGE_LIMITS,
     ) -> ImagePair:
-        """From the bytes of files, each scaled so that its longer side is at most `side` (never enlarged).
+        """Decode the bytes of files, each scaled down so that its longer side is at most `side`.
 
-        In a mask white is where the edit belongs; one with transparency names it by that (as inpainting services take
-        it), unless all it shows is white. Raises `ImageError` with the name of the file that cannot be used, and
-        `UsageError` for a mask of another shape.
+        Args:
+            before: The image as it was.
+            after: What was made of it.
+            mask: White where the edit belongs. In a mask with transparency the transparent part is where it belongs (as
+                inpainting services expect it), unless everything that is opaque is white.
+            side: Longer side in pixels; smaller images are not enlarged.
+            names: What to call the three files in errors.
+            caps: Limits on what is decoded.
+
+        Raises:
+            ImageError: A file cannot be used; the message begins with its name.
+            UsageError: The mask has another shape than the image before.
         """
-        first, first_size = _load_pixels(before, side, names[0], caps)
-        second, second_size = _load_pixels(after, side, names[1], caps)
-        place = None if mask is None else _load_mask(mask, side, names[2], caps)
-        return cls(first, second, mask=place, sizes=(first_size, second_size))
+        first, _, first_size = _decode_scaled(before, side, names[0], caps)
+        second, _, second_size = _decode_scaled(after, side, names[1], caps)
+        region = None if mask is None else _load_mask(mask, side, names[2], caps)
+        return cls(first, second, mask=region, sizes=(first_size, second_size))
+
+    def images(self) -> tuple[SingleImage, SingleImage]:
+        """Return both images for image instruments, each with the size of its file."""
+        return SingleImage(self.before, size=self.sizes[0]), SingleImage(self.after, size=self.sizes[1])
+
+    def upscale_map(self, values: Array, interpolation: int = cv2.INTER_LINEAR) -> Floats:
+        """Scale a small map (a value for each block or place) to the size of the image before."""
+        size = self.before.shape[1::-1]
+        return np.asarray(cv2.resize(np.asarray(values, np.float32), size, interpolation=interpolation), np.float32)
 
     @property
     def region_is_inferred(self) -> bool:
-        """Whether the intended region is a guess, since no mask was given."""
+        """Whether the region of the edit is a guess, because no mask was given."""
         return self.mask is None
 
     @cached_property
@@ -133,9 +157,9 @@ class ImagePair:
 
     @cached_property
     def incomparable_reason(self) -> str:
-        """Why pixels cannot be compared, for a sentence ("… since "); empty where they can.
+        """Why pixels cannot be compared, for a sentence ("Not measured: …"); empty where they can.
 
-        Images of one shape are always compared, laid over each other by a plain resize where nothing better is found.
+        Images of the same shape are always compared, by a plain resize where no better alignment is found.
         """
         if self.alignment.registered or has_same_aspect(self.before.shape[1::-1], self.after.shape[1::-1]):
             return "" if self.valid.any() else "the images do not overlap"
@@ -148,17 +172,17 @@ class ImagePair:
 
     @property
     def aligned(self) -> Bytes:
-        """After in before's frame."""
+        """The image after, warped into before's frame."""
         return self._warped[0]
 
     @property
     def valid(self) -> Bools:
-        """Where `aligned` has pixels: what a shift moved out of the image has none."""
+        """Where `aligned` has pixels: False for what a shift moved out of the image."""
         return self._warped[1]
 
     @cached_property
     def fully_valid(self) -> bool:
-        """Whether all of before has its pixels in after."""
+        """Whether every pixel of before has its counterpart in after."""
         return bool(self.valid.all())
 
     @cached_property
@@ -173,53 +197,96 @@ class ImagePair:
 
     @cached_property
     def sampled_colors(self) -> SampledColors:
-        """Colours on an even grid of about 10,000 pixels, where valid: enough for means and palettes."""
+        """Colors on an even grid of about 10,000 pixels, where valid: enough for means and palettes."""
         step = max(1, int((self.valid.size / _SAMPLE_PIXELS) ** 0.5))
         grid = slice(step // 2, None, step), slice(step // 2, None, step)
-        there = self.valid[grid]
-        one, other = (
-            to_lab(image[grid][there].reshape(1, -1, 3)).reshape(-1, 3) for image in (self.before, self.aligned)
+        valid = self.valid[grid]
+        before, aligned = (
+            to_lab(image[grid][valid].reshape(1, -1, 3)).reshape(-1, 3) for image in (self.before, self.aligned)
         )
-        return SampledColors(one, other, self.region[grid][there])
+        return SampledColors(before, aligned, self.region[grid][valid])
 
     @cached_property
     def difference(self) -> Floats:
         """CIEDE2000 at each pixel, 0 where not valid."""
         if self.identical:
             return np.zeros(self.before.shape[:2], np.float32)
-        everywhere = compute_color_difference(self.before, self.aligned)
-        return everywhere if self.fully_valid else everywhere * self.valid
+        difference = compute_color_difference(self.before, self.aligned)
+        return difference if self.fully_valid else difference * self.valid
 
     @cached_property
     def similarity(self) -> tuple[Floats, Floats]:
-        """SSIM at each pixel, and its part without luminance."""
+        """SSIM at each pixel, and SSIM without its luminance term."""
         return compute_ssim(*self.luma)
 
     @cached_property
     def difference_quantiles(self) -> tuple[float, float]:
         """Median and 95 % quantile of the difference where valid."""
-        middle, high = compute_quantiles(self.difference, self.valid, (0.5, 0.95))
-        return middle, high
+        median, high = compute_quantiles(self.difference, self.valid, (0.5, 0.95))
+        return median, high
 
     @cached_property
     def changed_mask(self) -> Bools:
-        """Where a person sees a change at a glance: `regions.changed`."""
-        return pixel_metrics.find_changed_pixels(self.difference, self.valid)
+        """Where a person sees a change at a glance (`regions.find_changed_pixels`)."""
+        return find_changed_pixels(self.difference, self.valid)
 
     @cached_property
     def region(self) -> Bools:
-        """Where the edit belongs: the mask, or else the main change itself (`regions.inferred`)."""
-        return self.mask if self.mask is not None else pixel_metrics.infer_edit_region(self.difference)
+        """Where the edit belongs: the mask, or else the main change itself (`regions.infer_edit_region`)."""
+        return self.mask if self.mask is not None else infer_edit_region(self.difference)
 
     @cached_property
     def region_share(self) -> float:
-        """The region's share of the image."""
+        """The share of the image that the region covers."""
         return float(np.count_nonzero(self.region) / self.region.size)
 
 
+def once_per_pair(compute: Callable[[ImagePair], _Result]) -> Callable[[ImagePair], _Result]:
+    """Cache the result of a function of a pair for as long as the pair exists."""
+    results: WeakKeyDictionary[ImagePair, _Result] = WeakKeyDictionary()
+
+    @wraps(compute)
+    def cached(pair: ImagePair) -> _Result:
+        if pair not in results:
+            results[pair] = compute(pair)
+        return results[pair]
+
+    return cached
+
+
+def require_min_side(
+    read: Callable[[ImagePair], PairReading], min_side: int, sentence: str
+) -> Callable[[ImagePair], PairReading]:
+    """Guard a reading: a pair with an image whose shorter side is under `min_side` gets no value but the sentence.
+
+    Args:
+        read: The reading.
+        min_side: Pixels.
+        sentence: Why there is no value, with the placeholders `{which}`, `{width}` and `{height}`.
+    """
+
+    def reading(pair: ImagePair) -> PairReading:
+        for which, image in (("before", pair.before), ("after", pair.after)):
+            height, width = image.shape[:2]
+            if min(height, width) < min_side:
+                return PairReading(None, sentence.format(which=which, width=width, height=height))
+        return read(pair)
+
+    return reading
+
+
+def shrink_to_side(image: Array | cv2.typing.MatLike, side: int) -> Array:
+    """Scale an image down so that its longer side is at most `side`, by area averaging; the type stays."""
+    if max(image.shape[:2]) <= side:
+        return np.asarray(image)
+    return np.asarray(cv2.resize(image, scale_to_side(image.shape, side), interpolation=cv2.INTER_AREA))
+
+
 def compute_quantiles(values: Floats, where: Bools, shares: tuple[float, ...]) -> list[float]:
-    """Quantiles (the value of the lower rank) of the values at some places; zeros where there is no place. Of a
-    large image an even grid of at least 20,000 pixels is taken: that moves a quantile by less than its noise does."""
+    """Return quantiles (the value of the lower rank) of the values at some pixels; zeros where there is no pixel.
+
+    Of a large image an even grid of at least 20,000 pixels is used: that moves a quantile by less than its noise does.
+    """
     step = max(1, round((values.size / _QUANTILE_PIXELS) ** 0.5))
     chosen = values[::step, ::step][where[::step, ::step]]
     if not len(chosen):
@@ -230,7 +297,7 @@ def compute_quantiles(values: Floats, where: Bools, shares: tuple[float, ...]) -
 
 
 def _as_rgb(pixels: Array, name: str) -> Bytes:
-    """H×W×3 of uint8; grey is repeated, alpha laid over white."""
+    """Return H×W×3 uint8: gray is repeated, alpha composited over white."""
     if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or 0 in pixels.shape:
         raise UsageError(f"{name} must be an array H×W×3 of uint8, not {pixels.shape} of {pixels.dtype}")
     channels = 1 if pixels.ndim == 2 else pixels.shape[2]
@@ -251,7 +318,7 @@ def _compute_luma(rgb: Bytes) -> Floats:
 def _decode_scaled(
     data: bytes, side: int, name: str, caps: ImageLimits, background: tuple[int, int, int] = _WHITE
 ) -> tuple[Bytes, bool, ImageSize]:
-    """Pixels with the longer side at most `side`, whether they are opaque, and the file's upright size."""
+    """Return the pixels, whether they are opaque, and the (width, height) of the upright file."""
     try:
         header = read_header(data, caps)
         size = upright_size(header)
@@ -262,21 +329,17 @@ def _decode_scaled(
     return codec.resize(raster.pixels, *target), raster.opaque, size
 
 
-def _load_pixels(data: bytes, side: int, name: str, caps: ImageLimits) -> tuple[Bytes, ImageSize]:
-    pixels, _, size = _decode_scaled(data, side, name, caps)
-    return pixels, size
-
-
 def _load_mask(data: bytes, side: int, name: str, caps: ImageLimits) -> Bools:
     on_white, opaque, _ = _decode_scaled(data, side, name, caps)
     light = _as_rgb(on_white, name).min(axis=2)
-    painted = np.asarray(light > 127, np.bool_)
+    white = np.asarray(light > 127, np.bool_)
     if opaque:
-        return painted
+        return white
+    # A pixel that is light over white and dark over black is transparent.
     dark = _as_rgb(_decode_scaled(data, side, name, caps, _BLACK)[0], name).min(axis=2)
-    clear = np.asarray(light.astype(np.int16) - dark > 127, np.bool_)
-    only_white = not clear.all() and bool(painted[~clear].all())
-    return painted & ~clear if only_white else clear
+    transparent = np.asarray(light.astype(np.int16) - dark > 127, np.bool_)
+    only_white = not transparent.all() and bool(white[~transparent].all())
+    return white & ~transparent if only_white else transparent
 
 
 def _fit_mask(mask: Array, shape: tuple[int, int]) -> Bools:
@@ -284,13 +347,13 @@ def _fit_mask(mask: Array, shape: tuple[int, int]) -> Bools:
         mask = mask[:, :, 0]
     if mask.ndim != 2 or 0 in mask.shape:
         raise UsageError(f"the mask must be an array H×W, not {mask.shape}")
-    place: Bools = np.ascontiguousarray(mask > (127 if mask.dtype == np.uint8 else 0), np.bool_)
-    if place.shape == shape:
-        return place
-    if not has_same_aspect(place.shape[::-1], shape[::-1]):
+    region: Bools = np.ascontiguousarray(mask > (127 if mask.dtype == np.uint8 else 0), np.bool_)
+    if region.shape == shape:
+        return region
+    if not has_same_aspect(region.shape[::-1], shape[::-1]):
         raise UsageError(
-            f"the mask has another shape ({place.shape[1]}×{place.shape[0]}) than the image before "
+            f"the mask has another shape ({region.shape[1]}×{region.shape[0]}) than the image before "
             f"({shape[1]}×{shape[0]}); give one that lies over it"
         )
-    resized = cv2.resize(place.astype(np.uint8), shape[::-1], interpolation=cv2.INTER_NEAREST)
+    resized = cv2.resize(region.astype(np.uint8), shape[::-1], interpolation=cv2.INTER_NEAREST)
     return np.asarray(resized, np.bool_)

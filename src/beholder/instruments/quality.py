@@ -1,21 +1,18 @@
-"""What optics, sensors, codecs and upscalers leave in the pixels of one image.
+"""Technical quality, of one image and of an output against its input: what optics, sensors, codecs and upscalers leave
+behind.
 
-Each function takes the grey values (H×W, uint8) and returns a number, or the reason why there is none, for a sentence
-("Not measured: …"). Grey values are Rec. 601 luma, 0–255, here called levels.
+A `measure_…` function takes gray values (Rec. 601 luma, H×W, uint8; here called levels) and returns a number, or the
+reason why there is none, for a sentence ("Not measured: …").
 
-Technical quality: of one image as it is, and of an output against its input.
-
-The measures are in `technical.py`; here they become instruments. Against the input both images are looked at with the
-same number of pixels along the longer side (that of the smaller one), since shrinking sharpens and takes noise away;
-only the coding grid and clipped pixels are looked for in the pixels as they came. What is said of the output is said of
-the image after as it is, not as it was laid over the image before.
+For a comparison both images are scaled to the same longer side (that of the smaller one), since downscaling sharpens
+and removes noise; only the coding grid and clipped pixels are measured in the original pixels. The output is measured
+as it is, not warped over the input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
@@ -31,18 +28,28 @@ from beholder.instruments.instrument import (
     format_percent,
     make_pair_instrument,
 )
-from beholder.instruments.pair import ImagePair, SingleImage
+from beholder.instruments.pair import ImagePair, SingleImage, once_per_pair
 
 MIN_SIDE = 24  # px; a smaller image has no block of pixels to look at
 JPEG_BLOCK = 8  # px: the blocks that JPEG codes
 QUANTIZATION_NOISE = 0.29  # levels: the standard deviation that rounding to whole levels alone has, and no image less
+
+SOFT_SHARPNESS, SHARP_SHARPNESS = 0.25, 0.45  # sharpness of photographs blurred by 3 px and by 1.5 px at 512 px
+HIGH_NOISE = 6.0  # levels: grain that is seen at a glance
+HIGH_BLOCKINESS = 1.5  # the coding grid of JPEG at quality 30
+HIGH_BANDING = 2.0  # levels
+HIGH_HALOS = 0.08  # unsharp masking by once the detail
+PRINT_PPI = 300
+SCREEN_SIZE = (1920, 1080)
+
+_MIN_RATIO_CHANGE, _MIN_DIFFERENCE = 0.1, 0.01  # smaller changes count as no change
 
 _TOO_SMALL = f"an image under {MIN_SIDE} pixels on a side is too small"
 _BLUR_LENGTH = 11  # px, as Crété et al. and scikit-image have it
 _STRIP_ROWS = 128
 _NOISE_BLOCK = 16
 _CALM_SHARE = 0.2  # of the blocks, that show noise rather than texture
-_CALM_BIAS = 1.05  # the calmest fifth of equally noisy blocks lies this much too low
+_CALM_BIAS = 1.05  # the calmest fifth of equally noisy blocks underestimates the noise by this factor
 _MIN_BLOCK_LEVEL, _MAX_BLOCK_LEVEL = 8, 247  # mean levels of a block beyond which clipping has eaten its noise
 _MAX_SMOOTH_RANGE = 24  # levels: a greater difference within a small window is an edge or texture, no smooth area
 _SMOOTH_WINDOW = 17
@@ -55,13 +62,16 @@ _MAX_GRID_STEP = 16  # levels
 _MIN_GRID_PERIOD = 4.0  # px: closer lines of the coding grid run into each other
 
 
-def measure_sharpness(grey: Bytes) -> float | str:
-    """0 (blurred) to 1: how much of the change from pixel to pixel a blur over 11 px takes away, along the axis where
-    it takes less. 1 − the blur effect of Crété, Dolmiere, Ladret and Nicolas 2007."""
-    if min(grey.shape) < MIN_SIDE:
+def measure_sharpness(gray: Bytes) -> float | str:
+    """Measure sharpness, 0 (blurred) to 1.
+
+    How much of the change from pixel to pixel is removed by a blur over 11 px, along the axis where it is less: 1 − the
+    blur effect of Crété, Dolmiere, Ladret and Nicolas 2007.
+    """
+    if min(gray.shape) < MIN_SIDE:
         return _TOO_SMALL
-    lost = []
-    for lines in _scan_both_axes(grey):
+    ratios = []
+    for lines in _scan_both_axes(gray):
         total, left = 0.0, 0.0
         for top in _iterate_strips(lines.shape[0]):
             strip = lines[max(0, top - 1) : top + _STRIP_ROWS + 1]
@@ -71,44 +81,51 @@ def measure_sharpness(grey: Bytes) -> float | str:
             before, after = (np.abs(part[:, 2:-1]) for part in (slope, blurred))
             total += cv2.sumElems(before)[0]
             left += cv2.sumElems(np.maximum(before - after, 0))[0]
-        if total < 0.1 * grey.size:
+        if total < 0.1 * gray.size:
             return "the image is flat, without an edge that could be sharp"
-        lost.append(left / total)
-    return float(min(lost))
+        ratios.append(left / total)
+    return float(min(ratios))
 
 
-def measure_noise(grey: Bytes) -> float | str:
-    """The standard deviation of the noise in levels: Immerkær's operator (1996) in blocks of 16×16 px, the calmest
-    fifth of them, so that texture does not count. At least what rounding has (0.29)."""
-    if min(grey.shape) < MIN_SIDE:
+def measure_noise(gray: Bytes) -> float | str:
+    """Measure the standard deviation of the noise in levels, at least that of rounding (0.29).
+
+    Immerkær's operator (1996) in blocks of 16×16 px, of which the calmest fifth is used, so that texture does not
+    count.
+    """
+    if min(gray.shape) < MIN_SIDE:
         return _TOO_SMALL
-    height, width = (side // _NOISE_BLOCK for side in grey.shape)
-    grey = grey[: height * _NOISE_BLOCK, : width * _NOISE_BLOCK]
+    height, width = (side // _NOISE_BLOCK for side in gray.shape)
+    gray = gray[: height * _NOISE_BLOCK, : width * _NOISE_BLOCK]
     kernel = np.array([1, -2, 1], np.float32)
-    response = np.abs(cv2.sepFilter2D(grey, cv2.CV_16S, kernel, kernel))
+    response = np.abs(cv2.sepFilter2D(gray, cv2.CV_16S, kernel, kernel))
     deviation = np.sqrt(np.pi / 2) / 6 * _average_blocks(response, (width, height))
-    level = _average_blocks(grey, (width, height))
+    level = _average_blocks(gray, (width, height))
     calm = deviation[(level > _MIN_BLOCK_LEVEL) & (level < _MAX_BLOCK_LEVEL)]
     if calm.size < 4:
         return "the image is black or white nearly everywhere, where noise cannot be seen"
     return max(QUANTIZATION_NOISE, float(np.quantile(calm, _CALM_SHARE)) * _CALM_BIAS)
 
 
-def measure_blockiness(grey: Bytes, scale: float = 1.0) -> float | str:
-    """How much stronger the steps across the lines of an 8×8 coding grid are than those between: 1 is no grid.
+def measure_blockiness(gray: Bytes, scale: float = 1.0) -> float | str:
+    """Measure how much stronger the steps across the lines of an 8×8 coding grid are than those in between: 1 is no
+    grid.
 
-    Steps count up to 16 levels, so that edges of the picture do not hide the grid's. The grid may begin anywhere (a
-    picture that was cropped after coding). `scale` is the size of these pixels against the file's: a grid of a picture
-    shrunk below a half cannot be seen.
+    Steps count up to 16 levels, so that edges of the picture do not hide those of the grid. The grid may begin
+    anywhere, for pictures that were cropped after coding.
+
+    Args:
+        gray: The pixels.
+        scale: The size of these pixels against the file's. The grid of a picture shrunk below a half cannot be seen.
     """
-    if min(grey.shape) < MIN_SIDE:
+    if min(gray.shape) < MIN_SIDE:
         return _TOO_SMALL
     period = JPEG_BLOCK * scale
     if period < _MIN_GRID_PERIOD:
         return f"the image was shrunk to {scale:.0%} of its size to look at it, and a coding grid with it"
     phases = max(1, round(period))
     ratios = []
-    for lines in _scan_both_axes(grey):
+    for lines in _scan_both_axes(gray):
         steps = np.minimum(cv2.absdiff(lines[:, 1:], lines[:, :-1]), np.uint8(_MAX_GRID_STEP))
         along = np.asarray(cv2.reduce(steps, 0, cv2.REDUCE_AVG, dtype=cv2.CV_32F)).ravel()
         at = np.floor((np.arange(along.size) + 1) / period % 1 * phases + 0.5).astype(int) % phases
@@ -121,22 +138,23 @@ def measure_blockiness(grey: Bytes, scale: float = 1.0) -> float | str:
     return float(max(1.0, strong / max(between, 0.02)))
 
 
-def measure_banding(grey: Bytes) -> float | str:
-    """How tall the steps are in which smooth areas rise, in levels: 1 or less is as smooth as eight bits allow, 8 is a
-    sky in 32 tones.
+def measure_banding(gray: Bytes) -> float | str:
+    """Measure the height, in levels, of the steps in which smooth areas rise: up to 1 is as smooth as eight bits allow,
+    8 is a sky in 32 tones.
 
-    A smooth area has at most 24 levels within 17 px. A step of two levels or more with two even pixels on both sides is
-    a contour; the number is the mean height of contours, weighted by height, times their share in all the rise there.
+    A smooth area has at most 24 levels within 17 px. A step of two levels or more with two equal pixels on both sides
+    is a contour; the result is the mean height of contours, weighted by height, times their share of all the rise
+    there.
     """
-    if min(grey.shape) < MIN_SIDE:
+    if min(gray.shape) < MIN_SIDE:
         return _TOO_SMALL
     box = np.ones((_SMOOTH_WINDOW, _SMOOTH_WINDOW), np.uint8)
-    spread = cv2.subtract(cv2.dilate(grey, box), cv2.erode(grey, box))
+    spread = cv2.subtract(cv2.dilate(gray, box), cv2.erode(gray, box))
     smooth = (spread <= _MAX_SMOOTH_RANGE) & (spread >= 2)
     if np.count_nonzero(smooth) < _MIN_SMOOTH_SHARE * smooth.size:
         return "no area of the image rises smoothly"
     rise, squares = 0.0, 0
-    for lines, where in zip(_scan_both_axes(grey), (smooth, smooth.T), strict=True):
+    for lines, where in zip(_scan_both_axes(gray), (smooth, smooth.T), strict=True):
         thin = _thin_lines(lines)
         lines, where = lines[thin], where[thin]
         step = np.asarray(cv2.absdiff(lines[:, 1:], lines[:, :-1]) * (where[:, 1:] & where[:, :-1]))
@@ -148,24 +166,22 @@ def measure_banding(grey: Bytes) -> float | str:
     return squares / max(rise, 1.0)
 
 
-def measure_halos(grey: Bytes) -> float | str:
-    """How far the pixels beside a tall edge overshoot the even ground behind them, as a share of the edge's height, in
-    the median edge: 0 is none, 0.1 is seen as a fringe.
+def measure_halos(gray: Bytes) -> float | str:
+    """Measure how far pixels beside a tall edge overshoot the even ground behind them, as a share of the edge's height.
 
-    Looked at are upright and level edges of at least 40 levels within 4 px whose ground, 6 to 9 px away on both sides,
-    is even.
+    The median over edges: 0 is none, 0.1 is seen as a fringe. Measured are vertical and horizontal edges of at least 40
+    levels within 4 px whose ground, 6 to 9 px away on both sides, is even.
     """
-    if min(grey.shape) < MIN_SIDE:
+    if min(gray.shape) < MIN_SIDE:
         return _TOO_SMALL
-    found = [_measure_overshoots(lines[_thin_lines(lines)]) for lines in _scan_both_axes(grey)]
-    shares = np.concatenate(found)
+    shares = np.concatenate([_measure_overshoots(lines[_thin_lines(lines)]) for lines in _scan_both_axes(gray)])
     if shares.size < _MIN_EDGES:
         return "the image has too few clear edges on even ground"
     return max(0.0, float(np.median(shares)))
 
 
 def measure_clipping(rgb: Bytes) -> tuple[float, float]:
-    """The shares of the pixels that are white (all channels ≥ 254) and black (all ≤ 1)."""
+    """Measure the shares of the pixels that are white (all channels ≥ 254) and black (all ≤ 1)."""
     white = np.count_nonzero(cv2.inRange(rgb, (254, 254, 254), (255, 255, 255)))
     black = np.count_nonzero(cv2.inRange(rgb, (0, 0, 0), (1, 1, 1)))
     pixels = rgb.shape[0] * rgb.shape[1]
@@ -173,7 +189,7 @@ def measure_clipping(rgb: Bytes) -> tuple[float, float]:
 
 
 def _measure_overshoots(lines: Bytes) -> Array:
-    """Of tall edges across the lines, mean overshoot of both sides as a share of the height."""
+    """Return for tall edges across the lines the overshoot of each side as a share of the height."""
     reach = 10
     slope = np.asarray(cv2.Sobel(lines, cv2.CV_16S, 1, 0, ksize=1))
     steep = np.abs(slope)
@@ -195,29 +211,26 @@ def _measure_overshoots(lines: Bytes) -> Array:
     left, right = profile[:, :4], profile[:, -4:]
     low, high = left.mean(axis=1), right.mean(axis=1)
     height = high - low
-    even = (np.maximum(np.ptp(left, axis=1), np.ptp(right, axis=1)) < _MAX_GROUND_VARIATION * height) & (
-        height >= _MIN_EDGE_HEIGHT
-    )
+    variation = np.maximum(np.ptp(left, axis=1), np.ptp(right, axis=1))
+    even = (variation < _MAX_GROUND_VARIATION * height) & (height >= _MIN_EDGE_HEIGHT)
     dip, peak = low - profile[:, 4:10].min(axis=1), profile[:, 9:15].max(axis=1) - high
-    # Ground that is itself black or white has no room for a halo and says nothing.
-    sides = [dip[even & (low > _HALO_HEADROOM)] / height[even & (low > _HALO_HEADROOM)]]
-    sides.append(peak[even & (high < 255 - _HALO_HEADROOM)] / height[even & (high < 255 - _HALO_HEADROOM)])
-    return np.concatenate(sides)
+    # Ground that is itself black or white has no headroom for a halo and is left out.
+    dark_side, light_side = even & (low > _HALO_HEADROOM), even & (high < 255 - _HALO_HEADROOM)
+    return np.concatenate([dip[dark_side] / height[dark_side], peak[light_side] / height[light_side]])
 
 
-def _scan_both_axes(grey: Bytes) -> tuple[Bytes, Bytes]:
-    """The lines of pixels across, and those down."""
-    return grey, np.asarray(cv2.transpose(grey), np.uint8)
+def _scan_both_axes(gray: Bytes) -> tuple[Bytes, Bytes]:
+    """Return the rows of pixels, and the columns as rows."""
+    return gray, np.asarray(cv2.transpose(gray), np.uint8)
 
 
 def _iterate_strips(lines: int) -> range:
-    """Where strips begin that fit into the processor's cache: all lines of an image of up to 512, of a larger one
-    strips that are evenly spread."""
+    """Return where strips begin that fit into the CPU cache: all lines of up to 512, else evenly spread strips."""
     return range(0, lines, _STRIP_ROWS * -(-lines // (4 * _STRIP_ROWS)))
 
 
 def _thin_lines(lines: Bytes) -> slice:
-    """At most 300 of the lines, evenly spread: neighbours say the same."""
+    """Select at most 300 of the lines, evenly spread: neighbors are alike."""
     return slice(None, None, -(-lines.shape[0] // 300))
 
 
@@ -225,20 +238,16 @@ def _average_blocks(values: Array, grid: tuple[int, int]) -> Array:
     return np.asarray(cv2.resize(values, grid, interpolation=cv2.INTER_AREA), np.float64)
 
 
-SOFT_SHARPNESS, SHARP_SHARPNESS = 0.25, 0.45  # sharpness of photographs blurred by 3 px and by 1.5 px at 512 px
-HIGH_NOISE = 6.0  # levels: grain that is seen at a glance
-HIGH_BLOCKINESS = 1.5  # the coding grid of JPEG at quality 30
-HIGH_BANDING = 2.0  # levels
-HIGH_HALOS = 0.08  # unsharp masking by once the detail
-PRINT_PPI = 300
-SCREEN_SIZE = (1920, 1080)
-
-_MIN_RATIO_CHANGE, _MIN_DIFFERENCE = 0.1, 0.01  # changes under these are none to speak of
-
-
 @dataclass(frozen=True, slots=True)
 class _QualityInput:
-    """One image: its grey levels at the size of comparison and as they came, and the scale of the latter."""
+    """The pixels of one image.
+
+    Attributes:
+        rgb: As they came.
+        resized_gray: Gray levels at the size of the comparison.
+        gray: Gray levels as they came.
+        scale: The size of these pixels against the file's.
+    """
 
     rgb: Bytes
     resized_gray: Bytes
@@ -248,8 +257,12 @@ class _QualityInput:
 
 @dataclass(frozen=True, slots=True)
 class _QualityMeasure:
-    """A measure of one image, and how it is said. `differs` measures are compared by difference, others by ratio;
-    `words` are said of an output with less and with more than the input."""
+    """A measure of one image, and how it is described.
+
+    Attributes:
+        by_difference: Whether two images are compared by the difference of the values, not by their ratio.
+        less_more_words: How to call an output with less, and with more, than the input.
+    """
 
     name: str
     about: str
@@ -262,30 +275,20 @@ class _QualityMeasure:
     cheap: bool = True
 
 
-_pair_inputs: WeakKeyDictionary[ImagePair, tuple[_QualityInput, _QualityInput]] = WeakKeyDictionary()
-
-
-def split_pair(pair: ImagePair) -> tuple[SingleImage, SingleImage]:
-    """Both images of a pair for the image instruments, each with the size of its file."""
-    return SingleImage(pair.before, size=pair.sizes[0]), SingleImage(pair.after, size=pair.sizes[1])
-
-
 def _make_input(picture: SingleImage, side: int | None = None) -> _QualityInput:
-    grey = np.asarray(cv2.cvtColor(picture.pixels, cv2.COLOR_RGB2GRAY), np.uint8)
-    compared = grey
-    if side is not None and max(grey.shape) > side:
-        height, width = (max(1, round(one * side / max(grey.shape))) for one in grey.shape)
-        compared = np.asarray(cv2.resize(grey, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
-    return _QualityInput(picture.pixels, compared, grey, min(1.0, max(grey.shape) / max(picture.size)))
+    gray = np.asarray(cv2.cvtColor(picture.pixels, cv2.COLOR_RGB2GRAY), np.uint8)
+    compared = gray
+    if side is not None and max(gray.shape) > side:
+        height, width = (max(1, round(length * side / max(gray.shape))) for length in gray.shape)
+        compared = np.asarray(cv2.resize(gray, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+    return _QualityInput(picture.pixels, compared, gray, min(1.0, max(gray.shape) / max(picture.size)))
 
 
+@once_per_pair
 def _get_pair_inputs(pair: ImagePair) -> tuple[_QualityInput, _QualityInput]:
-    if pair not in _pair_inputs:
-        # No finer than either image is.
-        side = min(max(pair.before.shape[:2]), max(pair.after.shape[:2]))
-        one, other = split_pair(pair)
-        _pair_inputs[pair] = _make_input(one, side), _make_input(other, side)
-    return _pair_inputs[pair]
+    side = min(max(pair.before.shape[:2]), max(pair.after.shape[:2]))  # no finer than either image is
+    before, after = pair.images()
+    return _make_input(before, side), _make_input(after, side)
 
 
 def _make_image_instrument(measure: _QualityMeasure) -> Instrument:
@@ -304,15 +307,15 @@ def _make_change_instrument(measure: _QualityMeasure) -> Instrument:
     unit = measure.unit if measure.by_difference else "×"
 
     def read(pair: ImagePair) -> PairReading:
-        found = [measure.read(one) for one in _get_pair_inputs(pair)]
-        for which, value in zip(("before", "after"), found, strict=True):
+        values = [measure.read(image) for image in _get_pair_inputs(pair)]
+        for which, value in zip(("before", "after"), values, strict=True):
             if isinstance(value, str):
                 return PairReading(None, f"Not measured: of the image {which}, {value}.")
-        before, after = (float(value) for value in found)
+        before, after = (float(value) for value in values)
         change = after - before if measure.by_difference else after / before
-        said = measure.describe(after)
+        description = measure.describe(after)
         if after == before:
-            return PairReading(change, f"{said}, as in the input.")
+            return PairReading(change, f"{description}, as in the input.")
         less, more = measure.less_more_words
         small = abs(change) < _MIN_DIFFERENCE if measure.by_difference else abs(change - 1) < _MIN_RATIO_CHANGE
         word = "about as in the input" if small else less if after < before else more
@@ -321,12 +324,12 @@ def _make_change_instrument(measure: _QualityMeasure) -> Instrument:
             if measure.by_difference
             else f"{format_factor(change)} the input's"
         )
-        return PairReading(change, f"{said}, {how}: {word}.")
+        return PairReading(change, f"{description}, {how}: {word}.")
 
-    told = "after minus before" if measure.by_difference else "after, as a multiple of before"
-    about = f"{measure.about.removesuffix('.')}: {told}, both at the size of the smaller image."
+    comparison = "after minus before" if measure.by_difference else "after, as a multiple of before"
+    about = f"{measure.about.removesuffix('.')}: {comparison}, both at the size of the smaller image."
     if measure.name in ("blockiness", "clipping"):
-        about = f"{measure.about.removesuffix('.')}: {told}."
+        about = f"{measure.about.removesuffix('.')}: {comparison}."
     name = f"quality.{measure.name}_change"
     return make_pair_instrument(
         name, about, read, unit=unit, better=measure.better, cheap=measure.cheap, needs_registration=False
@@ -433,16 +436,16 @@ def _measure_print_size(picture: SingleImage) -> Measurement:
     shown = (
         f"{width:.1f} × {height:.1f} cm" if min(width, height) >= 0.1 else f"{width * 10:.1f} × {height * 10:.1f} mm"
     )
-    says = f"{pixels} print at {shown} with {PRINT_PPI} pixels an inch."
-    return Measurement("quality.print_size", max(width, height), "cm", "higher", says)
+    sentence = f"{pixels} print at {shown} with {PRINT_PPI} pixels an inch."
+    return Measurement("quality.print_size", max(width, height), "cm", "higher", sentence)
 
 
 def _measure_screen_size(picture: SingleImage) -> Measurement:
     wide, high = sorted(picture.size, reverse=True)
     value = max(wide / SCREEN_SIZE[0], high / SCREEN_SIZE[1])
     fills = "fill" if value >= 1 else f"are enlarged {format_factor(1 / value)} to fill"
-    says = f"{picture.size[0]}×{picture.size[1]} px {fills} a screen of {SCREEN_SIZE[0]}×{SCREEN_SIZE[1]}."
-    return Measurement("quality.screen_size", value, "×", "higher", says)
+    sentence = f"{picture.size[0]}×{picture.size[1]} px {fills} a screen of {SCREEN_SIZE[0]}×{SCREEN_SIZE[1]}."
+    return Measurement("quality.screen_size", value, "×", "higher", sentence)
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (
@@ -455,8 +458,8 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     Instrument(
         "quality.screen_size",
-        f"How many times the file's pixels fill a screen of {SCREEN_SIZE[0]}×{SCREEN_SIZE[1]} (or {SCREEN_SIZE[1]}×{SCREEN_SIZE[0]}), as "
-        "large as one side allows.",
+        f"How many times the file's pixels fill a screen of {SCREEN_SIZE[0]}×{SCREEN_SIZE[1]} (or "
+        f"{SCREEN_SIZE[1]}×{SCREEN_SIZE[0]}), as large as one side allows.",
         _measure_screen_size,
         "image",
     ),

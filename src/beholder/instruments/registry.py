@@ -1,8 +1,8 @@
-"""Every instrument there is: ours and those of plugins, found by entry points in the group `beholder.instruments`.
+"""All instruments, built in and plugged in, found by entry points in the group `beholder.instruments`.
 
-An entry point names a tuple of `Instrument`s, a family, whose names begin with its own:
-`colour = "beholder.instruments.colour:INSTRUMENTS"`. Who asks for instruments by name loads no other family, so that a
-plugin which cannot be loaded stops only those who want it.
+An entry point names a tuple of `Instrument`s, a family, whose names begin with the name of the entry point:
+`colour = "beholder.instruments.color:INSTRUMENTS"`. Asking for instruments by name loads only their families, so a
+plug-in that cannot be loaded affects only those who ask for it.
 """
 
 from __future__ import annotations
@@ -18,73 +18,93 @@ from beholder.instruments.pair import ImagePair, SingleImage
 
 ENTRY_POINT_GROUP = "beholder.instruments"
 
-# The order in which people read them; families of plugins follow by name.
+# The order in which results are shown; families of plug-ins follow by name.
 _FAMILY_ORDER = ("geometry", "colour", "structure", "locality", "quality", "naturalness", "restyle", "description")
 
 
 def list_instruments(kind: InstrumentKind = "pair") -> tuple[Instrument, ...]:
-    """The instruments of a kind, ours first. Raises `SetupError` for a plugin that cannot be used."""
-    return tuple(one for one in _load_all() if one.kind == kind)
+    """Return all instruments of a kind, the built-in ones first.
+
+    Raises:
+        SetupError: A plug-in cannot be used.
+    """
+    return tuple(
+        instrument for point in _find_entry_points() for instrument in _load_family(point) if instrument.kind == kind
+    )
 
 
 def measure_pair(
     pair: ImagePair, names: Collection[str] | None = None, *, cheap_only: bool = False
 ) -> dict[str, Measurement]:
-    """What the pair instruments say of two images, by name: all of them, those of `names`, or the cheap ones.
+    """Measure two images with pair instruments.
 
-    A name may be that of a family. Raises `UsageError` for a name that no pair instrument has.
+    Args:
+        pair: The two images.
+        names: Instruments or families; all of them unless given.
+        cheap_only: Whether to leave out instruments that are too slow for an audit.
+
+    Returns:
+        The measurements by the name of their instrument.
+
+    Raises:
+        UsageError: No pair instrument has one of the names.
+        SetupError: A plug-in that is asked for cannot be used.
     """
-    return {one.name: take_measurement(one, pair) for one in _select_instruments("pair", names, cheap_only)}
+    chosen = _select_instruments("pair", names, cheap_only)
+    return {instrument.name: take_measurement(instrument, pair) for instrument in chosen}
 
 
 def measure_image(
-    picture: SingleImage, names: Collection[str] | None = None, *, cheap_only: bool = False
+    image: SingleImage, names: Collection[str] | None = None, *, cheap_only: bool = False
 ) -> dict[str, Measurement]:
-    """What the image instruments say of one image. As `measure_pair`."""
-    return {one.name: take_measurement(one, picture) for one in _select_instruments("image", names, cheap_only)}
+    """Measure one image with image instruments; arguments and result as for `measure_pair`."""
+    chosen = _select_instruments("image", names, cheap_only)
+    return {instrument.name: take_measurement(instrument, image) for instrument in chosen}
 
 
-def take_measurement(one: Instrument, subject: ImagePair | SingleImage) -> Measurement:
-    """What an instrument says. A plugin that raises, or measures no number, has not measured; our own never do."""
-    if one.name.partition(".")[0] in _FAMILY_ORDER:
-        return one.measure(subject)
+def take_measurement(instrument: Instrument, subject: ImagePair | SingleImage) -> Measurement:
+    """Measure a subject with one instrument; a failure of a plug-in becomes a measurement without a value."""
+    if instrument.name.partition(".")[0] in _FAMILY_ORDER:
+        return instrument.measure(subject)
     try:
-        found = one.measure(subject)
+        measured = instrument.measure(subject)
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        return Measurement(one.name, None, sentence=f"Not measured: the plugin failed, {why}.")
-    if not isinstance(found, Measurement):
-        return Measurement(one.name, None, sentence="Not measured: the plugin gave something else than a Measurement.")
-    return found
+        return Measurement(instrument.name, None, sentence=f"Not measured: the plugin failed, {why}.")
+    if not isinstance(measured, Measurement):
+        reason = "Not measured: the plugin gave something else than a Measurement."
+        return Measurement(instrument.name, None, sentence=reason)
+    return measured
 
 
 def _select_instruments(kind: InstrumentKind, names: Collection[str] | None, cheap_only: bool) -> list[Instrument]:
     if names is None:
-        known = list_instruments(kind)
+        chosen = list_instruments(kind)
     else:
-        wanted = {name.partition(".")[0] for name in names}
-        known = tuple(
-            one
+        families = {name.partition(".")[0] for name in names}
+        known = [
+            instrument
             for point in _find_entry_points()
-            if point.name in wanted
-            for one in _load_family(point)
-            if one.kind == kind
-        )
-        there = {one.name for one in known} | {one.name.partition(".")[0] for one in known}
-        if strangers := sorted(set(names) - there):
-            all_ = sorted({one.name for one in list_instruments(kind)} | {point.name for point in _find_entry_points()})
-            raise UsageError(f"No {kind} instrument is named {strangers[0]!r}; there are {', '.join(all_)}.")
-        known = tuple(one for one in known if one.name in names or one.name.partition(".")[0] in names)
-    return [one for one in known if one.cheap or not cheap_only]
-
-
-def _load_all() -> tuple[Instrument, ...]:
-    return tuple(one for point in _find_entry_points() for one in _load_family(point))
+            if point.name in families
+            for instrument in _load_family(point)
+            if instrument.kind == kind
+        ]
+        unknown = set(names) - {part for one in known for part in (one.name, one.name.partition(".")[0])}
+        if unknown:
+            points = {point.name for point in _find_entry_points()}
+            valid = sorted({instrument.name for instrument in list_instruments(kind)} | points)
+            raise UsageError(f"No {kind} instrument is named {min(unknown)!r}; there are {', '.join(valid)}.")
+        chosen = tuple(one for one in known if one.name in names or one.name.partition(".")[0] in names)
+    return [instrument for instrument in chosen if instrument.cheap or not cheap_only]
 
 
 @cache
 def _find_entry_points() -> tuple[EntryPoint, ...]:
-    """Ours in their order, then those of plugins by name. Raises `SetupError` for a name that stands there twice."""
+    """Return the families, built-in ones in their order, then plug-ins by name.
+
+    Raises:
+        SetupError: Two families have the same name.
+    """
     points = sorted(
         entry_points(group=ENTRY_POINT_GROUP),
         key=lambda point: (
@@ -92,9 +112,9 @@ def _find_entry_points() -> tuple[EntryPoint, ...]:
             point.name,
         ),
     )
-    for one, other in pairwise(points):
-        if one.name == other.name:
-            raise SetupError(f"{_describe_entry_point(other)} has the name of another family ({one.value}).")
+    for first, second in pairwise(points):
+        if first.name == second.name:
+            raise SetupError(f"{_describe_entry_point(second)} has the name of another family ({first.value}).")
     return tuple(points)
 
 
@@ -102,14 +122,14 @@ def _find_entry_points() -> tuple[EntryPoint, ...]:
 def _load_family(point: EntryPoint) -> tuple[Instrument, ...]:
     try:
         family = tuple(point.load())
-    except Exception as error:  # whatever a stranger's module raises
+    except Exception as error:  # the module of a plug-in may raise anything
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise SetupError(
             f"{_describe_entry_point(point)} cannot be loaded: {why}. Mend or uninstall the package that brings it."
         ) from None
-    if not all(isinstance(one, Instrument) for one in family):
+    if not all(isinstance(member, Instrument) for member in family):
         raise SetupError(f"{_describe_entry_point(point)} must be a tuple of Instruments, and holds something else.")
-    names = [one.name for one in family]
+    names = [member.name for member in family]
     for name in names:
         if name.partition(".")[0] != point.name or names.count(name) > 1:
             wanted = f"names must be {point.name}.SOMETHING, each once"

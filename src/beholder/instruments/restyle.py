@@ -1,24 +1,23 @@
-"""Restyle: whether a photo that was drawn anew is still that photo, and whether the style reached all of it.
+"""Restyle: whether a photo that was redrawn in a style is still that photo, and whether the style reached all of it.
 
-Two looks, each taken once for a pair and kept as long as the pair is:
+Two things are compared, each once for a pair:
 
-- The *composition*: which way edges run, place by place, at three coarse sizes. An edge's direction is taken modulo
-  180° (as a double angle), so that colour, light turned dark, flat paint and drawn lines leave it as it is; edges that
-  were redrawn a few pixels aside are smoothed over.
-- The *surface*: blocks of a 32nd of the longer side, on images of at most 512 px, so that results hardly depend on
-  the resolution. Of each block its mean colour and its fine detail, before and after. A block without detail in the
-  photo (sky, a white wall) cannot tell whether it was left as it was: where that is asked, only textured blocks count.
+- The *composition*: the directions of edges, place by place, at three coarse sizes. A direction is taken modulo 180°
+  (as a double angle), so that color, inverted light, flat paint and drawn lines do not change it; edges that were
+  redrawn a few pixels aside are smoothed over.
+- The *surface*: blocks of a 32nd of the longer side, on images of at most 512 px, so that results hardly depend on the
+  resolution. Compared are the mean color and the fine detail of each block. A block without detail in the photo (sky, a
+  white wall) cannot show whether it was left as it was: where that is asked, only textured blocks count.
 
 The limits were set on forty photographs in twelve restyles made with OpenCV (stylised, pencil, poster, halftone, pop
 art, line art, neon …), against other photographs and against mere recompression; they lie between the two. Restyles
-made by a model, which also redraw shapes, were not at hand.
+made by a model, which also redraw shapes, were not available.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
@@ -33,9 +32,11 @@ from beholder.instruments.instrument import (
     format_factor,
     format_percent,
     make_pair_instrument,
+    scale_to_side,
 )
-from beholder.instruments.pair import ImagePair
-from beholder.instruments.pixel_metrics import add_mostly, ciede2000, name_place, to_lab
+from beholder.instruments.pair import ImagePair, once_per_pair, require_min_side
+from beholder.instruments.pixel_metrics import ciede2000, to_lab
+from beholder.instruments.regions import add_mostly, name_place
 
 MIN_COMPOSITION_KEPT = 0.40  # structure_kept: 95 % of the harshest restyles (pencil hatching) have 0.46 and more
 MAX_COMPOSITION_LOST = 0.20  # of 780 pairs of unrelated photographs 97.7 % have less; the highest has 0.396
@@ -64,17 +65,29 @@ _MIN_EDGE_POWER = 1e-3  # mean power of a direction field
 
 
 class _Composition(NamedTuple):
-    """`kept` is the correlation of the edges, −1 to 1, None where before has none; `lost` a small map of how much of
-    before's edges is gone, 0–1."""
+    """How much of the composition is kept.
+
+    Attributes:
+        kept: The correlation of the edges, −1 to 1; None where before has none.
+        lost: A small map of how much of before's edges is gone, 0–1.
+    """
 
     kept: float | None
     lost: Floats
 
 
 class _Surface(NamedTuple):
-    """Of each block: ΔE between the mean colours; how much of the detail is kept, 0–1; the standard deviation of fine
-    and of coarser detail, before and after. Whether it lies in both images; whether before has texture there; whether
-    that texture was left as it was."""
+    """What became of each block.
+
+    Attributes:
+        color: ΔE between the mean colors.
+        detail: How much of the detail is kept, 0–1.
+        fine: The standard deviation of fine detail, before and after.
+        coarse: The standard deviation of coarser detail, before and after.
+        valid: Whether the block lies in both images.
+        textured: Whether before has texture there.
+        untouched: Whether that texture was left as it was.
+    """
 
     color: Floats
     detail: Floats
@@ -86,155 +99,137 @@ class _Surface(NamedTuple):
 
     @property
     def strength(self) -> Floats:
-        """Half for the colour that is gone, half for the detail that is gone."""
+        """Half for the color that is gone, half for the detail that is gone."""
         gone = np.minimum(self.color / np.float32(_FULL_COLOR_CHANGE), 1) + (1 - self.detail)
         return np.asarray(gone / 2, np.float32)
 
 
-_compositions_by_pair: WeakKeyDictionary[ImagePair, _Composition] = WeakKeyDictionary()
-_surfaces_by_pair: WeakKeyDictionary[ImagePair, _Surface] = WeakKeyDictionary()
+_TOO_SMALL = f"The image {{which}} is too small ({{width}}×{{height}}): restyles have {MIN_SIDE} px a side."
 
 
 def _read_structure_kept(pair: ImagePair) -> PairReading:
-    kept, lost = _get_composition(pair)
+    kept, lost = _compare_compositions(pair)
     if kept is None:
         return PairReading(None, "The image before has no edges whose place could be kept.")
     kept = max(0.0, kept)
     agrees = f"the layout of the edges agrees to {format_percent(kept)}"
     if kept < MAX_COMPOSITION_LOST:
-        says = f"The composition is lost: {agrees}, as in unrelated photos."
+        sentence = f"The composition is lost: {agrees}, as in unrelated photos."
     else:
         where = f"; what is lost is {add_mostly(name_place(lost))}" if kept < 0.9 else ""
         how_much = "The" if kept >= MIN_COMPOSITION_KEPT else "Only a part of the"
-        says = f"{how_much} composition is kept: {agrees}{where}."
-    return PairReading(kept, says, _upscale_map(1 - lost, pair), 1.0)
+        sentence = f"{how_much} composition is kept: {agrees}{where}."
+    return PairReading(kept, sentence, pair.upscale_map(1 - lost), 1.0)
 
 
 def _read_strength(pair: ImagePair) -> PairReading:
-    found = _get_surface(pair)
-    value = float(found.strength[found.valid].mean())
-    colour = float(np.median(found.color[found.valid]))
-    says = f"{format_percent(value)} of the photo's surface was changed: colours by ΔE {colour:.1f} in the median"
-    if found.textured.any():
-        says += f", and {format_percent(float(found.detail[found.textured].mean()))} of the detail is left"
+    surface = _compare_surfaces(pair)
+    value = float(surface.strength[surface.valid].mean())
+    color = float(np.median(surface.color[surface.valid]))
+    sentence = f"{format_percent(value)} of the photo's surface was changed: colours by ΔE {color:.1f} in the median"
+    if surface.textured.any():
+        sentence += f", and {format_percent(float(surface.detail[surface.textured].mean()))} of the detail is left"
     if pair.identical:
-        says = "Nothing was changed: the images are identical"
+        sentence = "Nothing was changed: the images are identical"
     elif value < MIN_STRENGTH:
-        says += f"; under {format_percent(MIN_STRENGTH)} that is too little to be seen as a restyle"
+        sentence += f"; under {format_percent(MIN_STRENGTH)} that is too little to be seen as a restyle"
     elif value > MAX_STRENGTH:
-        says += f"; over {format_percent(MAX_STRENGTH)} that is too much for the photo to be known by its surface"
-    return PairReading(value, f"{says}.", _upscale_map(found.strength, pair), 1.0)
+        sentence += f"; over {format_percent(MAX_STRENGTH)} that is too much for the photo to be known by its surface"
+    return PairReading(value, f"{sentence}.", pair.upscale_map(surface.strength), 1.0)
 
 
 def _read_evenness(pair: ImagePair) -> PairReading:
-    found = _get_surface(pair)
-    blocks = found.strength
-    most = float(np.quantile(blocks[found.textured], 0.9))
+    surface = _compare_surfaces(pair)
+    blocks = surface.strength
+    most = float(np.quantile(blocks[surface.textured], 0.9))
     if most < MIN_STRENGTH:
         return PairReading(
             None,
-            f"Too little was changed (strength {format_percent(most)} at most) to say whether a style reached all of it.",
+            f"Too little was changed (strength {format_percent(most)} at most) "
+            "to say whether a style reached all of it.",
         )
-    reached = found.textured & (blocks >= _MIN_REACHED * most)
-    value = float(reached.sum() / found.textured.sum())
+    reached = surface.textured & (blocks >= _MIN_REACHED * most)
+    value = float(reached.sum() / surface.textured.sum())
     if value < 0.5:
-        says = (
+        sentence = (
             f"The style reached only {format_percent(value)} of the textured blocks, {add_mostly(name_place(reached))}."
         )
     elif value < 1:
-        rest = add_mostly(name_place(found.textured & ~reached))
-        says = f"The style reached {format_percent(value)} of the textured blocks; the rest is {rest}."
+        rest = add_mostly(name_place(surface.textured & ~reached))
+        sentence = f"The style reached {format_percent(value)} of the textured blocks; the rest is {rest}."
     else:
-        says = "The style reached every textured block."
-    return PairReading(value, says)
+        sentence = "The style reached every textured block."
+    return PairReading(value, sentence)
 
 
 def _read_untouched(pair: ImagePair) -> PairReading:
-    found = _get_surface(pair)
-    left = found.untouched
-    value = float(left.sum() / found.textured.sum())
+    surface = _compare_surfaces(pair)
+    left = surface.untouched
+    value = float(left.sum() / surface.textured.sum())
     if value == 0:
-        says = "No patch of the photo was left as it was."
+        sentence = "No patch of the photo was left as it was."
     elif value < MIN_UNTOUCHED_SEEN:
-        says = f"Hardly anything of the photo was left as it was: {format_percent(value)} of the textured blocks."
+        sentence = f"Hardly anything of the photo was left as it was: {format_percent(value)} of the textured blocks."
     else:
         where = add_mostly(name_place(left))
-        says = f"{format_percent(value)} of the textured blocks are photo that the style did not touch, {where}."
-    return PairReading(value, says, _upscale_map(left, pair, blocky=True), 1.0)
+        sentence = f"{format_percent(value)} of the textured blocks are photo that the style did not touch, {where}."
+    return PairReading(value, sentence, pair.upscale_map(left, cv2.INTER_NEAREST), 1.0)
 
 
 def _read_texture_change(pair: ImagePair) -> PairReading:
-    found = _get_surface(pair)
-    bands = [np.abs(after - before) / (before + after + _MAX_GRAIN) for before, after in (found.fine, found.coarse)]
-    blocks = np.asarray((bands[0] + bands[1]) / 2 * found.valid, np.float32)
-    value = float(blocks[found.valid].mean())
-    if max(float(one.max()) for one in (*found.fine, *found.coarse)) < _MIN_TEXTURE:
+    surface = _compare_surfaces(pair)
+    bands = [np.abs(after - before) / (before + after + _MAX_GRAIN) for before, after in (surface.fine, surface.coarse)]
+    blocks = np.asarray((bands[0] + bands[1]) / 2 * surface.valid, np.float32)
+    value = float(blocks[surface.valid].mean())
+    if max(float(one.max()) for one in (*surface.fine, *surface.coarse)) < _MIN_TEXTURE:
         return PairReading(None, "Neither image has any texture.")
     if value < 0.05:
-        says = f"There is as much texture as the photo had, block by block (difference {format_percent(value)})."
+        sentence = f"There is as much texture as the photo had, block by block (difference {format_percent(value)})."
     else:
-        says = f"The amount of texture differs by {format_percent(value)} in the mean block, {add_mostly(name_place(blocks))}."
-    return PairReading(value, says, _upscale_map(blocks, pair), 1.0)
+        where = add_mostly(name_place(blocks))
+        sentence = f"The amount of texture differs by {format_percent(value)} in the mean block, {where}."
+    return PairReading(value, sentence, pair.upscale_map(blocks), 1.0)
 
 
 def _read_texture_ratio(pair: ImagePair) -> PairReading:
-    found = _get_surface(pair)
-    before, after = found.fine
-    value = float(np.median(after[found.textured] / before[found.textured]))
+    surface = _compare_surfaces(pair)
+    before, after = surface.fine
+    value = float(np.median(after[surface.textured] / before[surface.textured]))
     word = "flatter than" if value < 0.8 else "busier than" if value > 1.25 else "about as busy as"
     return PairReading(
         value, f"Fine texture is {format_factor(value)} the photo's in the median textured block: {word} the photo."
     )
 
 
-def _require_size(read: Callable[[ImagePair], PairReading]) -> Callable[[ImagePair], PairReading]:
-    """Reads only an image that is large enough to have a composition and a surface."""
-
-    def reading(pair: ImagePair) -> PairReading:
-        for which, image in (("before", pair.before), ("after", pair.after)):
-            height, width = image.shape[:2]
-            if min(height, width) < MIN_SIDE:
-                says = f"The image {which} is too small ({width}×{height}): restyles have {MIN_SIDE} px a side."
-                return PairReading(None, says)
-        return read(pair)
-
-    return reading
-
-
 def _require_surface(
     read: Callable[[ImagePair], PairReading], *, textured: bool = False
 ) -> Callable[[ImagePair], PairReading]:
-    """Reads only where a block lies in both images and, if `textured`, where the photo has texture."""
+    """Guard a reading: it needs a block that lies in both images and, if `textured`, texture in the photo."""
 
     def reading(pair: ImagePair) -> PairReading:
-        found = _get_surface(pair)
-        if not found.valid.any():
+        surface = _compare_surfaces(pair)
+        if not surface.valid.any():
             return PairReading(None, "Not measured: no whole block lies in both images.")
-        if textured and not found.textured.any():
+        if textured and not surface.textured.any():
             return PairReading(None, "The image before has no texture by which untouched photo could be told.")
         return read(pair)
 
-    return _require_size(reading)
+    return require_min_side(reading, MIN_SIDE, _TOO_SMALL)
 
 
-def _get_composition(pair: ImagePair) -> _Composition:
-    if pair not in _compositions_by_pair:
-        _compositions_by_pair[pair] = _compare_compositions(pair)
-    return _compositions_by_pair[pair]
-
-
+@once_per_pair
 def _compare_compositions(pair: ImagePair) -> _Composition:
-    """The correlation of the direction fields, the mean over three sizes, each made from the next larger one.
+    """Correlate the direction fields: the mean over three sizes, each made from the next larger one.
 
-    The fields' own means are taken off first: most photographs have more upright and level edges than slanting ones,
-    and would agree by that alone.
+    The means of the fields are subtracted first: most photographs have more vertical and horizontal edges than slanting
+    ones, and would agree by that alone.
     """
     kept, losses = [], []
     one, other, valid = (*pair.luma, pair.valid.astype(np.float32))
-    grid = _fit_size(pair.before, _LOSS_MAP_SIDE)
+    grid = scale_to_side(pair.before.shape, _LOSS_MAP_SIDE)
     for size in _COMPOSITION_SIDES:
         one, other, valid = (_shrink(image, size) for image in (one, other, valid))
-        fields = [_compute_directions(grey) for grey in (one, other)]
+        fields = [_compute_directions(gray) for gray in (one, other)]
         weight = _downscale_mean(valid, fields[0][0].shape[::-1]) > 0.99
         (x1, y1), (x2, y2) = ([_center_field(part, weight) for part in field] for field in fields)
         power, other_power, common = x1 * x1 + y1 * y1, x2 * x2 + y2 * y2, x1 * x2 + y1 * y2
@@ -253,13 +248,15 @@ def _compare_compositions(pair: ImagePair) -> _Composition:
     return _Composition(float(np.mean(kept)), np.asarray(np.mean(losses, axis=0), np.float32))
 
 
-def _compute_directions(grey: Floats) -> tuple[Floats, Floats]:
-    """The double-angle vectors of the edges (x, y), at half the size; each as long as the fourth root of the energy
-    around it, so that a faint contour counts beside a strong one."""
-    smooth = cv2.GaussianBlur(grey, (5, 5), 1.0)
+def _compute_directions(gray: Floats) -> tuple[Floats, Floats]:
+    """Return the double-angle vectors of the edges (x, y), at half the size.
+
+    Each is as long as the fourth root of the energy around it, so that a faint contour counts beside a strong one.
+    """
+    smooth = cv2.GaussianBlur(gray, (5, 5), 1.0)
     dx, dy = cv2.Sobel(smooth, cv2.CV_32F, 1, 0), cv2.Sobel(smooth, cv2.CV_32F, 0, 1)
     xx, yy, xy = dx * dx, dy * dy, dx * dy
-    half = max(1, grey.shape[1] // 2), max(1, grey.shape[0] // 2)
+    half = max(1, gray.shape[1] // 2), max(1, gray.shape[0] // 2)
     x, y, energy = (cv2.GaussianBlur(_downscale_mean(part, half), (5, 5), 1.0) for part in (xx - yy, xy + xy, xx + yy))
     root = np.sqrt(energy)
     length = root * np.sqrt(root) + np.float32(1e-4)  # energy to the power of 3/4; what is fainter is no edge
@@ -270,18 +267,13 @@ def _center_field(part: Floats, weight: Bools) -> Floats:
     return (part - part[weight].mean()) * weight if weight.any() else np.zeros_like(part)
 
 
-def _get_surface(pair: ImagePair) -> _Surface:
-    if pair not in _surfaces_by_pair:
-        _surfaces_by_pair[pair] = _compare_surfaces(pair)
-    return _surfaces_by_pair[pair]
-
-
+@once_per_pair
 def _compare_surfaces(pair: ImagePair) -> _Surface:
     side = min(_SURFACE_SIDE, max(pair.before.shape[:2]), max(pair.after.shape[:2]))  # no finer than either image is
-    grid = _fit_size(pair.before, min(_BLOCKS_PER_SIDE, max(1, side // _MIN_BLOCK_SIDE)))
-    greys = [np.asarray(cv2.GaussianBlur(_shrink(grey, side), (5, 5), 0.7), np.float32) for grey in pair.luma]
-    halves = [_shrink(grey, max(1, side // 2)) for grey in greys]
-    (fine1, fine2), (coarse1, coarse2) = ([_compute_detail(one) for one in images] for images in (greys, halves))
+    grid = scale_to_side(pair.before.shape, min(_BLOCKS_PER_SIDE, max(1, side // _MIN_BLOCK_SIDE)))
+    grays = [np.asarray(cv2.GaussianBlur(_shrink(gray, side), (5, 5), 0.7), np.float32) for gray in pair.luma]
+    halves = [_shrink(gray, max(1, side // 2)) for gray in grays]
+    (fine1, fine2), (coarse1, coarse2) = ([_compute_detail(one) for one in images] for images in (grays, halves))
     # By quarters of blocks first: texture, unlike a contour that any style keeps, is in most of them.
     quarters = [
         _downscale_mean(product, (2 * grid[0], 2 * grid[1]))
@@ -308,12 +300,12 @@ def _compare_surfaces(pair: ImagePair) -> _Surface:
     )
 
 
-def _compute_detail(grey: Floats) -> Floats:
-    return np.asarray(grey - cv2.GaussianBlur(grey, (9, 9), 2.0), np.float32)
+def _compute_detail(gray: Floats) -> Floats:
+    return np.asarray(gray - cv2.GaussianBlur(gray, (9, 9), 2.0), np.float32)
 
 
 def _compute_kept(power1: Floats, power2: Floats, common: Floats) -> Floats:
-    """How much of the detail is in place and as strong as it was, 0–1; 1 where neither image has any."""
+    """Return how much of the detail is in place and as strong as it was, 0–1; 1 where neither image has any."""
     return np.clip((2 * common + _NOISE_POWER) / (power1 + power2 + _NOISE_POWER), 0, 1)
 
 
@@ -326,35 +318,21 @@ def _compute_color_difference(before: Bytes, after: Bytes, grid: tuple[int, int]
 
 
 def _downscale_mean(values: Floats, size: tuple[int, int]) -> Floats:
-    """The image at this smaller (width, height), each pixel the mean of its area."""
+    """Scale down to a (width, height) by area averaging."""
     return np.asarray(cv2.resize(_halve_to(values, size), size, interpolation=cv2.INTER_AREA), np.float32)
 
 
 def _halve_to(image: Array, size: tuple[int, int]) -> Array:
-    """The image, halved as often as it stays twice this size: OpenCV halves four times as fast as it shrinks."""
+    """Halve an image as often as it stays at least this size: OpenCV halves four times as fast as it scales by area."""
     while all(side % 2 == 0 and side >= 2 * least for side, least in zip(image.shape[1::-1], size, strict=True)):
         half = image.shape[1] // 2, image.shape[0] // 2
         image = np.asarray(cv2.resize(image, half, interpolation=cv2.INTER_AREA))
     return image
 
 
-def _fit_size(image: Array, side: int) -> tuple[int, int]:
-    """(width, height) of the image with this longer side."""
-    height, width = image.shape[:2]
-    scale = side / max(height, width)
-    return max(1, round(width * scale)), max(1, round(height * scale))
-
-
 def _shrink(image: Floats, side: int) -> Floats:
-    """The image with at most this longer side."""
-    return image if max(image.shape[:2]) <= side else _downscale_mean(image, _fit_size(image, side))
-
-
-def _upscale_map(blocks: Array, pair: ImagePair, *, blocky: bool = False) -> Floats:
-    """A small map at the size of the image before."""
-    height, width = pair.before.shape[:2]
-    how = cv2.INTER_NEAREST if blocky else cv2.INTER_LINEAR
-    return np.asarray(cv2.resize(np.asarray(blocks, np.float32), (width, height), interpolation=how), np.float32)
+    """Scale down so that the longer side is at most `side`."""
+    return image if max(image.shape[:2]) <= side else _downscale_mean(image, scale_to_side(image.shape, side))
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (
@@ -362,7 +340,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
         "restyle.structure_kept",
         "How far the composition survived the restyle: the correlation of edge directions at three coarse sizes, "
         "whatever became of colour and texture; about 0 for another photo, 1 for the same drawing.",
-        _require_size(_read_structure_kept),
+        require_min_side(_read_structure_kept, MIN_SIDE, _TOO_SMALL),
         unit="share",
         better="higher",
     ),
@@ -383,8 +361,8 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     ),
     make_pair_instrument(
         "restyle.untouched",
-        f"The share of the photo's textured blocks that were left as they were: mean colour within ΔE {_MAX_SAME_DELTA_E:g} "
-        f"and {format_percent(_MIN_SAME_DETAIL)} of the detail in place.",
+        "The share of the photo's textured blocks that were left as they were: mean colour within "
+        f"ΔE {_MAX_SAME_DELTA_E:g} and {format_percent(_MIN_SAME_DETAIL)} of the detail in place.",
         _require_surface(_read_untouched, textured=True),
         unit="share",
         better="lower",

@@ -1,4 +1,4 @@
-"""Structure: shapes, edges and details, whatever their colour."""
+"""Structure: shapes, edges and details, whatever their color."""
 
 from __future__ import annotations
 
@@ -14,30 +14,24 @@ from beholder.instruments.instrument import (
     format_percent,
     make_pair_instrument,
 )
-from beholder.instruments.pair import ImagePair
-from beholder.instruments.pixel_metrics import EVERYWHERE, NOWHERE, SSIM_RADIUS, compute_ssim, name_place
+from beholder.instruments.pair import ImagePair, shrink_to_side
+from beholder.instruments.pixel_metrics import SSIM_RADIUS, compute_ssim
+from beholder.instruments.regions import EVERYWHERE, NOWHERE, name_place
 
-_SCALE_WEIGHTS = (
-    0.0448,
-    0.2856,
-    0.3001,
-    0.2363,
-    0.1333,
-)  # of the scales, fine to coarse (Wang, Simoncelli, Bovik 2003)
-_GMS_C = np.float32(170 / 255**2)  # Xue, Zhang, Mou and Bovik 2014, for grey values 0–1
+# Of the scales, fine to coarse (Wang, Simoncelli, Bovik 2003).
+_SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
+_GMS_C = np.float32(170 / 255**2)  # Xue, Zhang, Mou and Bovik 2014, for gray values 0–1
 _PREWITT = np.array([[1, 0, -1]] * 3, np.float32) / 3
-_MIN_GRADIENT_SIMILARITY = (
-    0.35  # mean similarity of gradients under which all are lost, and the deviation would fall again
-)
+# Under this mean similarity of gradients all of them are lost, and the deviation would fall again.
+_MIN_GRADIENT_SIMILARITY = 0.35
 _LOST_SIMILARITY = 0.6  # similarity under which structure is lost
 _MIN_SIDE = 2 * SSIM_RADIUS + 1
 _MIN_KEYPOINT_SIDE = 64
 _FEATURE_SIDE = 512  # edges and keypoints are found at this size
 _MAX_KEYPOINTS, _MIN_KEYPOINTS = 300, 20
 _MAX_DIFFERING_BITS = 64  # of 256 bits that may differ in the description of a place that stayed the same
-_MAX_EDGE_SHARE = (
-    0.65  # of the image that is near an edge: noise has 0.7 and more, the busiest of 1,241 photographs and edits 0.5
-)
+# Of the image that is near an edge: noise has 0.7 and more, the busiest of 1,241 photographs and edits 0.5.
+_MAX_EDGE_SHARE = 0.65
 _MIN_EDGE_SHARE = 0.001  # of the image
 
 _TOO_SMALL = f"Not measured: an image under {_MIN_SIDE} pixels on a side has no structure at this scale."
@@ -87,7 +81,7 @@ def _read_ms_ssim(pair: ImagePair) -> PairReading:
 
 
 def _read_gradients(pair: ImagePair) -> PairReading:
-    one, other = (_halve(grey) for grey in pair.luma)
+    one, other = (_halve(gray) for gray in pair.luma)
     inner = _erode_valid(_halve(pair.valid.astype(np.float32)) > 0.99, 1)
     if min(one.shape) < 3 or _get_shortest_side(pair) < 3 or not inner.any():
         return PairReading(None, _TOO_SMALL)
@@ -111,9 +105,9 @@ def _read_gradients(pair: ImagePair) -> PairReading:
 def _read_edges(pair: ImagePair) -> PairReading:
     if _get_shortest_side(pair) < _MIN_SIDE:
         return PairReading(None, _TOO_SMALL)
-    greys = [_downscale_gray(image) for image in (pair.before, pair.aligned)]
-    valid = _erode_valid(_downscale_valid(pair, greys[0]), 2).astype(np.uint8)
-    one, other = (_detect_edges(grey) & valid for grey in greys)
+    grays = [_downscale_gray(image) for image in (pair.before, pair.aligned)]
+    valid = _erode_valid(_downscale_valid(pair, grays[0]), 2).astype(np.uint8)
+    one, other = (_detect_edges(gray) & valid for gray in grays)
     first, second = int(np.count_nonzero(one)), int(np.count_nonzero(other))
     if max(first, second) < max(8, _MIN_EDGE_SHARE * valid.size):
         return PairReading(None, "Not measured: neither image has edges.")
@@ -141,33 +135,35 @@ def _read_keypoints(pair: ImagePair) -> PairReading:
     corners = cv2.goodFeaturesToTrack(one, _MAX_KEYPOINTS, 0.01, max(one.shape) / 40, mask=valid)
     points = [] if corners is None else [cv2.KeyPoint(float(x), float(y), 31, 0) for ((x, y),) in np.asarray(corners)]
     finder = cv2.ORB.create()
-    # Both are described at the same places and with the same direction, so no match has to be looked for.
-    found, words = finder.compute(one, points)
-    still, others = finder.compute(other, found)
-    if words is None or others is None or len(still) < _MIN_KEYPOINTS or len(still) != len(found):
+    # Both are described at the same places and with the same direction, so no matching is needed.
+    described, words = finder.compute(one, points)
+    again, others = finder.compute(other, described)
+    if words is None or others is None or len(again) < _MIN_KEYPOINTS or len(again) != len(described):
         return PairReading(None, _TOO_FEW_DETAILS)
     bits = np.unpackbits(np.bitwise_xor(words, others), axis=1).sum(axis=1)
     stayed = bits <= _MAX_DIFFERING_BITS
     share = float(stayed.mean())
     lost = np.zeros(one.shape, np.float32)
-    for point in np.array([one_point.pt for one_point in found])[~stayed].astype(int):
-        lost[point[1], point[0]] = 1
+    for x, y in np.array([keypoint.pt for keypoint in described])[~stayed].astype(int):
+        lost[y, x] = 1
     where = f"; most that went were {name_place(lost)}" if 0.02 < share < 0.9 and name_place(lost) != EVERYWHERE else ""
-    return PairReading(share, f"{format_percent(share)} of {len(found)} distinct details stayed in their place{where}.")
+    return PairReading(
+        share, f"{format_percent(share)} of {len(described)} distinct details stayed in their place{where}."
+    )
 
 
 def _get_shortest_side(pair: ImagePair) -> int:
-    """The shortest side of both images: what an enlarged pixel shows has no structure either."""
+    """Return the shortest side of both images: enlarged pixels have no structure either."""
     return int(min(*pair.before.shape[:2], *pair.after.shape[:2]))
 
 
 def _are_flat(pair: ImagePair) -> bool:
-    """Whether both images are one tone each, and not the same image: what is not there cannot be kept or lost."""
-    return not pair.identical and all(float(grey.max() - grey.min()) < 2 / 255 for grey in pair.luma)
+    """Return whether both images are one tone each and not identical: then no structure can be kept or lost."""
+    return not pair.identical and all(float(gray.max() - gray.min()) < 2 / 255 for gray in pair.luma)
 
 
 def _halve(values: Floats) -> Floats:
-    """Averaged over 2×2 pixels; an odd last row or column is left out."""
+    """Average over 2×2 pixels; an odd last row or column is dropped."""
     height, width = (side // 2 * 2 for side in values.shape)
     if min(height, width) < 2:
         return values[:1, :1]
@@ -176,44 +172,42 @@ def _halve(values: Floats) -> Floats:
 
 
 def _erode_valid(valid: Bools, margin: int) -> Bools:
-    """Valid pixels whose window has valid pixels only; the border of the image is left out as well."""
+    """Return the valid pixels whose window contains only valid pixels; the border of the image is excluded as well."""
     side = 2 * margin + 1
     kernel = np.ones((side, side), np.uint8)
     inner = cv2.erode(valid.astype(np.uint8), kernel, borderType=cv2.BORDER_CONSTANT, borderValue=(0.0,))
     return np.asarray(inner, np.bool_)
 
 
-def _compute_gradient(grey: Floats) -> Floats:
-    dx = np.asarray(cv2.filter2D(grey, cv2.CV_32F, _PREWITT, borderType=cv2.BORDER_REFLECT), np.float32)
-    dy = np.asarray(cv2.filter2D(grey, cv2.CV_32F, _PREWITT.T, borderType=cv2.BORDER_REFLECT), np.float32)
+def _compute_gradient(gray: Floats) -> Floats:
+    dx = np.asarray(cv2.filter2D(gray, cv2.CV_32F, _PREWITT, borderType=cv2.BORDER_REFLECT), np.float32)
+    dy = np.asarray(cv2.filter2D(gray, cv2.CV_32F, _PREWITT.T, borderType=cv2.BORDER_REFLECT), np.float32)
     return np.asarray(np.sqrt(dx * dx + dy * dy), np.float32)
 
 
 def _average_valid(values: Floats, valid: Bools) -> float | None:
-    """Over the pixels whose window lies in both images; `None` where there is none."""
+    """Average over the pixels whose window lies in both images; None where there is none."""
     if valid.all():
         return float(values[SSIM_RADIUS:-SSIM_RADIUS, SSIM_RADIUS:-SSIM_RADIUS].mean())
     inner = _erode_valid(valid, SSIM_RADIUS)
     return float(cv2.mean(values, inner.view(np.uint8))[0]) if inner.any() else None
 
 
-def _detect_edges(grey: Bytes) -> Bytes:
-    """Canny's edges as 0 and 1, its upper threshold at the mean gradient and one and a half deviations (at least 40),
-    so that a darker or softer image keeps its edges."""
-    grey = np.asarray(cv2.GaussianBlur(grey, (5, 5), 1.0), np.uint8)
-    dx, dy = cv2.Sobel(grey, cv2.CV_16S, 1, 0), cv2.Sobel(grey, cv2.CV_16S, 0, 1)
+def _detect_edges(gray: Bytes) -> Bytes:
+    """Return Canny edges as 0 and 1.
+
+    The upper threshold is the mean gradient plus one and a half standard deviations (at least 40), so that a darker or
+    softer image keeps its edges.
+    """
+    gray = np.asarray(cv2.GaussianBlur(gray, (5, 5), 1.0), np.uint8)
+    dx, dy = cv2.Sobel(gray, cv2.CV_16S, 1, 0), cv2.Sobel(gray, cv2.CV_16S, 0, 1)
     size = np.abs(np.asarray(dx)[::2, ::2].astype(np.float32)) + np.abs(np.asarray(dy)[::2, ::2])
     high = max(40.0, float(size.mean() + 1.5 * size.std()))
     return np.asarray(np.asarray(cv2.Canny(dx, dy, high / 2, high)) > 0, np.uint8)
 
 
 def _downscale_gray(rgb: Bytes) -> Bytes:
-    grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
-    scale = _FEATURE_SIDE / max(grey.shape)
-    if scale < 1:
-        size = max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale))
-        grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-    return np.asarray(grey, np.uint8)
+    return np.asarray(shrink_to_side(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), _FEATURE_SIDE), np.uint8)
 
 
 def _downscale_valid(pair: ImagePair, like: Bytes) -> Bools:

@@ -1,1 +1,1 @@
-"""Measurements of texts about an image."""
+"""The instruments of the family `description`, which compare a text about an image with expected descriptions."""

@@ -1,11 +1,15 @@
-"""What a text claims of its things: their colours, how many, on which side, and what is said not to be there.
+"""What a text claims about things: their colors, how many, on which side, and what is denied; and contradictions.
 
 Two texts contradict each other where both claim something of the same thing (the same word or a synonym) and nothing
-that the expected descriptions claim of it fits. Conventions: "a dog" is no claim of a number; neighbouring colours
-("tan", "golden") do not contradict each other, nor does one of several ("black and white dog" and "black dog"); a side
-is contradicted by the opposite side only; "no red cup" is contradicted by a red cup only; what the expected
-descriptions do not speak of is never a contradiction. An answer that names no thing ("Blue.", "Three.") is said of the
-thing that was asked for.
+that the expected descriptions claim of it fits. Conventions:
+
+- "a dog" is no claim of a number
+- neighboring colors ("tan", "golden") do not contradict each other, nor does one of several ("black and white dog" and
+  "black dog")
+- a side is contradicted by the opposite side only
+- "no red cup" is contradicted by a red cup only
+- what the expected descriptions do not mention is never a contradiction
+- an answer that names no thing ("Blue.", "Three.") is said of the thing that was asked for
 """
 
 from __future__ import annotations
@@ -47,12 +51,22 @@ ClaimMap = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class TextClaims:
-    """Each a map from a thing to what is claimed of it; `denied` and `affirmed` are the things and acts themselves.
+    """The claims of one text.
 
-    `implied` are the sides that follow for the other thing: "a car left of a house" has the house on the right.
-    `qualities` are all that is said of a thing, and `lacking` what a thing is said not to be: "no red cup", "the cup is
-    not red". A thing is named by its place in the lexicon, so that synonyms meet; `names` gives back the word of the
-    text. What is claimed without a thing has the name "".
+    A thing is identified by its concept (`get_concept`), so that synonyms are the same thing. What is claimed without a
+    thing has the concept "".
+
+    Attributes:
+        colors: By thing.
+        numbers: By thing.
+        sides: By thing, "left" or "right".
+        implied: Sides that follow for the other thing: "a car left of a house" has the house on the right.
+        qualities: By thing, all that is said of it.
+        denied_qualities: By thing, what it is said not to be: "no red cup", "the cup is not red".
+        denied: Things and acts that are said not to be there.
+        affirmed: Things and acts that are said to be there.
+        acts: Those of them that are acts.
+        names: The word of the text, by concept.
     """
 
     colors: ClaimMap
@@ -66,125 +80,152 @@ class TextClaims:
     acts: frozenset[str]
     names: Mapping[str, str]
 
-    def denial(self, name: str) -> str:
+    def format_denial(self, name: str) -> str:
         return f"{'not' if name in self.acts else 'no'} {self.names[name]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """`said` stands against what the expected descriptions have, `expected`: "red car", "blue car"."""
+    """What was said ("red car"), against what the expected descriptions say ("blue car")."""
 
     said: str
     expected: str
 
     def __str__(self) -> str:
-        return f"“{self.said}” where “{self.expected_words}” is expected"
+        return f"“{self.said}” where “{self.expected}” is expected"
 
 
 def get_concept(lemma: str) -> str:
-    """The name under which synonyms meet."""
+    """Return the identifier that synonyms share."""
     nodes = load_lexicon().nodes.get(lemma, ())
     return f"#{nodes[0]}" if nodes else lemma
 
 
-def find_negated(found: Sequence[Word]) -> frozenset[int]:
-    """The places of the content words that a negation denies: up to the next noun, at most five words on; the things
-    after an "or" go on. "is not wearing a hat" denies the hat, and the wearing only where no thing follows."""
+def find_negated(words: Sequence[Word]) -> frozenset[int]:
+    """Return the positions of the content words that a negation denies.
+
+    It reaches to the next noun, at most five words; things after an "or" are included. "is not wearing a hat" denies
+    the hat, and the wearing only where no thing follows.
+    """
     places: set[int] = set()
-    for at, word in enumerate(found):
-        following = found[at + 1].form if at + 1 < len(found) else ""
+    for at, word in enumerate(words):
+        following = words[at + 1].form if at + 1 < len(words) else ""
         if word.form in NEGATIONS and following != "only":  # "not only a dog but also a cat"
-            places |= _find_denied_after(found, at)
+            places |= _find_denied_after(words, at)
     return frozenset(places)
 
 
-def _find_denied_after(found: Sequence[Word], at: int) -> set[int]:
+def _find_denied_after(words: Sequence[Word], at: int) -> set[int]:
     nouns: set[int] = set()
     others: set[int] = set()
-    last = min(len(found), at + 1 + _MAX_DENIAL_WORDS)
+    last = min(len(words), at + 1 + _MAX_DENIAL_WORDS)
     for i in range(at + 1, last):
-        word = found[i]
+        word = words[i]
         if word is CLAUSE_BREAK or word.form in _CLAUSE_ENDS:
             break
         if word.kind == "noun":
             nouns.add(i)
-            following = found[i + 1] if i + 1 < len(found) else CLAUSE_BREAK
+            following = words[i + 1] if i + 1 < len(words) else CLAUSE_BREAK
             if following.kind != "noun" and following.form not in ("or", "nor"):
                 break
         elif word.kind == "quality" or (word.kind == "verb" and not nouns):
             others.add(i)
-    qualities = {i for i in others if found[i].kind == "quality"}
+    qualities = {i for i in others if words[i].kind == "quality"}
     return (nouns | qualities) if nouns else others
 
 
-def extract_claims(found: Sequence[Word], denied: frozenset[int]) -> TextClaims:
-    """Read in one pass; `denied` are the places that `negated` gave."""
-    colours: dict[str, set[str]] = defaultdict(set)
-    numbers: dict[str, set[str]] = defaultdict(set)
-    sides: dict[str, set[str]] = defaultdict(set)
-    names: dict[str, str] = {}
-    affirmed: set[str] = set()
-    no: set[str] = set()
-    acts: set[str] = set()
-    pending_colours: list[str] = []
-    pending_number: int | None = None
-    subject = ""  # the thing that a following "is red" is said of
-    for at, word in enumerate(found):
-        following = found[at + 1] if at + 1 < len(found) else CLAUSE_BREAK
-        colour = load_lexicon().colors.get(word.lemma) if word.kind == "quality" else None
-        if colour and at not in denied:
-            pending_colours.append(colour)
-            if subject and following.kind == "function" and _is_predicate(found, at):
-                colours[subject].add(colour)
+def extract_claims(words: Sequence[Word], denied: frozenset[int]) -> TextClaims:
+    """Extract what a text claims.
+
+    Args:
+        words: The words of the text.
+        denied: The positions that `find_negated` returned.
+    """
+    return _ClaimReader(words, denied).read()
+
+
+class _ClaimReader:
+    """Reads the words of a text in order and collects its claims."""
+
+    def __init__(self, words: Sequence[Word], denied: frozenset[int]) -> None:
+        self.words, self.denied_positions = words, denied
+        self.colors: dict[str, set[str]] = defaultdict(set)
+        self.numbers: dict[str, set[str]] = defaultdict(set)
+        self.names: dict[str, str] = {}
+        self.affirmed: set[str] = set()
+        self.denied: set[str] = set()
+        self.acts: set[str] = set()
+        # Colors and a number wait for the thing that they are said of, which follows them.
+        self.pending_colors: list[str] = []
+        self.pending_number: int | None = None
+        self.subject = ""  # the thing that a following "is red" is said of
+
+    def read(self) -> TextClaims:
+        for at, word in enumerate(self.words):
+            self._read_word(at, word)
+        sides: dict[str, set[str]] = defaultdict(set)
+        implied: dict[str, set[str]] = defaultdict(set)
+        for name, side, is_said in _iterate_sides(self.words):
+            (sides if is_said else implied)[name].add(side)
+        if not any(word.kind == "noun" and _is_thing(word) for word in self.words):
+            self.colors[""], self.numbers[""], sides[""] = _claim_without_thing(self.words, self.denied_positions)
+        qualities: dict[str, set[str]] = defaultdict(set)
+        denied_qualities: dict[str, set[str]] = defaultdict(set)
+        for name, quality, is_denied in _iterate_qualities(self.words, self.denied_positions):
+            key = load_lexicon().colors.get(quality) or get_concept(quality)
+            self.names.setdefault(key, quality)
+            (denied_qualities if is_denied else qualities)[name].add(key)
+        return TextClaims(
+            colors=_freeze(self.colors),
+            numbers=_freeze(self.numbers),
+            sides=_freeze(sides),
+            implied=_freeze(implied),
+            qualities=_freeze(qualities),
+            denied_qualities=_freeze(denied_qualities),
+            denied=frozenset(self.denied),
+            affirmed=frozenset(self.affirmed),
+            acts=frozenset(self.acts),
+            names=self.names,
+        )
+
+    def _read_word(self, at: int, word: Word) -> None:
+        following = self.words[at + 1] if at + 1 < len(self.words) else CLAUSE_BREAK
+        color = load_lexicon().colors.get(word.lemma) if word.kind == "quality" else None
+        if color and at not in self.denied_positions:
+            self.pending_colors.append(color)
+            if self.subject and following.kind == "function" and _is_predicate(self.words, at):
+                self.colors[self.subject].add(color)
         elif (count := parse_number(word)) is not None and word.kind == "number":
-            pending_number = count
+            self.pending_number = count
         elif word.kind == "noun":
-            name = get_concept(word.lemma)
-            names.setdefault(name, word.form)
-            bare = at == 0 or not _is_restrictive(found[at - 1])
-            if at not in denied:
-                affirmed.add(name)
-            elif bare:
-                no.add(name)
-            if following.kind != "noun":  # the head of "blue tennis shirt" is the shirt
-                colours[name].update(pending_colours)
-                if pending_number is not None:
-                    numbers[name].add(str(pending_number))
-                pending_colours, pending_number, subject = [], None, name
+            self._read_noun(at, word, following)
         elif word.kind == "verb":
-            name = get_concept(word.lemma)
-            names.setdefault(name, word.form)
-            acts.add(name)
-            (no if at in denied else affirmed).add(name)
-            pending_colours, pending_number = [], None
+            name = self._name(word)
+            self.acts.add(name)
+            (self.denied if at in self.denied_positions else self.affirmed).add(name)
+            self.pending_colors, self.pending_number = [], None
         elif word is CLAUSE_BREAK or (word.kind == "function" and word.form not in ("and", "or", "very")):
-            if word is not CLAUSE_BREAK or not pending_colours:
-                pending_colours, pending_number = [], None
+            if word is not CLAUSE_BREAK or not self.pending_colors:
+                self.pending_colors, self.pending_number = [], None
             if word is CLAUSE_BREAK and following.form not in load_lexicon().colors:
-                subject = ""
-    implied: dict[str, set[str]] = defaultdict(set)
-    for name, side, is_said in _iterate_sides(found):
-        (sides if is_said else implied)[name].add(side)
-    if not any(word.kind == "noun" and _is_thing(word) for word in found):
-        colours[""], numbers[""], sides[""] = _claim_without_thing(found, denied)
-    qualities: dict[str, set[str]] = defaultdict(set)
-    lacking: dict[str, set[str]] = defaultdict(set)
-    for name, quality, is_denied in _iterate_qualities(found, denied):
-        key = load_lexicon().colors.get(quality) or get_concept(quality)
-        names.setdefault(key, quality)
-        (lacking if is_denied else qualities)[name].add(key)
-    return TextClaims(
-        colors=_freeze(colours),
-        numbers=_freeze(numbers),
-        sides=_freeze(sides),
-        implied=_freeze(implied),
-        qualities=_freeze(qualities),
-        denied_qualities=_freeze(lacking),
-        denied=frozenset(no),
-        affirmed=frozenset(affirmed),
-        acts=frozenset(acts),
-        names=names,
-    )
+                self.subject = ""
+
+    def _read_noun(self, at: int, word: Word, following: Word) -> None:
+        name = self._name(word)
+        if at not in self.denied_positions:
+            self.affirmed.add(name)
+        elif at == 0 or not _is_restrictive(self.words[at - 1]):
+            self.denied.add(name)
+        if following.kind != "noun":  # the head of "blue tennis shirt" is the shirt
+            self.colors[name].update(self.pending_colors)
+            if self.pending_number is not None:
+                self.numbers[name].add(str(self.pending_number))
+            self.pending_colors, self.pending_number, self.subject = [], None, name
+
+    def _name(self, word: Word) -> str:
+        name = get_concept(word.lemma)
+        self.names.setdefault(name, word.form)
+        return name
 
 
 def _freeze(found: Mapping[str, set[str]]) -> ClaimMap:
@@ -192,39 +233,39 @@ def _freeze(found: Mapping[str, set[str]]) -> ClaimMap:
 
 
 def _is_restrictive(word: Word) -> bool:
-    """Whether "no … cup" denies some cups only: "no red cup", not "no visible cup"."""
+    """Return whether a quality limits what "no … cup" denies: "no red cup", but not "no visible cup"."""
     return word.kind == "quality" and word.lemma not in _FRAMING_WORDS
 
 
 def _is_thing(word: Word) -> bool:
-    """ "Orange." alone is a colour."""
+    """Return whether a noun names a thing; "Orange." alone is a color."""
     return word.lemma not in _NON_THINGS and word.lemma not in load_lexicon().colors
 
 
-def _claim_without_thing(found: Sequence[Word], denied: frozenset[int]) -> tuple[set[str], set[str], set[str]]:
-    """The colours, numbers and sides of a text that names no thing."""
+def _claim_without_thing(words: Sequence[Word], denied: frozenset[int]) -> tuple[set[str], set[str], set[str]]:
+    """Return the colors, numbers and sides of a text that names no thing."""
     known = load_lexicon().colors
-    affirmed = [word for at, word in enumerate(found) if at not in denied]
-    colours = {known[word.lemma] for word in affirmed if word.lemma in known}
+    affirmed = [word for at, word in enumerate(words) if at not in denied]
+    colors = {known[word.lemma] for word in affirmed if word.lemma in known}
     numbers = {str(parse_number(word)) for word in affirmed if word.kind == "number" and parse_number(word) is not None}
-    before = (CLAUSE_BREAK, *found)
+    before = (CLAUSE_BREAK, *words)
     sides = {
         SIDES[word.form]
-        for at, word in enumerate(found)
+        for at, word in enumerate(words)
         if word.form in SIDES and (before[at] is CLAUSE_BREAK or before[at].form in _SIDE_BEFORE)
     }
-    return colours, numbers, sides
+    return colors, numbers, sides
 
 
-def _iterate_qualities(found: Sequence[Word], denied: frozenset[int]) -> Iterator[tuple[str, str, bool]]:
-    """(thing, quality, whether it is denied) for every quality before a thing or said of the thing before."""
+def _iterate_qualities(words: Sequence[Word], denied: frozenset[int]) -> Iterator[tuple[str, str, bool]]:
+    """Yield (thing, quality, whether it is denied) for every quality before a thing or said of the thing before."""
     pending: list[str] = []
     subject = ""
-    for at, word in enumerate(found):
-        following = found[at + 1] if at + 1 < len(found) else CLAUSE_BREAK
+    for at, word in enumerate(words):
+        following = words[at + 1] if at + 1 < len(words) else CLAUSE_BREAK
         if _is_restrictive(word):
             pending.append(word.lemma)
-            if subject and _is_predicate(found, at):
+            if subject and _is_predicate(words, at):
                 yield subject, word.lemma, at in denied
         elif word.kind == "noun":
             if following.kind != "noun":
@@ -237,10 +278,10 @@ def _iterate_qualities(found: Sequence[Word], denied: frozenset[int]) -> Iterato
             pending = []
 
 
-def _is_predicate(found: Sequence[Word], at: int) -> bool:
-    """Whether the quality at `at` is said of the thing before: "is red", "are all red", "is black and white"."""
+def _is_predicate(words: Sequence[Word], at: int) -> bool:
+    """Return whether the quality at `at` is said of the thing before: "is red", "are all red", "is black and white"."""
     for i in range(at - 1, max(-1, at - 5), -1):
-        word = found[i]
+        word = words[i]
         if word.form in _COPULAS:
             return True
         if not (word.kind == "quality" or word.form in ("and", "all", "both", "very", "mostly", "or", "not")):
@@ -248,19 +289,21 @@ def _is_predicate(found: Sequence[Word], at: int) -> bool:
     return False
 
 
-def _iterate_sides(found: Sequence[Word]) -> Iterator[tuple[str, str, bool]]:
-    """(thing, "left" or "right", said or implied) for every side that is named: "X on the left", "on the left is X",
-    "his left hand", "X left of Y"."""
-    for at, word in enumerate(found):
+def _iterate_sides(words: Sequence[Word]) -> Iterator[tuple[str, str, bool]]:
+    """Yield (thing, "left" or "right", whether it is said or implied) for every side that is named.
+
+    "X on the left", "on the left is X", "his left hand", "X left of Y".
+    """
+    for at, word in enumerate(words):
         side = SIDES.get(word.form)
-        before = found[at - 1] if at else CLAUSE_BREAK
-        after = found[at + 1] if at + 1 < len(found) else CLAUSE_BREAK
+        before = words[at - 1] if at else CLAUSE_BREAK
+        after = words[at + 1] if at + 1 < len(words) else CLAUSE_BREAK
         if side is None or not (before.form in _SIDE_BEFORE or after.form in _SIDE_AFTER):
             continue
         if after.kind == "noun" and after.form not in _SIDE_WORDS:
             yield get_concept(after.lemma), side, True
             continue
-        earlier, later = _find_noun(found, at, -1), _find_noun(found, at, 1)
+        earlier, later = _find_noun(words, at, -1), _find_noun(words, at, 1)
         if earlier:
             yield get_concept(earlier), side, True
             if after.form == "of" and later:
@@ -269,19 +312,21 @@ def _iterate_sides(found: Sequence[Word]) -> Iterator[tuple[str, str, bool]]:
             yield get_concept(later), side, True
 
 
-def _find_noun(found: Sequence[Word], at: int, step: int) -> str:
-    """The next noun in the same clause, before or after, at most eight words away; "" where there is none."""
+def _find_noun(words: Sequence[Word], at: int, step: int) -> str:
+    """Return the next noun in the same clause in the direction of `step`, at most eight words away; "" where there is
+    none.
+    """
     i = at + step
-    while 0 <= i < len(found) and abs(i - at) <= 8 and found[i] is not CLAUSE_BREAK:
-        if found[i].kind == "noun" and found[i].form not in _SIDE_WORDS:
-            return found[i].lemma
+    while 0 <= i < len(words) and abs(i - at) <= 8 and words[i] is not CLAUSE_BREAK:
+        if words[i].kind == "noun" and words[i].form not in _SIDE_WORDS:
+            return words[i].lemma
         i += step
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Contradictions:
-    """What the output claims against the expected descriptions, and how many of its claims could be checked."""
+    """The claims of the output that contradict the expected descriptions, and how many of its claims could be checked."""
 
     colors: tuple[Contradiction, ...]
     numbers: tuple[Contradiction, ...]
@@ -295,72 +340,83 @@ class Contradictions:
 
 
 def find_contradictions(
-    said: TextClaims, expected: Sequence[TextClaims], asked: frozenset[str] = frozenset()
+    claims: TextClaims, expected: Sequence[TextClaims], asked: frozenset[str] = frozenset()
 ) -> Contradictions:
-    """The claims of one text against those of one or several expected ones. `asked` are the things that the question
-    names: of them is said what the text says of no thing, or where nothing is expected of them, of any."""
+    """Find the claims of a text that contradict those of one or several expected ones.
+
+    Args:
+        claims: Of the text.
+        expected: Of each expected description.
+        asked: The things that the question names. What the text says of no thing is said of them, or, where nothing
+            is expected of them, of any thing.
+    """
     names = {name: word for one in reversed(expected) for name, word in one.names.items()}
+    sides = [*(one.sides for one in expected), *(one.implied for one in expected)]
     checked: dict[str, int] = {}
-    found: dict[str, tuple[Contradiction, ...]] = {}
-    for kind in ("colors", "numbers", "sides"):
-        against = _merge_claims([getattr(one, kind) for one in expected])
-        if kind == "sides":
-            against = _merge_claims([against, *(one.implied for one in expected)])
-        mine: ClaimMap = getattr(said, kind)
-        if "" in mine and "" not in against:
-            of = sorted(asked & against.keys() or against)
-            if of:
-                against[""] = frozenset().union(*(against[name] for name in of))
-                names[""] = names[of[0]] if len(of) == 1 else ""
-        elif "" in against and (asked & mine.keys() or len(mine) == 1):
-            against.update(dict.fromkeys((asked & mine.keys() or mine.keys()) - against.keys(), against[""]))
-        both = [name for name in mine if name in against]
+    conflicts: dict[str, tuple[Contradiction, ...]] = {}
+    for kind, mine, theirs in (
+        ("colors", claims.colors, _merge_claims([one.colors for one in expected])),
+        ("numbers", claims.numbers, _merge_claims([one.numbers for one in expected])),
+        ("sides", claims.sides, _merge_claims(sides)),
+    ):
+        if "" in mine and "" not in theirs:
+            things = sorted(asked & theirs.keys() or theirs)
+            if things:
+                theirs[""] = frozenset().union(*(theirs[name] for name in things))
+                names[""] = names[things[0]] if len(things) == 1 else ""
+        elif "" in theirs and (asked & mine.keys() or len(mine) == 1):
+            theirs.update(dict.fromkeys((asked & mine.keys() or mine.keys()) - theirs.keys(), theirs[""]))
+        both = [name for name in mine if name in theirs]
         checked[kind] = len(both)
-        found[kind] = tuple(
+        conflicts[kind] = tuple(
             Contradiction(
-                _format_claim(kind, mine[name], said.names.get(name, "")),
-                _format_claim(kind, against[name], names.get(name, "")),
+                _format_claim(kind, mine[name], claims.names.get(name, "")),
+                _format_claim(kind, theirs[name], names.get(name, "")),
             )
             for name in both
-            if not _is_compatible(kind, mine[name], against[name])
+            if not _is_compatible(kind, mine[name], theirs[name])
         )
-    checked["negations"], negations = _find_negation_conflicts(said, expected, names)
-    return Contradictions(found["colors"], found["numbers"], negations, found["sides"], checked)
+    checked["negations"], negations = _find_negation_conflicts(claims, expected, names)
+    return Contradictions(conflicts["colors"], conflicts["numbers"], negations, conflicts["sides"], checked)
 
 
 def _find_negation_conflicts(
-    said: TextClaims, expected: Sequence[TextClaims], names: Mapping[str, str]
+    claims: TextClaims, expected: Sequence[TextClaims], names: Mapping[str, str]
 ) -> tuple[int, tuple[Contradiction, ...]]:
-    """How many denials could be held against something, and those that are contradicted."""
+    """Return how many denials could be compared with something expected, and those that are contradicted."""
     denied = frozenset().union(*(one.denied for one in expected))
     affirmed = frozenset().union(*(one.affirmed for one in expected))
     acts = frozenset().union(*(one.acts for one in expected))
-    wrong = [(name, said.denial(name), names[name]) for name in said.denied & (affirmed - denied) - said.affirmed]
-    wrong += [
-        (name, said.names[name], f"{'not' if name in acts else 'no'} {names[name]}")
-        for name in said.affirmed & (denied - affirmed)
+    wrong = [
+        (name, claims.format_denial(name), names[name])
+        for name in claims.denied & (affirmed - denied) - claims.affirmed
     ]
-    checked = len(said.denied & (affirmed | denied)) + len((said.affirmed - said.denied) & denied)
-    # "no red cup" is wrong where the cup is red, and says nothing of a cup of which no colour is given.
-    theirs, lacking = (
-        _merge_claims([getattr(one, what) for one in expected]) for what in ("qualities", "denied_qualities")
-    )
-    for name in said.denied_qualities.keys() & theirs.keys():
+    wrong += [
+        (name, claims.names[name], f"{'not' if name in acts else 'no'} {names[name]}")
+        for name in claims.affirmed & (denied - affirmed)
+    ]
+    checked = len(claims.denied & (affirmed | denied)) + len((claims.affirmed - claims.denied) & denied)
+    # "no red cup" is wrong where the cup is red, and is not checked for a cup of which no color is given.
+    theirs = _merge_claims([one.qualities for one in expected])
+    lacking = _merge_claims([one.denied_qualities for one in expected])
+    for name in claims.denied_qualities.keys() & theirs.keys():
         checked += 1
-        if said.denied_qualities[name] <= theirs[name] - lacking.get(name, frozenset()):
-            mine, other = (_join_qualities(said.denied_qualities[name], name, words) for words in (said.names, names))
+        if claims.denied_qualities[name] <= theirs[name] - lacking.get(name, frozenset()):
+            mine, other = (
+                _join_qualities(claims.denied_qualities[name], name, forms) for forms in (claims.names, names)
+            )
             wrong.append((name, f"no {mine}", other))
-    for name in lacking.keys() & said.qualities.keys() - said.denied_qualities.keys():
+    for name in lacking.keys() & claims.qualities.keys() - claims.denied_qualities.keys():
         checked += 1
-        if lacking[name] <= said.qualities[name] - theirs.get(name, frozenset()):
-            mine, other = (_join_qualities(lacking[name], name, words) for words in (said.names, names))
+        if lacking[name] <= claims.qualities[name] - theirs.get(name, frozenset()):
+            mine, other = (_join_qualities(lacking[name], name, forms) for forms in (claims.names, names))
             wrong.append((name, mine, f"no {other}"))
     return checked, tuple(Contradiction(mine, other) for _, mine, other in sorted(wrong))
 
 
-def _join_qualities(qualities: frozenset[str], name: str, words: Mapping[str, str]) -> str:
-    """ "small red cup"."""
-    return " ".join((*sorted(words.get(quality, quality) for quality in qualities), words[name]))
+def _join_qualities(qualities: frozenset[str], name: str, forms: Mapping[str, str]) -> str:
+    """Format as "small red cup"."""
+    return " ".join((*sorted(forms.get(quality, quality) for quality in qualities), forms[name]))
 
 
 def _merge_claims(maps: Sequence[ClaimMap]) -> dict[str, frozenset[str]]:

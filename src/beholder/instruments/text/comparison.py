@@ -1,8 +1,8 @@
-"""What text instruments measure: one text, the expected ones beside it, and all that is read from them, once.
+"""What text instruments measure: one text and the expected ones beside it, analyzed once for all instruments.
 
-Words weigh by how rare they are in descriptions of everyday photographs: "skijoring" tells more than "man". The weight
-is log((photos + 1) / (photos that mention it + ½)), from `weights/words.json`; a word that is not in that table is
-taken to be mentioned once. Words that only present the picture ("the image shows") weigh least.
+Words weigh by how rare they are in descriptions of everyday photographs: "skijoring" says more than "man". The weight
+is log((photos + 1) / (photos that mention it + ½)), from `weights/words.json`; a word that is not in that table counts
+as mentioned once. Words that only present the picture ("the image shows") weigh least.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ _MAX_PHRASE_WORDS = 4
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """What a text instrument measures: the text that is judged, the expected descriptions, and the question asked."""
+    """What a text instrument measures: the text that is judged, the expected descriptions, and the question that was
+    asked.
+    """
 
     output: str
     references: tuple[str, ...] = ()
@@ -56,13 +58,13 @@ class TextInput:
 
 @dataclass(frozen=True, slots=True)
 class WordRarity:
-    """In how many of `photos` the descriptions mention a word."""
+    """In how many of `photos` photographs the descriptions mention each word."""
 
     photos: int
     mentions: Mapping[str, int]
 
     def weight(self, lemma: str) -> float:
-        """≥ `LEAST_WEIGHT`; "not dog" weighs what "dog" does."""
+        """Return the weight of a word, at least `MIN_WORD_WEIGHT`; "not dog" weighs what "dog" does."""
         lemma = lemma.removeprefix("not ")
         if lemma in FRAMING_WORDS:
             return MIN_WORD_WEIGHT
@@ -70,7 +72,7 @@ class WordRarity:
 
     @classmethod
     def from_descriptions(cls, photos: Iterable[Sequence[str]]) -> WordRarity:
-        """Counted in the descriptions of some photographs."""
+        """Count words in the descriptions of photographs; each photograph has several descriptions."""
         mentions: Counter[str] = Counter()
         count = 0
         for descriptions in photos:
@@ -81,14 +83,14 @@ class WordRarity:
 
 @cache
 def load_word_rarity() -> WordRarity:
-    """The committed table."""
+    """Load the committed table."""
     table = json.loads((Path(str(files("beholder.instruments"))) / "weights" / "words.json").read_text("utf-8"))
     return WordRarity(table["photos"], table["mentions"])
 
 
 @dataclass(frozen=True)
 class AnalyzedText:
-    """One text, read."""
+    """One text with its words, weights and claims."""
 
     text: str
     rarity: WordRarity
@@ -105,16 +107,16 @@ class AnalyzedText:
 
     @cached_property
     def negated(self) -> frozenset[int]:
-        """Where in `words` something is said not to be."""
+        """The positions in `words` of what is denied."""
         return find_negated(self.words) if self.english else frozenset()
 
     @cached_property
     def weights(self) -> dict[str, float]:
-        """Every content word once, with its weight, in the order of the text; "not hat" for what is said not to be.
+        """Every content word once, with its weight, in the order of the text; "not hat" for what is denied.
 
-        In a language other than English few of the function words are known: they and all words up to three letters
-        weigh nothing and the others all the same. A text that has no content word, such as "No." or "On the left.", has
-        what it answers.
+        In a language other than English few function words are known: they and all words up to three letters weigh
+        nothing, and all others the same. A text without a content word, such as "No." or "On the left.", has the words
+        that answer (`answer_weights`).
         """
         if not self.english:
             unspaced = detect_script(self.text) in UNSPACED_SCRIPTS
@@ -132,7 +134,7 @@ class AnalyzedText:
 
     @cached_property
     def answer_weights(self) -> dict[str, float]:
-        """The function words that can be all of an answer, with their weight."""
+        """The function words that can be a whole answer, with their weight."""
         return {word.form: MIN_WORD_WEIGHT for word in self.tokens if self.english and word.form in _ANSWER_WORDS}
 
     @cached_property
@@ -141,7 +143,7 @@ class AnalyzedText:
 
     @cached_property
     def lemmas_by_kind(self) -> dict[str, dict[str, str]]:
-        """For each kind of word: the lemmas that are affirmed, each with its phrase ("red umbrella")."""
+        """For each kind of word the lemmas that are affirmed, each with its phrase ("red umbrella")."""
         found: dict[str, dict[str, str]] = {"noun": {}, "verb": {}, "quality": {}, "number": {}}
         for at, word in enumerate(self.words):
             if word.content and at not in self.negated and word.lemma not in _NON_NAMES:
@@ -156,7 +158,9 @@ class AnalyzedText:
 
     @cached_property
     def subject(self) -> str:
-        """The first noun that is not a word of framing or a collective; "" where there is no noun."""
+        """The first noun that neither presents the picture nor is a collective ("group"), else the first noun; ""
+        without a noun.
+        """
         nouns = list(self.lemmas_by_kind["noun"])
         return next((noun for noun in nouns if noun not in _COLLECTIVE_WORDS), nouns[0] if nouns else "")
 
@@ -167,7 +171,7 @@ class AnalyzedText:
 
 @dataclass(frozen=True)
 class TextComparison:
-    """A text beside the expected ones. `unusable` says why they cannot be compared, "" where they can."""
+    """A text beside the expected ones."""
 
     texts: TextInput
     rarity: WordRarity
@@ -205,13 +209,13 @@ class TextComparison:
 
     @cached_property
     def english(self) -> bool:
-        """As far as the alphabet and the familiar words tell; a short output is in the language of what is expected."""
+        """Whether the output is English; a short output is in the language of the expected descriptions."""
         mine, theirs = self._languages
         return mine if mine is not None else theirs is not False
 
     @cached_property
     def incomparable_reason(self) -> str:
-        """One sentence without an end, or ""."""
+        """Why the texts cannot be compared, for a sentence; "" where they can."""
         if not self._given:
             return "there is no expected description to compare with"
         if silent := self.silence_reason:
@@ -227,27 +231,29 @@ class TextComparison:
 
     @cached_property
     def silence_reason(self) -> str:
-        """Why the output says nothing, or ""."""
+        """Why the output says nothing; "" where it says something."""
         if not self.texts.output.strip():
             return "the output is empty"
         return "" if self.output.weights else "the output has no content word"
 
     @cached_property
     def no_grammar_reason(self) -> str:
-        """Why kinds of words cannot be compared: as `unusable`, or the language is not English."""
+        """Why kinds of words cannot be compared: `incomparable_reason`, or the language is not English."""
         return self.incomparable_reason or (
             "" if self.english else "nouns, colours and negations are told apart in English only"
         )
 
     @cached_property
     def expected_words(self) -> WordSet:
-        """The words of all expected descriptions together: any of them may bear a word out."""
+        """The words of all expected descriptions together: any of them may support a word."""
         return WordSet(lemma for reading in self.references for lemma in reading.word_set.lemmas)
 
     @cached_property
     def checkable_weights(self) -> dict[str, float]:
-        """The output's words with their weights, without what it says not to be where the expected descriptions do not
-        speak of it: "there are no people" is neither right nor wrong then."""
+        """The output's words with their weights, without denials that the expected descriptions do not mention.
+
+        "There are no people" is neither right nor wrong where people are not mentioned.
+        """
         spoken_of = {lemma.removeprefix("not ") for lemma in self.expected_words.lemmas}
         said = self.output.weights.items()
         left = {word: weight for word, weight in said if not word.startswith("not ") or word[4:] in spoken_of}
@@ -275,12 +281,12 @@ def _name_script(text: str) -> str:
 
 
 def compute_coverage(reading: AnalyzedText, by: AnalyzedText) -> float:
-    """The share of a text's content, by weight, that another one bears out (`Company.borne_out`). 0–1."""
+    """Return the share of a text's content, by weight, that another text supports, 0–1."""
     return weighted_mean((weight, by.word_set.support(lemma)) for lemma, weight in reading.weights.items())
 
 
 def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
-    """The mean of the second numbers by the weights that come first; 0 where nothing weighs."""
+    """Return the mean of the second numbers, weighted by the first; 0 where nothing weighs."""
     total = above = 0.0
     for weight, value in pairs:
         total += weight
@@ -290,5 +296,5 @@ def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
 
 @lru_cache(maxsize=2)
 def compare_texts(texts: TextInput) -> TextComparison:
-    """Read once for all instruments that follow each other on the same texts."""
+    """Compare texts; cached, for the instruments that measure the same texts one after the other."""
     return TextComparison(texts, load_word_rarity())

@@ -1,7 +1,7 @@
-"""A description against the expected ones, as the rubric `description` asks: measured, not comparison. No image is looked at.
+"""The assessment that the rubric `description` asks for, measured on the texts alone: four dimensions and findings.
 
-The four dimensions are stated formulas on the text instruments, each in the docstring of its function; `human` is a map
-to the scale of people's ratings (`rating`).
+The dimensions are fixed formulas on the text instruments, each in the docstring of its function; `human_rating` is a
+prediction on the scale of people's ratings.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 from beholder.instruments.instrument import Instrument, Measurement
 from beholder.instruments.text.comparison import AnalyzedText, TextComparison, TextInput, compare_texts
 from beholder.instruments.text.measurements import (
+    TEXT_INSTRUMENTS,
     TEXT_MEASURES,
-    TextMeasure,
     compute_repetition,
     find_missing,
     find_unsupported,
     format_whole_percent,
     join_names,
-    make_text_instrument,
-    measure_human_rating,
 )
 from beholder.instruments.text.words import UNSPACED_SCRIPTS, detect_script, load_word_list
 
@@ -38,8 +36,13 @@ _MAX_FINDINGS = 12
 
 @dataclass(frozen=True, slots=True)
 class DimensionScore:
-    """One dimension of the rubric: `score` 0–1, or None where the texts cannot tell. `reason` is one sentence with the
-    measured numbers, or says why there is no score."""
+    """One dimension of the rubric.
+
+    Attributes:
+        key: Its key in the rubric.
+        score: 0–1, or None where the texts cannot tell.
+        reason: One sentence with the measured numbers, or why there is no score.
+    """
 
     key: str
     score: float | None
@@ -48,13 +51,16 @@ class DimensionScore:
 
 @dataclass(frozen=True, slots=True)
 class DescriptionAssessment:
-    """All that the texts tell.
+    """Everything that the texts tell.
 
-    `dimensions` has the keys of the rubric, in its order, every one present: visual_accuracy, completeness, clarity,
-    relevance. `findings` has the rubric's keys, every one present: hallucinations (each "not in the expected
-    description: …"), missing_elements, strengths, improvements. `human` is the fitted prediction of a person's rating
-    on the scale 1–4, None where the map does not apply; `assessment` says all in a few sentences. `measurements` are
-    all text measurements by name.
+    Attributes:
+        dimensions: By the keys of the rubric, in its order, every one present: visual_accuracy, completeness, clarity,
+            relevance.
+        findings: By the rubric's keys, every one present: hallucinations (each "not in the expected description: …"),
+            missing_elements, strengths, improvements.
+        human_rating: The predicted rating of a person on the scale 1–4; None where the map does not apply.
+        assessment: All of it in a few sentences.
+        measurements: All text measurements by name.
     """
 
     dimensions: Mapping[str, DimensionScore]
@@ -65,9 +71,9 @@ class DescriptionAssessment:
 
 
 def assess_description(texts: TextInput) -> DescriptionAssessment:
-    """The four dimensions, the findings and the prediction on the human scale. Never raises, whatever the texts are."""
+    """Assess a description against the expected ones. Never raises, whatever the texts are."""
     comparison = compare_texts(texts)
-    measurements = {f"description.{name}": measure(comparison) for name, measure in _ALL_MEASURES.items()}
+    measurements = {f"description.{name}": measure(comparison) for name, measure in TEXT_MEASURES.items()}
     values = {name: measurement.value for name, measurement in measurements.items()}
     dimensions = (
         _score_accuracy(comparison, values),
@@ -106,11 +112,11 @@ def _get_value(values: MeasuredValues, name: str, otherwise: float = 0.0) -> flo
 
 
 def _score_accuracy(comparison: TextComparison, values: MeasuredValues) -> DimensionScore:
-    """√(precision · max(precision, recall)), and for every contradiction 0.45 of it; where more than eight things are
-    named 0.45 to the power of 8 ÷ things, at most 0.8.
+    """Score √(precision · max(precision, recall)), times 0.45 for every contradiction.
 
-    The larger one takes part so that a long answer that covers all that is expected and says more is not taken for
-    wrong: what the expected description leaves out may well be there.
+    Where more than eight things are named, a contradiction costs 0.45 to the power of 8 ÷ things, at most 0.8. The
+    maximum is there so that a long answer that covers everything expected and says more does not count as wrong: what
+    the expected description leaves out may well be in the image.
     """
     key = "visual_accuracy"
     if not comparison.output.tokens:
@@ -125,9 +131,10 @@ def _score_accuracy(comparison: TextComparison, values: MeasuredValues) -> Dimen
         _CONTRADICTION_FACTOR ** (_SHORT_DESCRIPTION_THINGS / max(_SHORT_DESCRIPTION_THINGS, things)),
     )
     score = math.sqrt(precise * max(precise, complete)) * left ** len(against)
-    told = f"{format_whole_percent(precise)} of what is said is in the expected description, {format_whole_percent(complete)} of which is said"
+    said = f"{format_whole_percent(precise)} of what is said is in the expected description"
+    covered = f"{format_whole_percent(complete)} of which is said"
     wrong = f", {len(against)} contradicted: {'; '.join(map(str, against[:3]))}" if against else ""
-    return DimensionScore(key, score, f"{told}{wrong}{_note_language(comparison)}.")
+    return DimensionScore(key, score, f"{said}, {covered}{wrong}{_note_language(comparison)}.")
 
 
 def _note_language(comparison: TextComparison) -> str:
@@ -135,9 +142,11 @@ def _note_language(comparison: TextComparison) -> str:
 
 
 def _score_completeness(comparison: TextComparison, values: MeasuredValues) -> DimensionScore:
-    """The recall; an empty output leaves all out. Where more than half of the wording is repeated, and more than
-    of the expected description's, the recall falls with the share that is not, to 0 where nothing else is said: what is
-    buried in repetition is not told."""
+    """Score the recall; an empty output has 0.
+
+    Where more than half of the wording is repeated, and more than in the expected description, the recall falls with
+    the share that is not repeated, to 0 where nothing else is said.
+    """
     key = "completeness"
     if comparison.references_given and comparison.silence_reason:
         return DimensionScore(key, 0.0, f"Nothing that is expected is said: {comparison.silence_reason}.")
@@ -155,10 +164,13 @@ def _score_completeness(comparison: TextComparison, values: MeasuredValues) -> D
 
 
 def _score_clarity(comparison: TextComparison, values: MeasuredValues) -> DimensionScore:
-    """1, less the share of repeated runs of words, less three times the share of vague words ("something", "maybe"),
-    less up to 0.3 for sentences of more than 40 words on average, less up to 0.2 where it says less of where things
-    are than the expected description. In other languages than English repetition and length alone count. Wording
-    only: whether it is clear to somebody who sees the image cannot be told."""
+    """Score 1, less the share of repeated runs of words, less three times the share of vague words ("something",
+    "maybe"), less up to 0.3 for sentences of more than 40 words on average, less up to 0.2 for fewer words of place
+    than in the expected description.
+
+    In other languages than English only repetition and length count. The score is about wording only: whether a text is
+    clear to somebody who sees the image cannot be told.
+    """
     key = "clarity"
     if not comparison.output.tokens:
         return DimensionScore(key, 0.0, _SAYS_NOTHING)
@@ -189,17 +201,20 @@ def _count_place_words(reading: AnalyzedText) -> int:
 
 
 def _count_words_per_sentence(comparison: TextComparison) -> float:
-    """In scripts without spaces, two pairs of characters are taken for a word."""
+    """Count words per sentence; in scripts without spaces two pairs of characters count as a word."""
     ends = sum(comparison.texts.output.count(mark) for mark in ".!?\n。！？؟।")
     count = len(comparison.output.tokens) / (2 if detect_script(comparison.texts.output) in UNSPACED_SCRIPTS else 1)
     return count / max(1, ends)
 
 
 def _score_relevance(comparison: TextComparison, values: MeasuredValues, no_fit: str) -> DimensionScore:
-    """The mean of what can be measured: the fit to the question, where something particular was asked; how near what is
-    said comes to the expected descriptions (the larger of precision and scene); and brevity, 1 up to twice the expected
-    length and falling as 2 ÷ length beyond. An answer of nothing has 0; without an expected description only a
-    particular question can be answered. `no_fit` says why there is no fit to the question."""
+    """Score the mean of what can be measured.
+
+    That is the fit to the question, where something particular was asked; how near the text comes to the expected
+    descriptions (the larger of precision and scene); and brevity, 1 up to twice the expected length and falling as 2 ÷
+    length beyond. An empty answer has 0; without an expected description only a particular question can be answered.
+    `no_fit` says why there is no fit to the question.
+    """
     key = "relevance"
     fit = values["description.question_fit"]
     parts: list[tuple[str, float]] = []
@@ -240,7 +255,7 @@ def _collect_findings(
 
 
 def _collect_findings_of_silence(comparison: TextComparison) -> dict[str, tuple[str, ...]]:
-    """All that the longest expected description names is missing."""
+    """Return the findings about an empty output: everything that the longest expected description names is missing."""
     nouns = (
         list(max(comparison.references, key=lambda one: len(one.weights)).lemmas_by_kind["noun"].values())
         if comparison.english
@@ -305,8 +320,9 @@ def _list_improvements(
 
 
 def _find_often_expected(comparison: TextComparison) -> list[str]:
-    """Things that at least half of several expected descriptions name, beyond the best covered one, and the output does
-    not."""
+    """Return things that at least half of several expected descriptions name, beyond the best covered one, and the
+    output does not.
+    """
     least = max(2, len(comparison.references) / 2)
     own = comparison.best_covered.lemmas_by_kind["noun"]
     return [
@@ -325,10 +341,4 @@ def _write_assessment(dimensions: Sequence[DimensionScore], human: Measurement) 
     return f"Measured on the texts, no image was looked at. {' '.join(told)}{rating}"
 
 
-_ALL_MEASURES: Mapping[str, TextMeasure] = {
-    **TEXT_MEASURES,
-    "human": measure_human_rating,
-}  # the map last: it rests on the others
-INSTRUMENTS: tuple[Instrument, ...] = tuple(
-    make_text_instrument(name, measure) for name, measure in _ALL_MEASURES.items()
-)
+INSTRUMENTS: tuple[Instrument, ...] = tuple(TEXT_INSTRUMENTS)

@@ -1,16 +1,13 @@
-"""Whether an answer fits its question, as far as words tell.
+"""The text instruments: a description against expected descriptions, without looking at the image.
 
-The text instruments: a description against expected descriptions, with no image looked at.
+A word is *supported* by the same word, a synonym, or a more general or more special word of the expected descriptions
+(`words.WordSet`), and weighs by its rarity (`comparison.WordRarity`). With several expected descriptions any of them
+may support a word, unless an instrument says otherwise. What the expected descriptions do not mention may still be in
+the image: these instruments cannot know.
 
-A word is *borne out* by the same word, a synonym or a more general or more special word of the expected descriptions
-(`lexicon.Company`), and weighs by its rarity (`texts.Rarity`). With several expected descriptions any may bear a word
-out, unless an instrument says otherwise. What the expected descriptions do not mention may still be in the image: these
-instruments cannot know.
-
-From text measurements to the rating that a person would give, on the scale 1 (unrelated) to 4 (no error).
-
-The numbers are in `weights/description.json`, with the score they had; `benchmarks/alignment/descriptions.py` fits them
-on experts' ratings of one-sentence descriptions of photographs.
+`description.human` maps measurements to the rating that a person would give, from 1 (unrelated) to 4 (no error). Its
+numbers are in `weights/description.json`, with the score they had; `benchmarks/alignment/descriptions.py` fits them on
+experts' ratings of one-sentence descriptions of photographs.
 """
 
 from __future__ import annotations
@@ -56,47 +53,8 @@ _ANSWER_KINDS = {"a thing": ("noun", "quality", "number"), "an act": ("verb", "n
 _ANSWER_KIND_WEIGHT = 0.7  # "Three." answers "How many dogs are there?" without naming the dogs
 
 
-def compute_question_fit(comparison: TextComparison) -> tuple[float, str] | str:
-    """0–1 and the sentence; only why there is no value where nothing particular was asked ("Describe this image.").
-
-    An empty answer fits no question: 0.
-    """
-    question = AnalyzedText(comparison.texts.question, comparison.rarity, True)
-    if not comparison.texts.question.strip():
-        return "no question was given"
-    if not comparison.output.tokens:
-        return 0.0, "The question is not answered: the output is empty."
-    if (
-        not comparison.english
-        or detect_script(comparison.texts.question) != "LATIN"
-        or is_english(question.words) is False
-    ):
-        return "questions are understood in English only"
-    wanted = _find_wanted_kind(question.words)
-    asked = {
-        lemma: weight
-        for lemma, weight in question.weights.items()
-        if lemma not in FRAMING_WORDS and lemma not in _QUESTION_WORDS and not lemma.isdigit()
-    }
-    if not asked and wanted in ("", *_ANSWER_KINDS):  # any description answers "What is shown?"
-        return "nothing particular was asked"
-    parts: list[tuple[float, float]] = []
-    told: list[str] = []
-    if wanted:
-        there = _has_kind(wanted, comparison.output, question)
-        parts.append((_ANSWER_KIND_WEIGHT, float(there)))
-        told.append(f"{wanted} was asked for and {'is there' if there else 'is not there'}")
-    if asked:
-        # "there is no cat" answers a question about a cat
-        said = WordSet(lemma.removeprefix("not ") for lemma in comparison.output.weights)
-        share = weighted_mean((weight, said.support(lemma)) for lemma, weight in asked.items())
-        parts.append((1 - _ANSWER_KIND_WEIGHT, share))
-        told.append(f"{100 * share:.0f} % of the words of the question are taken up")
-    return weighted_mean(parts), f"{'; '.join(told).capitalize()}."
-
-
 def _find_wanted_kind(question: Sequence[Word]) -> str:
-    """What kind of answer the question asks for, "" where any would do."""
+    """Return what kind of answer the question asks for, "" where any would do."""
     forms = [word.form for word in question]
     pairs = set(pairwise(forms))
     if ("how", "many") in pairs:
@@ -138,7 +96,9 @@ TextMeasure = Callable[[TextComparison], Measurement]
 TextResult = tuple[float, str] | str
 """What was measured and the sentence that says it; or only why nothing was."""
 
+# Filled by `text_measure`, in the order of this file.
 TEXT_MEASURES: dict[str, TextMeasure] = {}
+TEXT_INSTRUMENTS: list[Instrument] = []
 
 _Key = TypeVar("_Key")
 _MAX_SHOWN = 8
@@ -147,56 +107,74 @@ _MIN_REPETITION_WORDS = 6
 
 def text_measure(
     name: str,
+    about: str,
     *,
     unit: str = "share",
     better: Better = "higher",
     needs: Literal["nothing", "references", "english"] = "references",
 ) -> Callable[[Callable[[TextComparison], TextResult]], TextMeasure]:
-    """Makes a function an instrument of the family. It is called only where what it needs is there: expected
-    descriptions that can be compared, and for "english" also kinds of words that can be told apart."""
+    """Make a function an instrument of the family `description`.
+
+    Args:
+        name: The name within the family.
+        about: What it measures, in one or two sentences.
+        unit: See `Measurement`.
+        better: See `Measurement`.
+        needs: When the function is called: always, only with expected descriptions that can be compared, or only where
+            kinds of words can be told apart as well.
+    """
 
     def wrap(function: Callable[[TextComparison], TextResult]) -> TextMeasure:
         def measure(comparison: TextComparison) -> Measurement:
-            lacking = {
+            missing = {
                 "nothing": "",
                 "references": comparison.incomparable_reason,
                 "english": comparison.no_grammar_reason,
             }[needs]
-            found = lacking or function(comparison)
-            if isinstance(found, str):
-                return Measurement(f"description.{name}", None, unit, better, f"Not measured: {found}.")
-            return Measurement(f"description.{name}", found[0], unit, better, found[1])
+            result = missing or function(comparison)
+            if isinstance(result, str):
+                return Measurement(f"description.{name}", None, unit, better, f"Not measured: {result}.")
+            return Measurement(f"description.{name}", result[0], unit, better, result[1])
 
-        measure.__doc__ = function.__doc__
+        def measure_texts(texts: TextInput) -> Measurement:
+            return measure(compare_texts(texts))
+
         TEXT_MEASURES[name] = measure
+        TEXT_INSTRUMENTS.append(Instrument(f"description.{name}", about, measure_texts, kind="text"))
         return measure
 
     return wrap
 
 
-@text_measure("precision")
+@text_measure(
+    "precision",
+    "The share of what the output says, by weight, that an expected description bears out. What it says is not "
+    "there, and the expected descriptions do not speak of, is left out.",
+)
 def measure_precision(comparison: TextComparison) -> TextResult:
-    """The share of what the output says, by weight, that an expected description bears out. What it says is not there,
-    and the expected descriptions do not speak of, is left out."""
     value = weighted_mean(
         (weight, comparison.expected_words.support(lemma)) for lemma, weight in comparison.checkable_weights.items()
     )
     return value, f"{format_whole_percent(value)} of what is said, by weight, is borne out by the expected description."
 
 
-@text_measure("recall")
+@text_measure(
+    "recall",
+    "The share of the expected description, by weight, that the output bears out; of several, of the one that it "
+    "covers best.",
+)
 def measure_recall(comparison: TextComparison) -> TextResult:
-    """The share of the expected description, by weight, that the output bears out; of several, of the one that it
-    covers best."""
     value = compute_coverage(comparison.best_covered, comparison.output)
     which = "the expected description" if len(comparison.references) == 1 else "the best covered expected description"
     return value, f"{format_whole_percent(value)} of {which}, by weight, is said."
 
 
-@text_measure("agreement")
+@text_measure(
+    "agreement",
+    "The share of what the output says, by weight, that the expected descriptions come near, averaged over them; a "
+    "sibling (cat, dog) counts 0.4, a word of the same scene (ski, slope) 0.2.",
+)
 def measure_agreement(comparison: TextComparison) -> TextResult:
-    """The share of what the output says, by weight, that the expected descriptions come near, averaged over them; a
-    sibling (cat, dog) counts 0.4, a word of the same scene (ski, slope) 0.2."""
     each = [
         weighted_mean(
             (weight, reading.word_set.similarity(lemma)) for lemma, weight in comparison.checkable_weights.items()
@@ -207,17 +185,22 @@ def measure_agreement(comparison: TextComparison) -> TextResult:
     return value, f"What is said comes {format_whole_percent(value)} near to the expected description, on average."
 
 
-@text_measure("closeness")
+@text_measure(
+    "closeness",
+    "The cosine between the weighted words of the output and those of the expected description nearest to it.",
+)
 def measure_closeness(comparison: TextComparison) -> TextResult:
-    """The cosine between the weighted words of the output and those of the expected description nearest to it."""
     value = max(compute_cosine(comparison.output.weights, reading.weights) for reading in comparison.references)
     return value, f"The nearest expected description is {format_whole_percent(value)} alike, word by word."
 
 
-@text_measure("scene", needs="english")
+@text_measure(
+    "scene",
+    "The cosine between the scenes that the output and the expected descriptions tell of (snow, street, ball game "
+    "…: the topics of the lexicon, each by the weight of its words).",
+    needs="english",
+)
 def measure_scene(comparison: TextComparison) -> TextResult:
-    """The cosine between the scenes that the output and the expected descriptions tell of (snow, street, ball game …:
-    the topics of the lexicon, each by the weight of its words)."""
     theirs = _weigh_topics(comparison.references)
     if not theirs:
         return "the expected description names no scene that the lexicon knows"
@@ -225,9 +208,12 @@ def measure_scene(comparison: TextComparison) -> TextResult:
     return value, f"The scene agrees to {format_whole_percent(value)}."
 
 
-@text_measure("subject", needs="english")
+@text_measure(
+    "subject",
+    "How near the expected descriptions come to the first thing that the output names, on average.",
+    needs="english",
+)
 def measure_subject(comparison: TextComparison) -> TextResult:
-    """How near the expected descriptions come to the first thing that the output names, on average."""
     mine = comparison.output.subject
     if not mine:
         return "the output names no thing"
@@ -235,9 +221,12 @@ def measure_subject(comparison: TextComparison) -> TextResult:
     return value, f"The subject, “{mine}”, comes {format_whole_percent(value)} near to what is expected."
 
 
-@text_measure("expected_subject", needs="english")
+@text_measure(
+    "expected_subject",
+    "How near the output comes to the first thing that each expected description names, on average.",
+    needs="english",
+)
 def measure_expected_subject(comparison: TextComparison) -> TextResult:
-    """How near the output comes to the first thing that each expected description names, on average."""
     subjects = [reading.subject for reading in comparison.references if reading.subject]
     if not subjects:
         return "the expected description names no thing"
@@ -246,10 +235,13 @@ def measure_expected_subject(comparison: TextComparison) -> TextResult:
     return value, f"The output comes {format_whole_percent(value)} near to the expected subject, “{most}”."
 
 
-@text_measure("attribute_recall", needs="english")
+@text_measure(
+    "attribute_recall",
+    "The share of the qualities and numbers of the best covered expected description, by weight, that the output "
+    "has too.",
+    needs="english",
+)
 def measure_attribute_recall(comparison: TextComparison) -> TextResult:
-    """The share of the qualities and numbers of the best covered expected description, by weight, that the output has
-    too."""
     wanted = {**comparison.best_covered.lemmas_by_kind["quality"], **comparison.best_covered.lemmas_by_kind["number"]}
     if not wanted:
         return "the expected description has no quality and no number"
@@ -260,10 +252,14 @@ def measure_attribute_recall(comparison: TextComparison) -> TextResult:
     return value, f"{format_whole_percent(value)} of the expected qualities and numbers are said{missed}."
 
 
-@text_measure("unsupported_nouns", better="lower", needs="english")
+@text_measure(
+    "unsupported_nouns",
+    "The share of the things named in the output that no expected description bears out. They are not in the "
+    "expected description; whether they are in the image cannot be told from text.",
+    better="lower",
+    needs="english",
+)
 def measure_unsupported_nouns(comparison: TextComparison) -> TextResult:
-    """The share of the things named in the output that no expected description bears out. They are not in the expected
-    description; whether they are in the image cannot be told from text."""
     nouns = comparison.output.lemmas_by_kind["noun"]
     if not nouns:
         return "the output names no thing"
@@ -274,9 +270,13 @@ def measure_unsupported_nouns(comparison: TextComparison) -> TextResult:
     ), f"{len(stray)} of {len(nouns)} things named are not in the expected description{told}."
 
 
-@text_measure("missing_elements", better="lower", needs="english")
+@text_measure(
+    "missing_elements",
+    "The share of the things named in the best covered expected description that the output does not bear out.",
+    better="lower",
+    needs="english",
+)
 def measure_missing_elements(comparison: TextComparison) -> TextResult:
-    """The share of the things named in the best covered expected description that the output does not bear out."""
     nouns = comparison.best_covered.lemmas_by_kind["noun"]
     if not nouns:
         return "the expected description names no thing"
@@ -285,28 +285,48 @@ def measure_missing_elements(comparison: TextComparison) -> TextResult:
     return len(lost) / len(nouns), f"{len(lost)} of {len(nouns)} expected things are not named{told}."
 
 
-@text_measure("contradicted_colours", unit="", better="lower", needs="english")
+@text_measure(
+    "contradicted_colours",
+    "How many things have another colour than in every expected description that gives them one; neighbouring "
+    "colours and one of several do not count.",
+    unit="",
+    better="lower",
+    needs="english",
+)
 def measure_contradicted_colors(comparison: TextComparison) -> TextResult:
-    """How many things have another colour than in every expected description that gives them one; neighbouring colours
-    and one of several do not count."""
     return _count_contradictions(comparison, "colors", "colour")
 
 
-@text_measure("contradicted_numbers", unit="", better="lower", needs="english")
+@text_measure(
+    "contradicted_numbers",
+    'How many things have another number than in every expected description that counts them; "a" is no number.',
+    unit="",
+    better="lower",
+    needs="english",
+)
 def measure_contradicted_numbers(comparison: TextComparison) -> TextResult:
-    """How many things have another number than in every expected description that counts them; "a" is no number."""
     return _count_contradictions(comparison, "numbers", "number")
 
 
-@text_measure("contradicted_negations", unit="", better="lower", needs="english")
+@text_measure(
+    "contradicted_negations",
+    "How many things and acts are denied that an expected description affirms, or affirmed where all deny them.",
+    unit="",
+    better="lower",
+    needs="english",
+)
 def measure_contradicted_negations(comparison: TextComparison) -> TextResult:
-    """How many things and acts are denied that an expected description affirms, or affirmed where all deny them."""
     return _count_contradictions(comparison, "negations", "presence")
 
 
-@text_measure("contradicted_sides", unit="", better="lower", needs="english")
+@text_measure(
+    "contradicted_sides",
+    "How many things are on the left where the expected descriptions have them on the right, or the reverse.",
+    unit="",
+    better="lower",
+    needs="english",
+)
 def measure_contradicted_sides(comparison: TextComparison) -> TextResult:
-    """How many things are on the left where the expected descriptions have them on the right, or the reverse."""
     return _count_contradictions(comparison, "sides", "left or right")
 
 
@@ -320,24 +340,37 @@ def _count_contradictions(comparison: TextComparison, kind: str, what: str) -> T
     return float(len(wrong)), f"{len(wrong)} of {checked} comparable claims of {what} are contradicted{told}."
 
 
-@text_measure("length", unit="×", better="")
+@text_measure(
+    "length",
+    "The number of words of the output against the mean of the expected descriptions; 1 is as long.",
+    unit="×",
+    better="",
+)
 def measure_length(comparison: TextComparison) -> TextResult:
-    """The number of words of the output against the mean of the expected descriptions; 1 is as long."""
     said = len(comparison.output.tokens)
     ratio = said / (sum(len(reading.tokens) for reading in comparison.references) / len(comparison.references))
     return ratio, f"{said} words, {ratio:.1f} times the expected description."
 
 
-@text_measure("words", unit="words", better="", needs="nothing")
+@text_measure(
+    "words",
+    "How many words the output has; in scripts without spaces, pairs of neighbouring characters.",
+    unit="words",
+    better="",
+    needs="nothing",
+)
 def measure_word_count(comparison: TextComparison) -> TextResult:
-    """How many words the output has; in scripts without spaces, pairs of neighbouring characters."""
     said = len(comparison.output.tokens)
     return float(said), f"The output has {said} words."
 
 
-@text_measure("repetition", better="lower", needs="nothing")
+@text_measure(
+    "repetition",
+    "The share of the runs of three words that the output had said before.",
+    better="lower",
+    needs="nothing",
+)
 def measure_repetition(comparison: TextComparison) -> TextResult:
-    """The share of the runs of three words that the output had said before."""
     said = len(comparison.output.tokens)
     if said < _MIN_REPETITION_WORDS:
         return f"{said} words are too few to repeat something"
@@ -345,22 +378,58 @@ def measure_repetition(comparison: TextComparison) -> TextResult:
     return value, f"{format_whole_percent(value)} of the runs of three words are repeated."
 
 
-@text_measure("question_fit", needs="nothing")
+@text_measure(
+    "question_fit",
+    "How far the output answers what was asked: the share of the question's content words that it takes up, and "
+    "whether it has what the kind of question wants (a number, a colour, a place, a person, a yes or no).",
+    needs="nothing",
+)
 def measure_question_fit(comparison: TextComparison) -> TextResult:
-    """How far the output answers what was asked: the share of the question's content words that it takes up, and
-    whether it has what the kind of question wants (a number, a colour, a place, a person, a yes or no)."""
-    return compute_question_fit(comparison)
+    # An empty answer fits no question, and any answer fits one that asks for nothing in particular ("Describe this
+    # image."): 0, and no value.
+    question = AnalyzedText(comparison.texts.question, comparison.rarity, True)
+    if not comparison.texts.question.strip():
+        return "no question was given"
+    if not comparison.output.tokens:
+        return 0.0, "The question is not answered: the output is empty."
+    if (
+        not comparison.english
+        or detect_script(comparison.texts.question) != "LATIN"
+        or is_english(question.words) is False
+    ):
+        return "questions are understood in English only"
+    wanted = _find_wanted_kind(question.words)
+    asked = {
+        lemma: weight
+        for lemma, weight in question.weights.items()
+        if lemma not in FRAMING_WORDS and lemma not in _QUESTION_WORDS and not lemma.isdigit()
+    }
+    if not asked and wanted in ("", *_ANSWER_KINDS):  # any description answers "What is shown?"
+        return "nothing particular was asked"
+    parts: list[tuple[float, float]] = []
+    phrases: list[str] = []
+    if wanted:
+        is_there = _has_kind(wanted, comparison.output, question)
+        parts.append((_ANSWER_KIND_WEIGHT, float(is_there)))
+        phrases.append(f"{wanted} was asked for and {'is there' if is_there else 'is not there'}")
+    if asked:
+        # "there is no cat" answers a question about a cat
+        answer = WordSet(lemma.removeprefix("not ") for lemma in comparison.output.weights)
+        share = weighted_mean((weight, answer.support(lemma)) for lemma, weight in asked.items())
+        parts.append((1 - _ANSWER_KIND_WEIGHT, share))
+        phrases.append(f"{100 * share:.0f} % of the words of the question are taken up")
+    return weighted_mean(parts), f"{'; '.join(phrases).capitalize()}."
 
 
 def compute_repetition(reading: AnalyzedText) -> float:
-    """The share of a text's runs of three words that came before in it; 0 where there is none."""
+    """Return the share of a text's runs of three words that came before in it; 0 where there is none."""
     forms = [word.form for word in reading.tokens]
     runs = list(zip(forms, forms[1:], forms[2:], strict=False))
     return 1 - len(set(runs)) / len(runs) if runs else 0.0
 
 
 def join_names(names: Iterable[str], most: int = _MAX_SHOWN) -> str:
-    """ "dog, cat and 3 more"."""
+    """Format as "dog, cat and 3 more"."""
     found = list(names)
     rest = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(found[:most]) + rest
@@ -371,7 +440,7 @@ def format_whole_percent(share: float) -> str:
 
 
 def compute_cosine(one: Mapping[_Key, float], other: Mapping[_Key, float]) -> float:
-    """0–1; 0 where one of them is empty."""
+    """Return the cosine similarity, 0–1; 0 where one of them is empty."""
     size = math.sqrt(sum(x * x for x in one.values()) * sum(x * x for x in other.values()))
     return min(1.0, sum(x * other.get(key, 0.0) for key, x in one.items()) / size) if size else 0.0
 
@@ -387,23 +456,18 @@ def _weigh_topics(readings: Iterable[AnalyzedText]) -> Mapping[int, float]:
 
 
 def find_unsupported(comparison: TextComparison) -> list[str]:
-    """The phrases of the output's things that nothing expected bears out, the most telling first."""
+    """Return the phrases of the output's things that nothing expected supports, the rarest first."""
     nouns = comparison.output.lemmas_by_kind["noun"]
     stray = [lemma for lemma in nouns if not comparison.expected_words.support(lemma)]
     return [nouns[lemma] for lemma in sorted(stray, key=lambda one: -comparison.rarity.weight(one))]
 
 
 def find_missing(comparison: TextComparison) -> list[str]:
-    """The phrases of the best covered expected description's things that the output does not bear out, in its order."""
+    """Return the phrases of the best covered expected description's things that the output does not support, in its
+    order.
+    """
     nouns = comparison.best_covered.lemmas_by_kind["noun"]
     return [phrase for lemma, phrase in nouns.items() if not comparison.output.word_set.support(lemma)]
-
-
-def make_text_instrument(name: str, measure: TextMeasure) -> Instrument:
-    def on(texts: TextInput) -> Measurement:
-        return measure(compare_texts(texts))
-
-    return Instrument(f"description.{name}", " ".join((measure.__doc__ or "").split()), on, kind="text")
 
 
 HUMAN_FEATURES = ("agreement", "closeness", "scene", "subject", "expected_subject")
@@ -423,14 +487,15 @@ class TextRatingFeature:
 
 @dataclass(frozen=True, slots=True)
 class TextRatingMap:
-    """1 + 3 ÷ (1 + e^−s), with s the intercept and, for every feature, its weight times its distance from the mean in
-    standard deviations."""
+    """A fitted map: 1 + 3 ÷ (1 + e^−s), where s is the intercept plus, for every feature, its weight times its distance
+    from the mean in standard deviations.
+    """
 
     intercept: float
     features: tuple[TextRatingFeature, ...]
 
     def rating(self, values: Mapping[str, float | None]) -> float:
-        """1–4. A feature without a value counts as its mean."""
+        """Return the rating, 1–4. A feature without a value counts as its mean."""
         score = self.intercept
         for feature in self.features:
             value = values[feature.name]
@@ -441,15 +506,19 @@ class TextRatingMap:
 
 @cache
 def load_text_rating_map() -> TextRatingMap:
-    """The committed map."""
+    """Load the committed map."""
     found = json.loads((Path(str(files("beholder.instruments"))) / "weights" / "description.json").read_text("utf-8"))
     return TextRatingMap(found["intercept"], tuple(TextRatingFeature(**feature) for feature in found["features"]))
 
 
-@text_measure("human", unit="1–4", needs="english")
+@text_measure(
+    "human",
+    "The rating that a person would give on the scale 1 (unrelated) to 4 (no error), predicted by a map fitted on "
+    "experts' ratings of one-sentence descriptions of photographs; nothing for longer texts.",
+    unit="1–4",
+    needs="english",
+)
 def measure_human_rating(comparison: TextComparison) -> TextResult:
-    """The rating that a person would give on the scale 1 (unrelated) to 4 (no error), predicted by a map fitted on
-    experts' ratings of one-sentence descriptions of photographs; nothing for longer texts."""
     longest = max(len(comparison.output.tokens), *(len(reading.tokens) for reading in comparison.references))
     if longest > MAX_FITTED_WORDS:
         return f"the map to people's ratings was fitted on single sentences, and here are {longest} words"

@@ -1,15 +1,14 @@
-"""Which words mean the same, a kind of the same, or belong to one scene: `lexicon.txt`, read once.
+"""Words of a text: tokens, base forms (lemmas), kinds (noun, verb, quality, number, function word), and how similar
+words are.
 
-The trees in the file give every word one or more nodes. How near two words are is a number 0–1 by fixed steps
-(`NEARNESS`), directed: a general word is borne out by a special one ("animal" by "dog") better than the other way
-round. `grammar.txt` holds plain lists of words.
+There is no model and no dictionary of the language: suffix rules, a table of exceptions and the hand-written
+`lexicon.txt` and `grammar.txt`. Good enough to compare descriptions, where the same mistake on both sides cancels out;
+not a parser. English; other languages in an alphabet are split into words and compared as they are written, and scripts
+without spaces are compared by pairs of characters. Everything is linear in the length of the text.
 
-Words of a text: split, brought to their base form, and told apart (noun, verb, quality, number, function word).
-
-No model and no dictionary of the language: suffix rules, a table of exceptions and the hand-written `lexicon`. Good
-enough to hold one description against another, where the same mistake on both sides cancels out; not a parser. English;
-other languages in an alphabet are split into words and compared as they are written, and scripts without spaces are
-compared by pairs of characters. Everything is linear in the length of the text.
+The trees in `lexicon.txt` give every word one or more nodes. The similarity of two words is a number 0–1 by fixed steps
+(`WORD_SIMILARITY`) and directed: a general word is supported by a special one ("animal" by "dog") better than the other
+way round. `grammar.txt` holds plain lists of words.
 """
 
 from __future__ import annotations
@@ -35,7 +34,17 @@ _SENSE_BY_SECTION: dict[str, WordSense] = {
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """`nodes`: the tree nodes of a word; `parents`: the node above a node; `topics`: the scenes a word belongs to."""
+    """The contents of `lexicon.txt`.
+
+    Attributes:
+        compounds: First words of compounds ("hot" of "hot_dog").
+        senses: What each word can be.
+        nodes: The tree nodes of each word.
+        parents: The node above each node.
+        topics: The scenes that each word belongs to.
+        colors: The group of each color word ("scarlet" → "red").
+        not_things: Nouns that name no thing in the image.
+    """
 
     words: frozenset[str]
     compounds: frozenset[str]
@@ -47,7 +56,7 @@ class Lexicon:
     not_things: frozenset[str]
 
     def kinds(self, word: str) -> frozenset[WordSense]:
-        """What the word can be; empty where it is not known."""
+        """Return what the word can be; empty where it is not known."""
         return self.senses.get(word, frozenset())
 
 
@@ -56,7 +65,7 @@ _COLOR_GROUPS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "
 
 @cache
 def read_sections(file: str) -> Mapping[str, tuple[str, ...]]:
-    """The lines under each [heading] of one of our word files; comments and empty lines are left out."""
+    """Return the lines under each [heading] of one of our word files, without comments and empty lines."""
     found: dict[str, list[str]] = {}
     for line in Path(__file__).with_name(file).read_text("utf-8").splitlines():
         if line.startswith("["):
@@ -68,12 +77,13 @@ def read_sections(file: str) -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def load_word_list(name: str) -> frozenset[str]:
-    """A list of `grammar.txt`."""
+    """Return a list of `grammar.txt`."""
     return frozenset(" ".join(read_sections("grammar.txt")[name]).split())
 
 
 @cache
 def load_lexicon() -> Lexicon:
+    """Load the lexicon; cached."""
     parts = read_sections("lexicon.txt")
     senses: dict[str, set[WordSense]] = defaultdict(set)
     for section, sense in _SENSE_BY_SECTION.items():
@@ -106,7 +116,7 @@ def load_lexicon() -> Lexicon:
 
 
 def _number_nodes(lines: Iterable[str], parents: dict[int, int]) -> Iterator[tuple[str, int]]:
-    """Each line with its number as a node of the tree that the indents make; `parents` is filled on the way."""
+    """Yield each line with its number as a node of the tree that the indents make; fills `parents`."""
     above: list[tuple[int, int]] = []
     for node, line in enumerate(lines):
         depth = len(line) - len(line.lstrip())
@@ -119,7 +129,7 @@ def _number_nodes(lines: Iterable[str], parents: dict[int, int]) -> Iterator[tup
 
 
 class WordSet:
-    """A set of words that others are held against: `nearest` tells how near any word comes to it, in constant time."""
+    """A set of words that other words are compared with, in constant time for each."""
 
     def __init__(self, lemmas: Iterable[str]) -> None:
         known = load_lexicon()
@@ -139,7 +149,7 @@ class WordSet:
             self.topics |= known.topics.get(word, frozenset())
 
     def similarity(self, word: str) -> float:
-        """0–1 by the steps of `NEARNESS`: how far a word here bears `word` out."""
+        """Return how similar `word` is to the nearest word of the set, 0–1 by the steps of `WORD_SIMILARITY`."""
         if word in self.lemmas:
             return WORD_SIMILARITY["same"]
         known = load_lexicon()
@@ -149,7 +159,9 @@ class WordSet:
         return best
 
     def support(self, word: str) -> float:
-        """As `nearest`, but a word is borne out by what says the same, or a kind of it: not by a sibling or a scene."""
+        """Return the similarity where a word of the set says the same or a kind of it, else 0: a sibling or a word of
+        the same scene is no support.
+        """
         near = self.similarity(word)
         return near if near >= WORD_SIMILARITY["special_of"] else 0.0
 
@@ -206,7 +218,7 @@ _TAKES_FINAL_E = re.compile(r"(?:[^aeiou](?:l|u)|[aeiou][cvz]|[^aeiou][cvz]|[dr]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word: as it stands in the text, in its base form, and what it is taken for."""
+    """One word of a text: as written, in its base form, and its kind."""
 
     form: str
     lemma: str
@@ -224,7 +236,9 @@ CLAUSE_BREAK = Word(".", "", "function")
 
 @lru_cache(maxsize=65536)
 def lemmatize(form: str) -> str:
-    """The base form of one English word in lower case: dogs → dog, riding → ride. Unknown words go by their suffix."""
+    """Return the base form of an English word in lower case: dogs → dog, riding → ride. Unknown words go by their
+    suffix.
+    """
     if form in _IRREGULAR:
         return _IRREGULAR[form]
     known = load_lexicon().words
@@ -261,7 +275,9 @@ def _strip_suffix(stem: str, known: frozenset[str]) -> str:
 
 
 def split_words(text: str) -> tuple[Word, ...]:
-    """The words of `text` in order, `BREAK` where a clause ends. Compounds of the lexicon are one word (hot_dog)."""
+    """Split a text into its words, with `CLAUSE_BREAK` where a clause ends; compounds of the lexicon are one word
+    (hot_dog).
+    """
     return (_split_short if len(text) < _MAX_SHORT_TEXT else _split_long)(text)
 
 
@@ -283,7 +299,7 @@ _split_long = lru_cache(maxsize=2)(_split_words_uncached)
 
 
 def _split_contraction(token: str) -> list[str]:
-    """don't → do not, dog's → dog."""
+    """Split a contraction: don't → do not, dog's → dog."""
     head, _, tail = token.replace("’", "'").partition("'")
     if tail == "t" and head.endswith("n") and len(head) > 2:
         return [{"can": "can", "won": "will", "shan": "shall"}.get(head, head[:-1]), "not"]
@@ -291,7 +307,7 @@ def _split_contraction(token: str) -> list[str]:
 
 
 def _split_bigrams(run: str) -> list[str]:
-    """A script without spaces: its pairs of neighbouring characters stand for words."""
+    """Split a text without spaces into pairs of neighboring characters, which stand for words."""
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
@@ -317,8 +333,9 @@ def _join_compounds(forms: list[str]) -> list[str]:
 
 
 def _count_dozens(before: list[str]) -> str:
-    """The number that a dozen comes to ("a dozen", "half a dozen", "two dozen"); the words of it that stand before are
-    taken away."""
+    """Return the number of a dozen ("a dozen", "half a dozen", "two dozen"), and remove its words from the end of
+    `before`.
+    """
     if before[-2:] == ["half", "a"]:
         del before[-2:]
         return "six"
@@ -375,15 +392,17 @@ def _is_quality(form: str) -> bool:
 
 
 def _can_precede_noun(following: str) -> bool:
-    """Whether the next word can be what a quality is said of: "orange shirt", not "an orange on a plate" nor "a light
-    falling down"."""
+    """Return whether the next word can be what a quality is said of.
+
+    "orange shirt", not "an orange on a plate" nor "a light falling down".
+    """
     if following in FUNCTION_WORDS or following == ".":
         return False
     return not following.endswith(("ing", "ed")) or lemmatize(following) == following
 
 
 def parse_number(word: Word) -> int | None:
-    """The number that a word says, None for any other word."""
+    """Return the number that a word says, None for any other word."""
     if word.form in _NUMBERS:
         return _NUMBERS[word.form]
     return int(word.form) if word.kind == "number" and word.form.isdecimal() and len(word.form) < 10 else None
@@ -396,7 +415,7 @@ def _find_script(character: str) -> str:
 
 
 def detect_script(text: str) -> str:
-    """The script in which most letters are written ("LATIN", "CYRILLIC", "CJK" …); "" where there is no letter."""
+    """Return the script in which most letters are written ("LATIN", "CYRILLIC", "CJK" …); "" where there is no letter."""
     counts: Counter[str] = Counter()
     for character, count in Counter(text).items():
         if character.isalpha():
@@ -405,8 +424,10 @@ def detect_script(text: str) -> str:
 
 
 def is_english(found: Sequence[Word]) -> bool | None:
-    """Whether the words are English, by the share of function words and words of the lexicon, and by the function words
-    of other languages; None where they are too few to tell."""
+    """Return whether words are English; None where they are too few to tell.
+
+    Decided by the share of function words and words of the lexicon, and by the function words of other languages.
+    """
     spoken = [word for word in found if word is not CLAUSE_BREAK]
     known = load_lexicon().words
     familiar = sum(word.form in FUNCTION_WORDS or word.lemma in known for word in spoken)

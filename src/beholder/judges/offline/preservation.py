@@ -26,13 +26,8 @@ from beholder.instruments import geometry, locality, quality
 from beholder.instruments.human_ratings import predict_pair_ratings
 from beholder.instruments.instrument import Array, Bools, Bytes, Floats, format_factor, format_percent
 from beholder.instruments.pair import ImagePair, shrink_to_side
-from beholder.instruments.pixel_metrics import (
-    MAX_INFERRED_SHARE,
-    NOTICEABLE_DELTA_E,
-    add_mostly,
-    compute_ssim,
-    name_place,
-)
+from beholder.instruments.pixel_metrics import compute_ssim
+from beholder.instruments.regions import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, name_place
 from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry, abstain_from_all
 from beholder.judges.offline.restyle import load_pair
 from beholder.rubrics.brief import Brief
@@ -175,8 +170,8 @@ class OutsideMeasurements:
 def measure_outside(pair: ImagePair, where: Bools) -> OutsideMeasurements:
     """`where` is what lies outside of the edit, at least one pixel, in the frame of the image before."""
     one, other = (image[where] for image in pair.lab)
-    deviations = [float(colours[:, 0].std()) for colours in (one, other)]
-    small = [shrink_to_side(grey, _SHAPES_SIDE) for grey in pair.luma]
+    deviations = [float(colors[:, 0].std()) for colors in (one, other)]
+    small = [shrink_to_side(gray, _SHAPES_SIDE) for gray in pair.luma]
     there = shrink_to_side(where.astype(np.float32), _SHAPES_SIDE) > 0.9
     structure = float(np.clip(pair.similarity[1][where], 0, 1).mean())
     shapes = float(np.clip(compute_ssim(*small)[1][there], 0, 1).mean()) if there.any() else structure
@@ -212,8 +207,8 @@ def _most_changed_patch(pair: ImagePair, where: Bools) -> tuple[float, str]:
 
 def _sharpness_ratio(pair: ImagePair, where: Bools) -> float | None:
     """By the detail that is finer than a blur of 2 px; grain finer than one of 0.7 px does not count."""
-    smooth = [cv2.GaussianBlur(grey, (0, 0), 0.7) for grey in pair.luma]
-    fine = [np.square(grey - cv2.GaussianBlur(grey, (0, 0), 2.0)) for grey in smooth]
+    smooth = [cv2.GaussianBlur(gray, (0, 0), 0.7) for gray in pair.luma]
+    fine = [np.square(gray - cv2.GaussianBlur(gray, (0, 0), 2.0)) for gray in smooth]
     before, after = (shrink_to_side(np.asarray(one, np.float32), _SHARPNESS_BLOCKS) for one in fine)
     textured = (shrink_to_side(where.astype(np.float32), _SHARPNESS_BLOCKS) > 0.9) & (before > _MIN_TEXTURE)
     return float(np.median(np.sqrt(after[textured] / before[textured]))) if textured.any() else None

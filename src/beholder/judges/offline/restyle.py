@@ -25,7 +25,8 @@ from beholder.images.image import PreparedImage
 from beholder.instruments import quality, restyle
 from beholder.instruments.instrument import Bools, Bytes, Floats, Instrument, Measurement, format_percent
 from beholder.instruments.pair import ImagePair, SingleImage, shrink_to_side
-from beholder.instruments.pixel_metrics import add_mostly, name_place, to_lab
+from beholder.instruments.pixel_metrics import to_lab
+from beholder.instruments.regions import add_mostly, name_place
 from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry
 from beholder.rubrics.brief import Brief
 from beholder.rubrics.prompt import NO, YES
@@ -376,7 +377,7 @@ def _check_light_kept(found: Findings) -> CheckResult:
     height, width = found.pair.valid.shape
     scale = _LIGHT_SIDE / max(height, width)
     size = max(2, round(width * scale)), max(2, round(height * scale))
-    one, other = (np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA)).ravel() for grey in found.pair.luma)
+    one, other = (np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA)).ravel() for gray in found.pair.luma)
     if min(float(one.std()), float(other.std())) < 0.01:
         return CheckResult(None, "Not measured: one of the images is equally light everywhere.")
     agree = float(np.corrcoef(one, other)[0, 1])
