@@ -42,7 +42,7 @@ def test_lightness_rises_evenly_with_the_value() -> None:
 def test_where_higher_is_better_the_low_values_glow() -> None:
     values = np.array([[0.0, 1.0]], np.float32)
     image = np.full((1, 2, 3), 128, np.uint8)
-    plain, turned = (light(render_overlay(image, values, 1.0, turned=turned)) for turned in (False, True))
+    plain, turned = (light(render_overlay(image, values, 1.0, invert=turned)) for turned in (False, True))
     assert plain[0, 0] < plain[0, 1] - 30
     assert turned[0, 0] > turned[0, 1] + 30
 

@@ -152,7 +152,7 @@ def measure_evidence(order: AuditPlan, before: bytes, after: bytes) -> AuditEvid
         assert how is not None
         said = findings.check(*how.checks)
         if said.holds is not None and (how.yes if said.holds else how.no):
-            answers[assertion.id] = said.holds, said.says
+            answers[assertion.id] = said.holds, said.evidence
     return AuditEvidence(readings, answers, pair.identical, rules=order.rules)
 
 
