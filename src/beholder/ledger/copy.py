@@ -1,8 +1,8 @@
-"""Runs from one ledger into another, of the same kind or not.
+"""Copying runs from one ledger into another, of the same kind or not.
 
-A run keeps its id, its name and its order among the runs that are copied with it; its reviews come along. What is there
-already is not written again, so that copying twice changes nothing, and a copy that was interrupted goes on: a run
-counts as copied once its own row says when it was changed last, which is written at the end.
+A run keeps its id, its name and its order among the runs that are copied with it; its reviews are copied too. Rows that
+the target has already are not written again, so that copying twice changes nothing and an interrupted copy can be
+repeated: a run counts as copied once its own row has the same `updated`, which is written last.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from beholder.ledger.write import RowValues, insert_or_keep, insert_or_replace, 
 
 COPY_PAGE_SIZE = 256
 
-_RUNS, _V, _C, _A, _T = schema.runs.c, schema.verdicts.c, schema.cases.c, schema.answers.c, schema.thumbnails.c
+_R, _V, _C, _A, _T = schema.runs.c, schema.verdicts.c, schema.cases.c, schema.answers.c, schema.thumbnails.c
 _JSON_COLUMNS = ("facets", "groups")
 
-OnProgress = Callable[[int], None]  # is told of verdicts that were looked at
+OnProgress = Callable[[int], None]  # called with the number of verdicts that were compared
 
 
 @dataclass(slots=True)
 class CopyResult:
-    """What became of a run: how many rows of what were written (nothing, where it was there), or why it was left."""
+    """The result of copying a run: the number of rows written by table, or in `left` why it was not copied."""
 
     run: str
     name: str
@@ -44,69 +44,81 @@ class CopyResult:
 
 
 def select_runs(source: Ledger, names: Sequence[str]) -> list[RunRecord]:
-    """The runs of these names with their reviews, or all, in the order in which they were started. Raises `LedgerError`
-    for a name that no run has."""
+    """Return the runs of these names with their reviews, or all runs, in the order in which they were started.
+
+    Raises:
+        LedgerError: There is no run of a name.
+    """
     runs = list(reversed(source.runs()))
     if not names:
         return runs
     wanted = {source.run(name).id for name in names}
-    return [one for one in runs if one.id in wanted or (one.is_review and one.suite.get("review_of") in wanted)]
+    return [run for run in runs if run.id in wanted or (run.is_review and run.suite.get("review_of") in wanted)]
 
 
 def count_verdicts(source: Ledger, runs: Iterable[RunRecord]) -> int:
-    far = source.progress()
-    return sum(far[one.id].done for one in runs if one.id in far)
+    progress = source.progress()
+    return sum(progress[run.id].done for run in runs if run.id in progress)
 
 
 def copy_run(source: Ledger, target: Ledger, run: str, watch: OnProgress = lambda count: None) -> CopyResult:
-    """Copies a run, given by its id. One that was changed in the target after it was in the source is left as it is
-    there, and so is one that waits for a batch: its answers would be fetched twice. Raises `LedgerError` where the
-    target has another run of that id."""
+    """Copy a run. A run that was changed in the target since is not copied, and neither is one that waits for a batch:
+    its answers would be fetched twice.
+
+    Args:
+        source: The ledger to read.
+        target: The ledger to write.
+        run: The id of the run.
+        watch: Called with the number of verdicts after each page.
+
+    Raises:
+        LedgerError: The target has another run of that id.
+    """
     with source._reading() as connection:
-        given = connection.execute(select(schema.runs).where(_RUNS.id == run)).one()
-        waits = connection.scalar(
-            select(func.count()).where(schema.jobs.c.run == given.number, schema.jobs.c.state != JOB_CLOSED)
+        original = connection.execute(select(schema.runs).where(_R.id == run)).one()
+        open_jobs = connection.scalar(
+            select(func.count()).where(schema.jobs.c.run == original.number, schema.jobs.c.state != JOB_CLOSED)
         )
-    copied = CopyResult(given.id, given.name)
-    if waits:
-        copied.left = "it waits for a batch; collect that first"
-        return copied
-    there = _read_run(target, run)
-    if there is not None and there.fingerprint != given.fingerprint:
+    result = CopyResult(original.id, original.name)
+    if open_jobs:
+        result.left = "it waits for a batch; collect that first"
+        return result
+    existing = _read_run(target, run)
+    if existing is not None and existing.fingerprint != original.fingerprint:
         raise LedgerError(
             f"The ledger {target.place!r} has another run {run!r}; delete that, or copy into another one."
         )
-    if there is not None and there.updated > given.updated:
-        copied.left = "it was changed there since"
-        return copied
-    if there is None:
+    if existing is not None and existing.updated > original.updated:
+        result.left = "it was changed there since"
+        return result
+    if existing is None:
         with target._writing() as connection:
-            first = {**_portable_values(given), "state": INTERRUPTED, "updated": given.created}
+            first = {**_portable_values(original), "state": INTERRUPTED, "updated": original.created}
             connection.execute(insert(schema.runs).values(first))
-        there = _read_run(target, run)
-        assert there is not None
-        copied.written["runs"] = 1
-    _copy_rows(source, target, given.number, there.number, copied, watch)
-    if _portable_values(there) != _portable_values(given):
+        existing = _read_run(target, run)
+        assert existing is not None
+        result.written["runs"] = 1
+    _copy_rows(source, target, original.number, existing.number, result, watch)
+    if _portable_values(existing) != _portable_values(original):
         with target._writing() as connection:
-            connection.execute(update(schema.runs).where(_RUNS.id == run).values(_portable_values(given)))
-        copied.written["runs"] = 1
-    return copied
+            connection.execute(update(schema.runs).where(_R.id == run).values(_portable_values(original)))
+        result.written["runs"] = 1
+    return result
 
 
-def _copy_rows(source: Ledger, target: Ledger, old: int, new: int, copied: CopyResult, watch: OnProgress) -> None:
-    """What verdicts refer to goes before them, so that none ever refers to what is not there."""
+def _copy_rows(source: Ledger, target: Ledger, old: int, new: int, result: CopyResult, watch: OnProgress) -> None:
+    """Copy the rows of a run. Verdicts come last, so that what they refer to always exists."""
     for rows in _read_table(source, schema.cases, old, _C.id):
-        copied.add("cases", _write_changed(target, schema.cases, new, rows, "id"))
-    _copy_answers(source, target, old, new, copied)
-    _copy_thumbnails(source, target, old, new, copied)
+        result.add("cases", _write_changed(target, schema.cases, new, rows, "id"))
+    _copy_answers(source, target, old, new, result)
+    _copy_thumbnails(source, target, old, new, result)
     for rows in _read_table(source, schema.verdicts, old, _V.number):
-        copied.add("verdicts", _write_changed(target, schema.verdicts, new, rows, "case_id", "rubric"))
+        result.add("verdicts", _write_changed(target, schema.verdicts, new, rows, "case_id", "rubric"))
         watch(len(rows))
 
 
 def _write_changed(target: Ledger, table: Table, run: int, rows: Sequence[AnyRow], *key: str) -> int:
-    """Writes those rows of a run that are not there, or not the same; how many that were."""
+    """Write those rows of a run that are missing or different in the target, and return how many."""
     wanted = {tuple(row[name] for name in key): {**row, "run": run} for row in map(_portable_values, rows)}
     columns = [table.c[name] for name in next(iter(wanted.values()))]
     with target._reading() as connection:
@@ -120,8 +132,8 @@ def _write_changed(target: Ledger, table: Table, run: int, rows: Sequence[AnyRow
     return len(changed)
 
 
-def _copy_answers(source: Ledger, target: Ledger, old: int, new: int, copied: CopyResult) -> None:
-    """The answers of a run in the order in which they were given: of several to one key the newest counts."""
+def _copy_answers(source: Ledger, target: Ledger, old: int, new: int, result: CopyResult) -> None:
+    """Copy the answers of a run in the order of their numbers: of several to one key the newest counts."""
     links = schema.run_answers
     query = select(_A.number, _A.key, _A.id).join_from(schema.answers, links, links.c.answer == _A.id)
     for rows in _read_pages(source, query.where(links.c.run == old), _A.number):
@@ -141,11 +153,11 @@ def _copy_answers(source: Ledger, target: Ledger, old: int, new: int, copied: Co
             insert_rows(
                 connection, insert_or_keep(connection, links), [{"answer": id_, "run": new} for id_ in unlinked]
             )
-        copied.add("answers", len(missing))
-        copied.add("links", len(unlinked))
+        result.add("answers", len(missing))
+        result.add("links", len(unlinked))
 
 
-def _copy_thumbnails(source: Ledger, target: Ledger, old: int, new: int, copied: CopyResult) -> None:
+def _copy_thumbnails(source: Ledger, target: Ledger, old: int, new: int, result: CopyResult) -> None:
     links = schema.run_thumbnails
     for rows in _read_pages(source, select(links.c.digest).where(links.c.run == old), links.c.digest):
         with target._reading() as connection:
@@ -153,7 +165,7 @@ def _copy_thumbnails(source: Ledger, target: Ledger, old: int, new: int, copied:
             linked = _find_existing(connection, (links.c.digest,), [(row.digest,) for row in rows], links.c.run == new)
         missing = [row.digest for row in rows if (row.digest,) not in there]
         unlinked = [row.digest for row in rows if (row.digest,) not in linked]
-        with source._reading() as connection:  # not every image has one
+        with source._reading() as connection:  # not every image has a thumbnail
             whole = connection.execute(select(schema.thumbnails).where(_T.digest.in_(missing))).all()
         if not whole and not unlinked:
             continue
@@ -164,8 +176,8 @@ def _copy_thumbnails(source: Ledger, target: Ledger, old: int, new: int, copied:
             insert_rows(
                 connection, insert_or_keep(connection, links), [{"digest": digest, "run": new} for digest in unlinked]
             )
-        copied.add("thumbnails", len(whole))
-        copied.add("links", len(unlinked))
+        result.add("thumbnails", len(whole))
+        result.add("links", len(unlinked))
 
 
 def _read_table(source: Ledger, table: Table, run: int, order: Column[Any]) -> Iterator[Sequence[AnyRow]]:
@@ -173,7 +185,7 @@ def _read_table(source: Ledger, table: Table, run: int, order: Column[Any]) -> I
 
 
 def _read_pages(source: Ledger, query: AnySelect, order: Column[Any]) -> Iterator[Sequence[AnyRow]]:
-    """Some at a time, each in a short transaction of its own that starts after the last row of the one before."""
+    """Stream pages of a query, each in a short transaction that starts after the last row of the page before."""
     page = query.order_by(order).limit(COPY_PAGE_SIZE)
     name = order.name
     last: object = None
@@ -193,7 +205,7 @@ def _find_existing(
     wanted: Sequence[tuple[object, ...]],
     *conditions: ColumnElement[bool],
 ) -> set[tuple[object, ...]]:
-    """Those of the wanted values that a table has."""
+    """Return those of the wanted values that a table has."""
     found: set[tuple[object, ...]] = set()
     for part in chunks(list(wanted)):
         named = tuple_(*columns).in_(part) if len(columns) > 1 else columns[0].in_([one[0] for one in part])
@@ -203,13 +215,13 @@ def _find_existing(
 
 def _read_run(ledger: Ledger, run: str) -> AnyRow | None:
     with ledger._reading() as connection:
-        return connection.execute(select(schema.runs).where(_RUNS.id == run)).one_or_none()
+        return connection.execute(select(schema.runs).where(_R.id == run)).one_or_none()
 
 
 def _portable_values(row: AnyRow) -> RowValues:
-    """The columns of a row as every database takes them, without its number, which each ledger gives itself."""
+    """Return the columns of a row as every database takes them, without its number, which each ledger assigns."""
     values = {name: _portable_value(name, value) for name, value in row._mapping.items() if name != "number"}
-    # Nobody goes on with a run in the ledger that it is copied to.
+    # No process is running it in the ledger that it is copied to.
     return values | ({"state": INTERRUPTED} if values.get("state") == RUNNING else {})
 
 

@@ -1,7 +1,4 @@
-"""Where a ledger is: a path, `sqlite:///path`, or `postgresql://user:password@host/database`.
-
-Opening the database of a ledger, whichever of the two it is.
-"""
+"""Where a ledger is (a path, `sqlite:///path` or `postgresql://user:password@host/database`), and opening it."""
 
 from __future__ import annotations
 
@@ -23,15 +20,25 @@ _POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 
 
 def resolve_address(where: str | os.PathLike[str] | None = None) -> str:
-    """The ledger that `where` names; without one `BEHOLDER_LEDGER` does, else it is `beholder.db`. A file is given as
-    its path, a database as its URL, password included: what may be shown of it is `Ledger.place`."""
+    """Return the path of a ledger file, or the URL of a PostgreSQL database.
+
+    The URL includes the password; `Ledger.place` is for messages.
+
+    Args:
+        where: A path or URL; by default the value of `BEHOLDER_LEDGER`, else `beholder.db`.
+
+    Raises:
+        LedgerError: It is empty, or neither a file nor PostgreSQL.
+    """
     text = os.fspath(where if where is not None else os.environ.get(LEDGER_VARIABLE, "").strip() or DEFAULT_FILE)
     if not text.strip():
         raise LedgerError("The ledger has no name; name a file or a PostgreSQL database with --ledger.")
-    scheme, found, rest = text.partition("://")
-    if not found and text.startswith(tuple(f"{name}:/" for name in _POSTGRESQL_SCHEMES)):  # as `Path` leaves an address
+    scheme, separator, rest = text.partition("://")
+    if not separator and text.startswith(
+        tuple(f"{name}:/" for name in _POSTGRESQL_SCHEMES)
+    ):  # what `Path` makes of a URL
         raise LedgerError("The address of the ledger has lost a slash: it begins with postgresql://, and is no path.")
-    if not found or is_postgresql(text):
+    if not separator or is_postgresql(text):
         return text
     if scheme == "sqlite":
         return rest.removeprefix("/")  # as SQLAlchemy writes them: sqlite:///relative, sqlite:////absolute
@@ -42,25 +49,28 @@ def resolve_address(where: str | os.PathLike[str] | None = None) -> str:
 
 
 def is_postgresql(where: str) -> bool:
-    """Whether a place is a PostgreSQL database; any other is a file."""
+    """Return whether an address is a PostgreSQL URL; any other is a file."""
     return where.partition("://")[0] in _POSTGRESQL_SCHEMES and "://" in where
 
 
 def ledger_exists(where: str | os.PathLike[str] | None) -> bool:
-    """Whether there is a ledger where `Ledger.open` would look for it. Raises `LedgerError` for a database that cannot
-    be asked."""
-    found = resolve_address(where)
-    if not is_postgresql(found):
-        return os.path.exists(found)
+    """Return whether there is a ledger where `Ledger.open` would look for it.
+
+    Raises:
+        LedgerError: The database server cannot be reached.
+    """
+    address = resolve_address(where)
+    if not is_postgresql(address):
+        return os.path.exists(address)
     from beholder.ledger import postgres
 
-    return postgres.has_tables(found)
+    return postgres.has_tables(address)
 
 
 class DatabaseBackend(Protocol):
-    """What a kind of database does in its own way: the modules `sqlite` and `postgres`."""
+    """What SQLite and PostgreSQL do in different ways; the modules `sqlite` and `postgres` implement it."""
 
-    def translate_errors(self, where: object) -> AbstractContextManager[None]: ...
+    def translate_errors(self, place: object) -> AbstractContextManager[None]: ...
 
     def writer_engine(self, engine: Engine) -> Engine: ...
 
@@ -75,7 +85,7 @@ class DatabaseBackend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """An open database: `place` may be shown, `address` may not, `path` is there where it is a file."""
+    """An open database. `place` is for messages, `address` has the password, `path` is `None` for PostgreSQL."""
 
     backend: DatabaseBackend
     engine: Engine
@@ -85,7 +95,7 @@ class Database:
 
 
 def open_database(where: str, *, create: bool, read_only: bool, timeout_s: float) -> Database:
-    """The database at a place (`places.place`). Raises `LedgerError`."""
+    """Open the database at an address of `resolve_address`. Raises `LedgerError`."""
     if is_postgresql(where):
         from beholder.ledger import postgres
 

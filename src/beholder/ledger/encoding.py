@@ -1,17 +1,8 @@
-"""The words that verdicts, answers and cases have in common, as zlib's preset dictionary.
+"""How values are stored: compressed JSON, digests, texts that every database takes, facets, redaction of keys.
 
-An edit verdict takes 530 bytes with it and 940 without, and no longer to pack. It is part of the file format: nothing
-that was written can be read without these very bytes, so they never change. A better dictionary would be a second one,
-told from this one by the checksum that zlib keeps in front of the data.
-
-How values lie in the file: JSON, compressed with zlib and its preset dictionary (`words`); digests as bytes; texts
-that every database takes.
-
-What of a verdict lists are filtered by, beside its outcome, score, grade and whether it passed.
-
-No key is kept: what looks like one, or stands under a name that says so, is taken out before it is written.
-
-Suites name variables, never keys; this is for the person who wrote one into a parameter, a header or a prompt.
+JSON is compressed with zlib and a preset dictionary of the words that verdicts, answers and cases have in common: an
+edit verdict takes 530 bytes with it and 940 without, and no longer to pack. Importing this module loads no database
+library.
 """
 
 from __future__ import annotations
@@ -31,7 +22,9 @@ from beholder.errors import LedgerError
 from beholder.ledger.types import AnswerKey
 from beholder.verdicts.verdict import Flag, Verdict
 
-# What is most common comes last, where zlib reaches it with the shortest distance.
+# Part of the file format: nothing that was written can be read without these very bytes, so they never change. A better
+# dictionary would be a second one, told from this one by the checksum that zlib stores in front of the data. What is
+# most common comes last, where zlib reaches it with the shortest distance.
 ZLIB_DICTIONARY = (
     b'{"criteria":{"accuracy":{"assertions":{"A1":{"answer":"Yes","evidence":"The "},"score":4,"reason":"T'
     b'he "},"unchanged_regions":{"justification":"The ","score":6}},"assessment":"","strengths":[],"improv'
@@ -72,8 +65,8 @@ ZLIB_DICTIONARY = (
 
 
 _ZLIB_LEVEL = 6  # level 1 saves 4 to 10 µs a verdict and costs 7 to 13 % of the space; 9 makes nothing smaller
-# Younger than the dictionary, which does not shorten them: left out where they say nothing, which is 40 bytes a verdict
-# and makes room for a fifth verdict in a page of SQLite.
+# Keys younger than the dictionary, which does not shorten them. Leaving them out where they are empty saves 40 bytes a
+# verdict, and makes room for a fifth verdict in a page of SQLite.
 _OMITTED_IF_EMPTY = ("coverage", "total_range", "calibrated")
 _OMITTED_IF_EMPTY_OF_CRITERIA = ("abstained", "score_range")
 _VERDICT_DECODER = msgspec.json.Decoder(Verdict)
@@ -81,12 +74,12 @@ DAMAGED_MESSAGE = "The ledger is damaged: {} cannot be read; `beholder doctor` s
 
 
 def pack(value: object) -> bytes:
-    """JSON values, small."""
+    """Encode a JSON value and compress it."""
     return _compress(_encode_json(value))
 
 
 def unpack(data: bytes, what: str) -> object:
-    """The inverse of `pack`; `what` is for the sentence when the bytes are damaged."""
+    """Invert `pack`. Raises `LedgerError`, with `what` it was about, if the bytes are damaged."""
     try:
         return json.loads(_decompress(data))
     except (zlib.error, ValueError):
@@ -105,7 +98,7 @@ def unpack_text(data: bytes, what: str) -> str:
 
 
 def pack_verdict(verdict: Verdict, *, answer: bool) -> bytes:
-    """A verdict with its exact cost, and with its raw answer when asked."""
+    """Encode a verdict with its exact cost, and with its raw answer if `answer` is true."""
     values = verdict.to_dict()
     for name in _OMITTED_IF_EMPTY:
         if not values[name]:
@@ -132,7 +125,7 @@ def unpack_verdict(data: bytes, what: str) -> Verdict:
         return _VERDICT_DECODER.decode(plain)
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
-    # Half a surrogate pair, or a number past all bounds: rare, and only the slow readers take them.
+    # Half a surrogate pair or a huge number: rare, and msgspec refuses them, while json takes them.
     try:
         return Verdict.from_dict(json.loads(plain))
     except ValueError:
@@ -160,7 +153,7 @@ class _JuryExtract(msgspec.Struct, frozen=True, gc=False):
 
 
 class VerdictExtract(msgspec.Struct, frozen=True, gc=False):
-    """What of a verdict is counted. To read only this takes half the time."""
+    """The fields of a verdict that a tally needs. Decoding only these takes half the time."""
 
     rubric: str
     judge: str
@@ -178,11 +171,18 @@ class VerdictExtract(msgspec.Struct, frozen=True, gc=False):
     attempts: int = 0
 
 
+class TallyInput(NamedTuple):
+    """What a tally counts: the part of a `StoredVerdict` that it needs."""
+
+    verdict: VerdictExtract | Verdict
+    reused: bool
+
+
 _EXTRACT_DECODER = msgspec.json.Decoder(VerdictExtract)
 
 
 def unpack_extract(data: bytes, what: str) -> VerdictExtract | Verdict:
-    """What of a verdict is counted; the whole verdict where it is one for the slow readers."""
+    """Decode what a tally needs of a verdict; the whole verdict where only `unpack_verdict` can read it."""
     try:
         return _EXTRACT_DECODER.decode(_decompress(data))
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError):
@@ -201,25 +201,25 @@ def unpack_flags(data: bytes | None, what: str) -> tuple[Flag, ...]:
 
 
 def to_json_text(value: object) -> str:
-    """JSON values as a text column."""
+    """Encode a JSON value for a text column."""
     return _encode_json(value).decode("utf-8")
 
 
 def storable_text(text: str) -> str:
-    """The text as every database takes it: half a surrogate pair, which UTF-8 cannot hold, and NUL, which PostgreSQL
-    cannot, are escaped."""
+    """Return a text that every database takes: half a surrogate pair, which UTF-8 cannot encode, and NUL, which
+    PostgreSQL cannot store, are escaped. Applying it twice changes nothing more."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def storable_json(text: str) -> str:
-    """A JSON text whose texts are plain: PostgreSQL reads no other, and SQLite would not find them again."""
+    """Return JSON whose texts are `storable_text`: PostgreSQL accepts no other, and SQLite would not find them."""
     if "\\u" not in text:
         return text
     return to_json_text(_storable_value(json.loads(text)))
 
 
 def digest_bytes(digest: str) -> bytes:
-    """A SHA-256 in hex as its 32 bytes; any other text as it is."""
+    """Return the 32 bytes of a SHA-256 in hex; any other text encoded as it is."""
     if len(digest) == 64:
         try:
             return bytes.fromhex(digest)
@@ -229,12 +229,12 @@ def digest_bytes(digest: str) -> bytes:
 
 
 def key_id(key: AnswerKey) -> bytes:
-    """16 bytes that stand for a key."""
+    """Return the 16 bytes that identify a key."""
     return _short_digest(key.brief_digest, key.judge, str(key.sample))
 
 
 def answer_id(brief_digest: str, text: str) -> bytes:
-    """16 bytes that stand for an answer by its content: a fresh answer to the same brief is another one."""
+    """Return the 16 bytes that identify an answer by its brief and its text."""
     return _short_digest(brief_digest, text)
 
 
@@ -248,22 +248,22 @@ def _short_digest(*parts: str) -> bytes:
 
 
 def _compress(data: bytes) -> bytes:
-    packer = zlib.compressobj(_ZLIB_LEVEL, zdict=ZLIB_DICTIONARY)
-    return packer.compress(data) + packer.flush()
+    compressor = zlib.compressobj(_ZLIB_LEVEL, zdict=ZLIB_DICTIONARY)
+    return compressor.compress(data) + compressor.flush()
 
 
 def _decompress(data: bytes) -> bytes:
-    unpacker = zlib.decompressobj(zdict=ZLIB_DICTIONARY)
-    plain = unpacker.decompress(data)
-    if not unpacker.eof or unpacker.unused_data:
-        raise zlib.error("cut off")
+    decompressor = zlib.decompressobj(zdict=ZLIB_DICTIONARY)
+    plain = decompressor.decompress(data)
+    if not decompressor.eof or decompressor.unused_data:
+        raise zlib.error("truncated")
     return plain
 
 
 def _encode_json(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
-    except (UnicodeEncodeError, TypeError, OverflowError):  # half a surrogate pair, a mapping of another kind
+    except (UnicodeEncodeError, TypeError, OverflowError):  # half a surrogate pair, a mapping that is no dict
         return json.dumps(value, default=_json_default).encode("ascii")
 
 
@@ -281,13 +281,16 @@ def _json_default(value: object) -> object:
     return str(value)
 
 
+# The keys of a facets object: what lists are filtered by, beside outcome, score, grade and result.
 FACET_SCORES, FACET_FAILED, FACET_FLAGS, FACET_STYLE = "scores", "no", "flags", "style"
 
 
 def encode_facets(verdict: Verdict) -> str | None:
-    """JSON: `scores` by criterion, under `no` the ids of the assertions that failed, `flags`, `style`. What is empty is
-    left out; `None` where nothing is left."""
-    found: dict[str, object] = {}
+    """Return JSON with the scores by criterion, the ids of failed assertions, the flags and the style of a verdict.
+
+    Empty entries are left out; `None` if all are empty.
+    """
+    facets: dict[str, object] = {}
     failed: list[str] = []
     scores = {}
     for key, result in verdict.criteria.items():
@@ -296,21 +299,19 @@ def encode_facets(verdict: Verdict) -> str | None:
         if result.no:
             failed += [assertion.id for assertion in result.assertions if assertion.answer == "no"]
     if scores:
-        found[FACET_SCORES] = scores
+        facets[FACET_SCORES] = scores
     if failed:
-        found[FACET_FAILED] = failed
+        facets[FACET_FAILED] = failed
     if verdict.flags:
-        found[FACET_FLAGS] = list(dict.fromkeys(flag.flag for flag in verdict.flags))
+        facets[FACET_FLAGS] = list(dict.fromkeys(flag.flag for flag in verdict.flags))
     if verdict.style:
-        found[FACET_STYLE] = verdict.style
-    if not found:
-        return None
-    return storable_json(to_json_text(found))
+        facets[FACET_STYLE] = verdict.style
+    return storable_json(to_json_text(facets)) if facets else None
 
 
 REDACTED = "[redacted]"
 
-# With a digit in it, which every key has: `sk-learn-photos` is a name.
+# A digit is required, which every key has: `sk-learn-photos` is a name.
 _KEY_SHAPES = re.compile(
     r"\b(?:sk|rk|pk|gsk|xai|pplx|nvapi|hf|r8|ghp|glpat|fw|tgp)[-_](?=[\w.-]*\d)[\w.-]{16,}"
     r"|\bAIza[\w-]{20,}|\bAQ\.[\w-]{20,}|\bya29\.[\w.-]{20,}|\bAKIA[A-Z0-9]{16}\b"
@@ -323,7 +324,11 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def redact_values(value: object) -> object:
-    """JSON values without anything that looks like a key."""
+    """Replace everything that looks like a secret key, or stands under a name such as `api_key`, in a JSON value.
+
+    Suites name environment variables, never keys; this is for keys that were written into a parameter, a header or a
+    prompt by mistake.
+    """
     if isinstance(value, str):
         return _USERINFO.sub(REDACTED, _KEY_SHAPES.sub(REDACTED, value))
     if isinstance(value, Mapping):
@@ -336,10 +341,3 @@ def redact_values(value: object) -> object:
     if isinstance(value, list | tuple):
         return [redact_values(inner) for inner in value]
     return value
-
-
-class TallyInput(NamedTuple):
-    """What is counted of a verdict; `reused` as in `Judged`."""
-
-    verdict: VerdictExtract | Verdict
-    reused: bool

@@ -1,10 +1,9 @@
-"""CSV that a spreadsheet opens without running anything in it.
+"""Exporting verdicts: flat rows, CSV, JSON lines, and frames of Polars (which write Parquet).
 
-A verdict as one flat row. A column is named by its path in the verdict's JSON; what is under `criteria` without that
-word, so that a criterion's score is `accuracy.score`; a group of the case is `group.NAME`; what people would say by a
-calibration is `ASPECT.calibrated`, with `ASPECT.calibrated_low` and `_high`.
-
-Verdicts for other programs: CSV and JSON lines as a stream, Parquet and frames through Polars.
+A verdict is one flat row. A column is named by its path in the verdict's JSON, without the leading `criteria.`: a
+criterion's score is `accuracy.score`. A group of the case is `group.NAME`; calibrated values are `ASPECT.calibrated`,
+`ASPECT.calibrated_low` and `ASPECT.calibrated_high`. In CSV, texts that a spreadsheet would run as a formula are
+escaped. Importing this module loads no database library.
 """
 
 from __future__ import annotations
@@ -25,23 +24,25 @@ if TYPE_CHECKING:
 
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # after apostrophes too, so that `bare` takes off no more than was put on
+_FORMULA = re.compile(
+    r"'*[=+\-@\t\r]"
+)  # also after apostrophes, so that `unescape_formula` removes only what was added
 
 
 def csv_line(cells: Iterable[str | int | float | bool | None]) -> bytes:
     line = io.StringIO()
-    csv.writer(line).writerow(cells)  # told to end lines in \n, it would not quote a cell with a \r in it
+    csv.writer(line).writerow(cells)  # with \n as its line terminator, it would not quote a cell with a \r
     return line.getvalue().removesuffix("\r\n").encode("utf-8", "backslashreplace") + b"\n"
 
 
 def escape_formula(text: str) -> str:
-    """A text that a spreadsheet would run as a formula (it starts with = + - @, a tab or a return, and is no number)
-    with an apostrophe in front, which spreadsheets do not show."""
+    """Put an apostrophe, which spreadsheets do not show, in front of a text that they would run as a formula: one that
+    starts with = + - @, a tab or a return, and is no number."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def unescape_formula(text: str) -> str:
-    """The text again, without the apostrophe of `harmless`; one that belongs to a name ('t Hooft) stays."""
+    """Remove the apostrophe of `escape_formula`; one that belongs to a name ('t Hooft) stays."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
 
 
@@ -76,8 +77,8 @@ COLUMN_TYPES: Mapping[str, type] = {
 
 
 class ExportColumns:
-    """The columns that verdicts need, in order: the fixed ones, and the groups, criteria and calibrated aspects in
-    order of appearance."""
+    """Collects the columns that verdicts need: the fixed ones, and groups, criteria and calibrated aspects in order of
+    appearance."""
 
     def __init__(self) -> None:
         self._groups: dict[str, type] = {}
@@ -93,7 +94,7 @@ class ExportColumns:
 
     @property
     def kinds(self) -> dict[str, type]:
-        """By name, the type of what stands in a column."""
+        """The types of the columns by name, in order."""
         names = list(COLUMN_TYPES)
         at = names.index("grade")
         first, second = ({name: COLUMN_TYPES[name] for name in part} for part in (names[1:at], names[at:]))
@@ -101,7 +102,7 @@ class ExportColumns:
 
 
 def flatten_verdict(one: StoredVerdict) -> dict[str, Cell]:
-    """The row of a verdict."""
+    """Return the row of a verdict, by column name."""
     verdict = one.verdict
     row: dict[str, Cell] = {"case": verdict.case}
     row |= {f"group.{name}": value for name, value in one.groups.items()}
@@ -136,16 +137,16 @@ def _calibrated_columns(aspect: str) -> tuple[str, str, str]:
     return f"{aspect}.calibrated", f"{aspect}.calibrated_low", f"{aspect}.calibrated_high"
 
 
-FORMATS = ("csv", "jsonl", "parquet")
+FORMATS = ("csv", "jsonl", "parquet")  # of `beholder export`
 
 _PAGE_SIZE = 1024
 
 
 def csv_lines(verdicts: Callable[[], Iterable[StoredVerdict]]) -> Iterator[bytes]:
-    """Flat rows under a header, UTF-8, RFC 4180 with `\\n` at the ends of lines. Goes through the verdicts twice: the
-    header needs to know every column.
+    """Yield the lines of a CSV file with a header: UTF-8, RFC 4180 with `\\n` as line ends, formulas escaped.
 
-    Texts and the names of columns are made `harmless`: no spreadsheet runs one as a formula.
+    Args:
+        verdicts: Called twice: the header needs to know every column.
     """
     columns = ExportColumns()
     for one in verdicts():
@@ -158,7 +159,7 @@ def csv_lines(verdicts: Callable[[], Iterable[StoredVerdict]]) -> Iterator[bytes
 
 
 def json_lines(verdicts: Iterable[StoredVerdict]) -> Iterator[bytes]:
-    """Whole verdicts, one a line, with `groups` and `reused` beside them; `Verdict.from_dict` reads a line back."""
+    """Yield whole verdicts as JSON lines, with `groups` and `reused` beside them; `Verdict.from_dict` reads them."""
     for one in verdicts:
         line = {**one.verdict.to_dict(), "groups": dict(one.groups), "reused": one.reused}
         try:
@@ -168,7 +169,11 @@ def json_lines(verdicts: Iterable[StoredVerdict]) -> Iterator[bytes]:
 
 
 def to_frame(verdicts: Iterable[StoredVerdict]) -> polars.DataFrame:
-    """Flat rows as a frame; columns without a value in a row hold null. Built in memory."""
+    """Return flat rows as a Polars frame, in memory; null where a row has no value.
+
+    Raises:
+        SetupError: Polars is not installed.
+    """
     try:
         import polars
     except ImportError:

@@ -1,4 +1,4 @@
-"""Whether a ledger is sound: its pages, and whether everything in it is what its digest says."""
+"""Checking a ledger: that every row can be read, matches its digest, and refers to rows that exist."""
 
 from __future__ import annotations
 
@@ -22,19 +22,23 @@ from beholder.ledger.encoding import (
 from beholder.ledger.schema import AnyRow, chunks
 
 CHECK_PAGE_SIZE = 256
-MAX_PROBLEMS = 20  # sentences; a file that is damaged throughout needs no more
-MAX_NAMED = 3  # of things that are missing
+MAX_PROBLEMS = 20  # a file that is damaged throughout needs no longer list
+MAX_NAMED = 3  # cases named in a sentence
 
 
 def check_rows(connection: Connection, problems: list[str]) -> list[str]:
-    """What is wrong, as sentences; empty when everything can be read and is what it should be. `problems` is what the
-    database itself has found."""
-    if problems:  # rows of damaged pages say nothing reliable
+    """Check every row, and return the problems as sentences; none if the ledger is sound.
+
+    Args:
+        connection: A read transaction.
+        problems: What the database itself has found wrong with its pages.
+    """
+    if problems:  # rows of damaged pages would only repeat that
         return problems[:MAX_PROBLEMS]
-    for table, look in _CHECKS:
+    for table, check in _CHECKS:
         with connection.execute(select(table).execution_options(yield_per=CHECK_PAGE_SIZE)) as rows:
             for row in rows:
-                problems += look(row)
+                problems += check(row)
                 if len(problems) >= MAX_PROBLEMS:
                     return [*problems[:MAX_PROBLEMS], "and perhaps more."]
     problems += _check_references(connection)
@@ -42,7 +46,7 @@ def check_rows(connection: Connection, problems: list[str]) -> list[str]:
 
 
 def count_rows(connection: Connection) -> dict[str, int]:
-    """How much there is of what."""
+    """Return the number of rows by table."""
     return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table, _ in _CHECKS}
 
 
@@ -58,9 +62,9 @@ def _check_verdict(row: AnyRow) -> Iterator[str]:
     what = f"the verdict on {row.case_id!r}"
     try:
         verdict = unpack_verdict(row.body, what)
-        said = (verdict.case, verdict.rubric, str(verdict.outcome), verdict.grade or "")
-        told = (*map(storable_text, said), verdict.score, verdict.passed)
-        if told != (row.case_id, row.rubric, row.outcome, row.grade or "", row.score, row.passed):
+        texts = (verdict.case, verdict.rubric, str(verdict.outcome), verdict.grade or "")
+        expected = (*map(storable_text, texts), verdict.score, verdict.passed)
+        if expected != (row.case_id, row.rubric, row.outcome, row.grade or "", row.score, row.passed):
             yield f"The ledger is damaged: {what} stands in lists as something else than it is."
     except LedgerError as error:
         yield str(error)
@@ -96,52 +100,54 @@ _CHECKS: tuple[tuple[Table, Callable[[AnyRow], Iterator[str]]], ...] = (
 
 @dataclass(slots=True)
 class _MissingRows:
-    """Things that verdicts name and that are not there, and the cases of those verdicts."""
+    """Rows that verdicts refer to and that do not exist, and the cases of those verdicts."""
 
-    one: str
-    several: str
-    things: set[object] = field(default_factory=set)
+    singular: str
+    plural: str
+    keys: set[object] = field(default_factory=set)
     cases: dict[str, None] = field(default_factory=dict)
 
-    def add(self, things: Iterable[object], case: str) -> None:
-        before = len(self.things)
-        self.things.update(things)
-        if len(self.things) > before:
+    def add(self, keys: Iterable[object], case: str) -> None:
+        before = len(self.keys)
+        self.keys.update(keys)
+        if len(self.keys) > before:
             self.cases[case] = None
 
-    def told(self) -> Iterator[str]:
-        if not self.things:
+    def sentences(self) -> Iterator[str]:
+        if not self.keys:
             return
-        count, verdicts = len(self.things), "verdict" if len(self.cases) == 1 else "verdicts"
+        count, verdicts = len(self.keys), "verdict" if len(self.cases) == 1 else "verdicts"
         named = ", ".join(map(repr, islice(self.cases, MAX_NAMED)))
         more = f" and {len(self.cases) - MAX_NAMED:,} more" if len(self.cases) > MAX_NAMED else ""
-        yield f"{count:,} {self.one if count == 1 else self.several}: behind the {verdicts} on {named}{more}."
+        yield f"{count:,} {self.singular if count == 1 else self.plural}: behind the {verdicts} on {named}{more}."
 
 
 def _check_references(connection: Connection) -> Iterator[str]:
-    """What verdicts name and what is not there: their cases, their answers, and that their runs use them."""
-    lost = _MissingRows("case is missing", "cases are missing")
-    gone = _MissingRows("answer is missing", "answers are missing")
-    unused = _MissingRows("answer is not noted as used by its run", "answers are not noted as used by their runs")
+    """Check that the cases and answers of verdicts exist, and that runs are linked to the answers they use."""
+    cases_missing = _MissingRows("case is missing", "cases are missing")
+    answers_missing = _MissingRows("answer is missing", "answers are missing")
+    links_missing = _MissingRows(
+        "answer is not noted as used by its run", "answers are not noted as used by their runs"
+    )
     verdicts, cases = schema.verdicts.c, schema.cases.c
-    beside = (cases.run == verdicts.run) & (cases.id == verdicts.case_id)
+    same_case = (cases.run == verdicts.run) & (cases.id == verdicts.case_id)
     query = select(verdicts.run, verdicts.case_id, verdicts.answers, cases.id).join_from(
-        schema.verdicts, schema.cases, beside, isouter=True
+        schema.verdicts, schema.cases, same_case, isouter=True
     )
     with connection.execute(query.execution_options(yield_per=CHECK_PAGE_SIZE)) as found:
         for rows in found.partitions():
             known, used = _find_answers(connection, rows)
             for row in rows:
                 own = set(split_ids(row.answers))
-                lost.add([(row.run, row.case_id)] if row.id is None else [], row.case_id)
-                gone.add(own - known, row.case_id)
-                unused.add({(row.run, id_) for id_ in own & known} - used, row.case_id)
-    for missing in (lost, gone, unused):
-        yield from missing.told()
+                cases_missing.add([(row.run, row.case_id)] if row.id is None else [], row.case_id)
+                answers_missing.add(own - known, row.case_id)
+                links_missing.add({(row.run, id_) for id_ in own & known} - used, row.case_id)
+    for missing in (cases_missing, answers_missing, links_missing):
+        yield from missing.sentences()
 
 
 def _find_answers(connection: Connection, rows: Iterable[AnyRow]) -> tuple[set[bytes], set[tuple[int, bytes]]]:
-    """Of the answers behind some verdicts those that are there, and those that runs are noted to use."""
+    """Return which answers of some verdicts exist, and which are linked to which runs."""
     ids, links = schema.answers.c.id, schema.run_answers.c
     known: set[bytes] = set()
     used: set[tuple[int, bytes]] = set()

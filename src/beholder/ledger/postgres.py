@@ -1,10 +1,9 @@
-"""Everything that only PostgreSQL does: opening a database, its transactions, its errors as sentences.
+"""The PostgreSQL backend: opening a database, its transactions, its errors as sentences.
 
-Whoever writes takes one lock for the whole ledger first (`pg_advisory_xact_lock`), so that there is one writer at a
-time, as in a SQLite file: answers are numbered in the order in which they come to be seen, and no two writers wait for
-each other for ever. Readers wait for nobody, and see one state of the ledger for as long as their transaction lasts.
-A batch that was written is on the server's disk before `write` returns (as far as the server's `synchronous_commit` is
-on, as usual).
+A write transaction first takes one lock for the whole ledger (`pg_advisory_xact_lock`): there is one writer at a time,
+as in a SQLite file: answers are numbered in the order in which they become visible, and writers cannot deadlock.
+Readers never wait, and see one snapshot of the ledger for as long as their transaction lasts. A batch that was written
+is on the server's disk before `write` returns (if `synchronous_commit` is on, the default).
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
     import psycopg
 
 
-MIN_SERVER_VERSION = 12  # the oldest server that is still looked after when this was written has 13
+MIN_SERVER_VERSION = 12  # the oldest release that was supported when this was written is 13
 
 _WRITE_LOCK = 0x6265686F6C646572  # "beholder"; one for each database
-_WRITE_OPTION = "beholder_writes"  # the execution option of a transaction that writes
+_WRITE_OPTION = "beholder_writes"  # the execution option of a write transaction
 
-# Until a server that does not answer is told: seconds, and not the minutes that TCP would take. What is in the URL
-# counts more.
+# A server that does not answer is noticed after seconds, not after the minutes that TCP would take. Settings in the URL
+# take precedence.
 _TIMEOUTS = {
     "connect_timeout": "5",
     "keepalives_idle": "10",
@@ -38,9 +37,8 @@ _TIMEOUTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "25000",
 }
-# A process that stands still in the middle of writing (a laptop that was closed) must not keep the others waiting. The
-# server ends it where it stands between two statements; between two messages of one it has no patience to run out, and
-# whoever waits for the lock ends it.
+# A process that stalls in a write transaction (a closed laptop) must not block the others. Between two statements the
+# server's own timeout ends it; in the middle of one, whoever waits for the lock does.
 _IDLE_TIMEOUT_S = 10  # less than others wait for the lock
 _TERMINATE_STALLED = """
     SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -52,7 +50,7 @@ _TERMINATE_STALLED = """
 _READ_ONLY = "may not be written (the server or its user is read-only); name another one with --ledger."
 _LOCKED = "is locked by another program; wait until that is done, or close it, and try again."
 
-# By the start of SQLSTATE, the longest first. https://www.postgresql.org/docs/current/errcodes-appendix.html
+# By the start of SQLSTATE; the longest match counts. https://www.postgresql.org/docs/current/errcodes-appendix.html
 _ERROR_SENTENCES = {
     "25006": _READ_ONLY,
     "3F000": "has no schema to keep its tables in; make the one that the search_path names.",
@@ -67,7 +65,7 @@ _ERROR_SENTENCES = {
 }
 _LOCK_TIMEOUT_STATE = "55P03"
 _GONE_STATES = ("08", "25P03", "53300", "57P01", "57P02", "57P03", "57P05")
-# The server's own words when it refuses a connection; for these it has no SQLSTATE for us.
+# In the server's message when it refuses a connection, for which psycopg has no SQLSTATE.
 _GONE_WORDS = (
     "starting up",
     "not yet accepting connections",
@@ -80,8 +78,11 @@ _REFUSED_WORDS = ("FATAL:", "password", "authentication", "SSL")
 
 
 def open_engine(where: str, *, read_only: bool, timeout_s: float) -> tuple[Engine, str]:
-    """An engine for the database, and how it may be shown. Raises `LedgerError` when the URL, or what is there, is of
-    no use."""
+    """Return an engine for the database, and its address without the password.
+
+    Raises:
+        LedgerError: The URL cannot be read, or the server cannot be used.
+    """
     url = _parse_url(where)
     place = _without_password(url)
     engine = _build_engine(url, read_only=read_only, timeout_s=timeout_s)
@@ -99,12 +100,12 @@ def open_engine(where: str, *, read_only: bool, timeout_s: float) -> tuple[Engin
 
 
 def writer_engine(engine: Engine) -> Engine:
-    """The engine for transactions that write."""
+    """Return the engine for write transactions."""
     return engine.execution_options(**{_WRITE_OPTION: True})
 
 
 def check_write_access(connection: Connection) -> None:
-    """Raises what writing would raise, where this user may not."""
+    """Raise what writing would raise, if this user has no right to."""
     for table in (schema.runs, schema.verdicts):
         names = ", ".join(column.name for column in table.c)
         connection.execute(text(f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {table.name} WHERE false"))
@@ -112,7 +113,7 @@ def check_write_access(connection: Connection) -> None:
 
 
 def has_tables(where: str) -> bool:
-    """Whether there is anything in the database."""
+    """Return whether the database has any tables."""
     engine, place = open_engine(where, read_only=True, timeout_s=5)
     try:
         with translate_errors(place), engine.begin() as connection:
@@ -122,8 +123,8 @@ def has_tables(where: str) -> bool:
 
 
 @contextmanager
-def translate_errors(where: object) -> Iterator[None]:
-    """What PostgreSQL complains about, as one sentence; our own mistakes stay what they are."""
+def translate_errors(place: object) -> Iterator[None]:
+    """Turn PostgreSQL's errors into a `LedgerError` of one sentence; our own mistakes keep their traceback."""
     import psycopg
 
     try:
@@ -133,42 +134,42 @@ def translate_errors(where: object) -> Iterator[None]:
         state = getattr(cause, "sqlstate", None) or ""
         for start in sorted(_ERROR_SENTENCES, key=len, reverse=True):
             if state.startswith(start):
-                raise LedgerError(f"The ledger {str(where)!r} {_ERROR_SENTENCES[start]}") from None
+                raise LedgerError(f"The ledger {str(place)!r} {_ERROR_SENTENCES[start]}") from None
         if state == _LOCK_TIMEOUT_STATE:
-            raise LedgerGone(f"The ledger {str(where)!r} {_LOCKED}") from None
+            raise LedgerGone(f"The ledger {str(place)!r} {_LOCKED}") from None
         if state.startswith(_GONE_STATES):
             raise LedgerGone(
-                f"The ledger {str(where)!r} is gone: the server stopped or closed the connection."
+                f"The ledger {str(place)!r} is gone: the server stopped or closed the connection."
             ) from None
         if state or not isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
             raise
-        raise _connection_error(str(where), str(cause)) from None
+        raise _connection_error(str(place), str(cause)) from None
 
 
 def check_pages(connection: Connection) -> list[str]:
-    """What PostgreSQL itself finds wrong: rows that belong to no run. Its own pages it checks when it reads them."""
-    found = []
+    """Return rows that belong to no run. PostgreSQL checks its pages itself when it reads them."""
+    problems = []
     for table in schema.metadata.sorted_tables:
         if "run" in table.c:
-            lost = connection.scalar(
+            orphans = connection.scalar(
                 text(f"SELECT count(*) FROM {table.name} t WHERE NOT EXISTS (SELECT 1 FROM runs WHERE number = t.run)")
             )
-            found += [f"{lost} rows of {table.name} belong to no run"] if lost else []
-    return found
+            problems += [f"{orphans} rows of {table.name} belong to no run"] if orphans else []
+    return problems
 
 
 def size(connection: Connection) -> int:
-    """Bytes on the server's disk."""
+    """Return the size of the database in bytes."""
     return int(connection.scalar(text("SELECT pg_database_size(current_database())")) or 0)
 
 
 def shrink(engine: Engine) -> None:
-    """The room of what was deleted is used again by the server itself (autovacuum)."""
+    """Do nothing: autovacuum reuses the space of deleted rows."""
 
 
-def _connection_error(place: str, said: str) -> LedgerError:
-    """Why there is no connection, in the server's or the system's own words: they may be in any language."""
-    words = " ".join(said.split())
+def _connection_error(place: str, message: str) -> LedgerError:
+    """Return why there is no connection, in the server's or the system's own words, which may be in any language."""
+    words = " ".join(message.split())
     reason = words.rpartition("FATAL: ")[2] if "FATAL: " in words else words.rpartition(" failed: ")[2]
     reason = re.sub(r"\[Errno -?\d+\] ", "", reason.partition(" Is the server running")[0]).strip(" .")
     if any(word in words for word in _GONE_WORDS):
@@ -182,7 +183,7 @@ def _connection_error(place: str, said: str) -> LedgerError:
 
 
 def _parse_url(where: str) -> URL:
-    """Raises `LedgerError`, which shows nothing of an address that cannot be read: any part may be the password."""
+    """Parse a URL. The `LedgerError` shows nothing of one that cannot be read: any part may be the password."""
     try:
         url = make_url(where)
     except (ArgumentError, ValueError):
@@ -198,7 +199,7 @@ def _parse_url(where: str) -> URL:
 
 
 def _without_password(url: URL) -> str:
-    """The address without its password, and without settings that do not say where it is."""
+    """Return the URL without its password, and without settings that do not say where it is."""
     query = {name: value for name, value in url.query.items() if name in ("host", "port", "dbname", "options")}
     return URL.create("postgresql", url.username, None, url.host, url.port, url.database, query).render_as_string()
 
@@ -230,7 +231,7 @@ def _build_engine(url: URL, *, read_only: bool, timeout_s: float) -> Engine:
             raise
         return connection
 
-    # The ping finds a server again that was restarted.
+    # The ping reconnects to a server that was restarted.
     engine = create_engine("postgresql+psycopg://", creator=connect, pool_pre_ping=True, hide_parameters=True)
 
     level = psycopg.IsolationLevel
@@ -248,7 +249,7 @@ def _build_engine(url: URL, *, read_only: bool, timeout_s: float) -> Engine:
 
 
 def _take_write_lock(connection: Connection, raw: psycopg.Connection[Any]) -> None:
-    """Waits until nobody else writes."""
+    """Wait for the write lock, and terminate a stalled process that holds it."""
     lock = f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})"
     try:
         connection.exec_driver_sql(lock)
@@ -256,15 +257,15 @@ def _take_write_lock(connection: Connection, raw: psycopg.Connection[Any]) -> No
         if getattr(error.orig, "sqlstate", None) != _LOCK_TIMEOUT_STATE:
             raise
         raw.rollback()
-        ended = raw.execute(_TERMINATE_STALLED, (_WRITE_LOCK, _IDLE_TIMEOUT_S)).fetchall()
+        terminated = raw.execute(_TERMINATE_STALLED, (_WRITE_LOCK, _IDLE_TIMEOUT_S)).fetchall()
         raw.rollback()
-        if not ended:
+        if not terminated:
             raise
         connection.exec_driver_sql(lock)
 
 
 def _libpq_settings(url: URL) -> dict[str, Any]:
-    """What libpq is told: our patience first, which the address may overrule."""
+    """Return the settings for libpq: our timeouts, overridden by those in the URL."""
     named = url.translate_connect_args(username="user", database="dbname")
-    asked = {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
-    return {**_TIMEOUTS, "application_name": "beholder", **named, **asked}
+    in_query = {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
+    return {**_TIMEOUTS, "application_name": "beholder", **named, **in_query}

@@ -1,8 +1,8 @@
 """Filtering, sorting, paging and counting verdicts, and tallies of a run.
 
-The database filters and sorts, from indexes, and only the verdicts of the page are unpacked: a run of a hundred thousand
-verdicts is as quick to page through as one of a hundred. A `Tally` goes through all verdicts; its sums are decimal, so
-that a mean of 0.8 is exactly 0.8.
+The database filters and sorts, from indexes, and only the verdicts of the page are unpacked: a run of 100,000 verdicts
+is as quick to page through as one of a hundred. A `Tally` goes through all verdicts; its sums are decimal, so that a
+mean of 0.8 is exactly 0.8.
 """
 
 from __future__ import annotations
@@ -150,9 +150,9 @@ def find_case_verdicts(connection: Connection, case_id: str, most: int) -> list[
     ).all()
     rows = {
         row.number: row
-        for row in connection.execute(VERDICT_ROWS.where(_V.number.in_([one.number for one in numbers])))
+        for row in connection.execute(VERDICT_ROWS.where(_V.number.in_([row.number for row in numbers])))
     }
-    return [(one.id, to_stored_verdict(rows[one.number], {})) for one in numbers]
+    return [(row.id, to_stored_verdict(rows[row.number], {})) for row in numbers]
 
 
 def _conditions(run: int, wanted: VerdictFilter) -> list[ColumnElement[bool]]:
@@ -254,7 +254,7 @@ class RunningMean:
 
 @dataclass(slots=True)
 class RubricTally:
-    """The totals and means of one rubric's verdicts: criteria on their own scales, calibrated aspects on the raters'."""
+    """The totals and means of one rubric: criteria on their own scales, calibrated aspects on the raters'."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     score: RunningMean = field(default_factory=RunningMean)

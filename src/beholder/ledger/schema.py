@@ -1,12 +1,11 @@
-"""The tables, as the newest version has them. A change here needs a step in `migrations`.
+"""The tables of the newest version, and SQL expressions that SQLite and PostgreSQL write differently.
 
-`runs.number` counts up and is never given again: it is the order of the runs, whatever the clock says. Digests that
-link tables are bytes. `body` columns are packed JSON (`packing`); what a query needs stands beside them.
+A change of a table needs a migration in `migrations`. `runs.number` counts up and is never reused: it is the order of
+the runs, whatever the clock says. Digests that link tables are bytes. `body` columns are packed JSON (`encoding.pack`);
+what queries need is in columns beside them.
 
-What SQLite and PostgreSQL say differently, said once: the rest of the ledger is one code for both.
-
-Texts compare and sort by their bytes on both (`tables.Words`). JSON is kept as text; PostgreSQL reads it as `jsonb`,
-which knows neither NUL nor half a surrogate pair, so those are escaped before they are written (`packing.plain_text`).
+Texts compare and sort by their bytes on both databases (`ByteOrderedText`). JSON columns are text, which PostgreSQL
+casts to `jsonb`; as that takes neither NUL nor half a surrogate pair, those are escaped (`encoding.storable_text`).
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
 
 
-# Columns are typed by the tables, which mypy does not see through.
+# mypy cannot see the types of columns.
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
 
-# Numbers that do not run out, and texts that compare and sort by their bytes, whatever the database is set to.
+# 64-bit integers, and texts that compare and sort by their bytes, whatever the collation of the database is.
 BigNumber = BigInteger().with_variant(Integer, "sqlite")
 ByteOrderedText = Text().with_variant(Text(collation="C"), "postgresql")
 
-PARSED_COLUMN = "parsed"  # in a column's `info`: the column beside it that PostgreSQL has, with the same as `jsonb`
+PARSED_COLUMN = "parsed"  # in the `info` of a JSON column: the name of its `jsonb` copy in PostgreSQL
 
 metadata = MetaData()
 
@@ -114,22 +113,22 @@ verdicts = Table(
     Column("body", LargeBinary, nullable=False),
     Column("grade", ByteOrderedText),
     Column("passed", Boolean),
-    # JSON, see `facets`; empty where there is nothing to tell
+    # JSON of `encoding.encode_facets`
     Column("facets", ByteOrderedText, info={PARSED_COLUMN: "facets_parsed"}),
     UniqueConstraint("run", "case_id", "rubric"),
 )
-# PostgreSQL reads JSON anew for each row and question, four microseconds each, unless it is kept as it reads it.
+# Casting text to jsonb takes PostgreSQL four microseconds for each row and condition, so a generated column stores it.
 _ADD_PARSED_SQL = (
     "ALTER TABLE verdicts ADD COLUMN facets_parsed jsonb GENERATED ALWAYS AS (CAST(facets AS jsonb)) STORED"
 )
 _ADD_PARSED = DDL(_ADD_PARSED_SQL).execute_if(dialect="postgresql")  # type: ignore[no-untyped-call]  # in SQLAlchemy
 event.listen(verdicts, "after_create", _ADD_PARSED)
-# With all that lists are filtered and sorted by, so that they need not go through the bodies.
+# Covers all columns that lists are filtered and sorted by, so that they need not read the bodies.
 Index(
     "verdicts_in_order",
     *(verdicts.c[name] for name in ("run", "position", "number", "outcome", "score", "grade", "passed", "facets")),
 ).ddl_if(dialect="sqlite")
-# An index of PostgreSQL holds no more than 2,700 bytes of a row, which facets may exceed.
+# An index entry of PostgreSQL has at most 2,700 bytes, which facets may exceed.
 Index(
     "verdicts_in_order_without_facets",
     *(verdicts.c[name] for name in ("run", "position", "number", "outcome", "score", "grade", "passed")),
@@ -162,7 +161,8 @@ thumbnails = Table(
     Column("webp", LargeBinary, nullable=False),
 )
 
-# Who uses what, so that deleting a run takes what only it used. Ordered by what is used: that is what deleting asks.
+# Which run uses which answers and thumbnails, so that deleting a run deletes what only it used. The primary keys start
+# with what is used, as that is what deleting looks up.
 run_answers = Table(
     "run_answers",
     metadata,
@@ -178,8 +178,7 @@ run_thumbnails = Table(
     sqlite_with_rowid=False,
 )
 
-# Several processes at work on one run (`sharing`). A worker that does not say in time that it lives is gone, and so are
-# its leases and what it may spend.
+# Several processes at work on one run (`leases`).
 workers = Table(
     "workers",
     metadata,
@@ -187,9 +186,9 @@ workers = Table(
     Column("holder", ByteOrderedText, primary_key=True),
     Column("since", Float, nullable=False),  # seconds since 1970, by the database's own clock
     Column("until", Float, nullable=False),
-    Column("part", Float, nullable=False),  # of the paces of the run, 0 to 1
-    Column("allowance_usd", ByteOrderedText, nullable=False),  # set aside for it, and not yet in the run's `spent_usd`
-    Column("written", ByteOrderedText, nullable=False),  # the batch it wrote last, so that none is counted twice
+    Column("part", Float, nullable=False),  # share of the run's rate limits, 0 to 1
+    Column("allowance_usd", ByteOrderedText, nullable=False),  # reserved for it, and not yet in the run's `spent_usd`
+    Column("written", ByteOrderedText, nullable=False),  # its last `WriteToken.batch`, so that none is written twice
     sqlite_with_rowid=False,
 )
 leases = Table(
@@ -199,11 +198,11 @@ leases = Table(
     Column("case_id", ByteOrderedText, primary_key=True),
     Column("rubric", ByteOrderedText, primary_key=True),
     Column("holder", ByteOrderedText, nullable=False),
-    Column("done", Float),  # when it came to a verdict without a score; empty while it is held
+    Column("done", Float),  # when it got a verdict without a score; NULL while it is leased
     sqlite_with_rowid=False,
 )
 
-# Requests that a provider answers in its own time (`jobs`), and its replies until there is a verdict.
+# Batch jobs at providers, and the replies until there are verdicts by them (`batch_jobs`).
 jobs = Table(
     "jobs",
     metadata,
@@ -211,9 +210,7 @@ jobs = Table(
     Column("run", BigNumber, ForeignKey("runs.number"), nullable=False, index=True),
     Column("judge", ByteOrderedText, nullable=False),
     Column("state", ByteOrderedText, nullable=False),
-    Column(
-        "handle", ByteOrderedText, nullable=False
-    ),  # JSON, as the provider's batch API needs it; empty until it has one
+    Column("handle", ByteOrderedText, nullable=False),  # JSON for the provider's batch API; empty until submitted
     Column("reserved_usd", ByteOrderedText, nullable=False),
     Column("created", ByteOrderedText, nullable=False),
     Column("body", LargeBinary, nullable=False),  # the keys of its requests
@@ -238,7 +235,7 @@ _PLAIN_KEY = re.compile(r"[\w .:/-]+")
 
 
 def insert_for(connection: Connection, table: Table) -> Insert:
-    """The insert that knows `on_conflict_do_update`, which both databases do in the same way."""
+    """Return an insert with `on_conflict_do_update`, which both databases support in the same way."""
     if connection.dialect.name == POSTGRESQL:
         from sqlalchemy.dialects.postgresql import insert  # takes 60 ms to load, which a file need not wait for
 
@@ -249,14 +246,14 @@ def insert_for(connection: Connection, table: Table) -> Insert:
 
 
 def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Many values, in as many as one statement takes."""
+    """Split values into parts that fit into one statement."""
     return (values[start : start + _CHUNK_SIZE] for start in range(0, len(values), _CHUNK_SIZE))
 
 
 def json_text(column: ColumnElement[Any], *path: str) -> ColumnElement[str]:
-    """The text at a place of a JSON column, NULL where there is none."""
-    *way, last = path
-    within = "$" + "".join(f'."{name}"' for name in way)
+    """Return the text at a path of a JSON column; NULL if there is none."""
+    *parents, last = path
+    within = "$" + "".join(f'."{name}"' for name in parents)
     keys = [literal(name) for name in path]
     if _PLAIN_KEY.fullmatch(last):
         return _JsonText(column, literal(f'{within}."{last}"'), *keys)
@@ -264,76 +261,76 @@ def json_text(column: ColumnElement[Any], *path: str) -> ColumnElement[str]:
 
 
 def json_number(column: ColumnElement[Any], *path: str) -> ColumnElement[float]:
-    """The number at a place of a JSON column, NULL where there is none."""
+    """Return the number at a path of a JSON column; NULL if there is none."""
     return cast(json_text(column, *path), Float)
 
 
 def json_list_has(column: ColumnElement[Any], name: str, item: str) -> ColumnElement[bool]:
-    """Whether the list of that name in a JSON column has this text in it."""
-    # Most rows do not have the text anywhere, which is quicker to see.
+    """Return whether a list in a JSON column contains this text."""
+    # Most rows do not have the text anywhere, which is quicker to check.
     return (_Position(column, literal(to_json_text(item)[1:-1])) > 0) & _JsonListHas(
         column, literal(name), literal(item)
     )
 
 
 def text_contains(column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
-    """Whether the text stands anywhere in a text column; capital or small is the same, as far as ASCII goes."""
+    """Return whether a text column contains this text; case-insensitive for ASCII letters."""
     return _Position(func.lower(column), literal(lower_ascii(text))) > 0
 
 
 def json_values_contain(column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
-    """Whether the text stands in a value of a JSON column of texts by name; capital and small as in `contains`."""
-    # Most rows do not have the text anywhere, which is quicker to see.
+    """Return whether a value of a JSON object of texts contains this text; case-insensitive for ASCII letters."""
+    # Most rows do not have the text anywhere, which is quicker to check.
     return text_contains(column, to_json_text(text)[1:-1]) & _JsonValuesContain(column, literal(lower_ascii(text)))
 
 
 def lower_ascii(text: str) -> str:
-    """As both databases lower a text that compares by its bytes: only ASCII has capitals."""
+    """Lower only ASCII letters, as both databases do for texts that compare by their bytes."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in text)
 
 
 def without_index(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A text column that SQLite chooses no index for: the one in order has all that a list needs, others lead to the
-    table for each row. PostgreSQL counts what is in its tables and needs no such hint."""
+    """Return a text column that SQLite uses no index for: the covering index `verdicts_in_order` has all that a list
+    needs, any other leads to the table for each row. PostgreSQL has statistics and needs no such hint."""
     return _WithoutIndex(column)
 
 
 def database_time_s() -> ColumnElement[float]:
-    """Seconds since 1970 by the database's own clock, when the statement is carried out."""
+    """Return the seconds since 1970 by the database's own clock, when the statement is executed."""
     return _DatabaseTime()
 
 
 class _JsonText(FunctionElement[str]):
-    """Column, SQLite's path, then the keys one by one."""
+    """Arguments: column, SQLite's path, then the keys one by one."""
 
     inherit_cache = True
     type = Text()
 
 
 class _JsonTextByKey(FunctionElement[str]):
-    """Column, SQLite's path as far as the last key, then the keys one by one. A path cannot name everything that a key
-    can be; going through the keys can, and is slower."""
+    """Arguments: column, SQLite's path without the last key, then the keys one by one. For keys that a path of SQLite
+    cannot express; slower."""
 
     inherit_cache = True
     type = Text()
 
 
 class _JsonListHas(FunctionElement[bool]):
-    """Column, the list's name, the text."""
+    """Arguments: column, the name of the list, the text."""
 
     inherit_cache = True
     type = Boolean()
 
 
 class _JsonValuesContain(FunctionElement[bool]):
-    """Column, the text in small letters."""
+    """Arguments: column, the text in lower case."""
 
     inherit_cache = True
     type = Boolean()
 
 
 class _Position(FunctionElement[int]):
-    """Where in one text another stands, from 1; 0 for nowhere."""
+    """The position of one text in another, from 1; 0 if it is not there."""
 
     inherit_cache = True
     type = Integer()
@@ -354,13 +351,13 @@ def _compile_arguments(element: FunctionElement[Any], compiler: SQLCompiler, **h
 
 
 def _jsonb(column: ColumnElement[Any], compiler: SQLCompiler, **how: Any) -> str:
-    """A JSON column as PostgreSQL reads it; where another column has that already, that one."""
+    """Return the `jsonb` copy of a JSON column, or a cast if it has none."""
     parsed = getattr(column, "info", {}).get(PARSED_COLUMN)
     if parsed is None:
         return f"CAST({compiler.process(column, **how)} AS jsonb)"
-    beside: ColumnClause[Any] = ColumnClause(parsed)
-    beside.table = getattr(column, "table", None)
-    return compiler.process(beside, **how)
+    copy: ColumnClause[Any] = ColumnClause(parsed)
+    copy.table = getattr(column, "table", None)
+    return compiler.process(copy, **how)
 
 
 @compiles(_JsonText, SQLITE)
@@ -371,7 +368,7 @@ def _json_text_in_sqlite(element: _JsonText, compiler: SQLCompiler, **how: Any) 
 
 @compiles(_JsonTextByKey, SQLITE)
 def _json_text_by_key_in_sqlite(element: _JsonTextByKey, compiler: SQLCompiler, **how: Any) -> str:
-    column, within, *_, last = list(element.clauses)  # what is not processed asks for no value either
+    column, within, *_, last = list(element.clauses)  # SQLAlchemy binds no value for a clause that is not processed
     items = f"json_each({compiler.process(column, **how)}, {compiler.process(within, **how)})"
     return f"(SELECT value FROM {items} WHERE key = {compiler.process(last, **how)})"
 

@@ -1,8 +1,8 @@
-"""Everything that only SQLite does: opening a file, its pragmas, its errors as sentences, checking and shrinking.
+"""The SQLite backend: opening a file, its pragmas, its errors as sentences, checking and shrinking.
 
-The file is in WAL mode with `synchronous=FULL`: a batch that was written is on the disk before `write` returns, so
-neither kill -9 nor a power cut takes it back (as far as the disk keeps its own promise about fsync). Readers never
-wait for a writer, and writers wait for each other up to the timeout.
+The file is in WAL mode with `synchronous=FULL`: a batch that was written is on the disk before `write` returns, so it
+survives kill -9 and a power cut (as far as the disk honors fsync). Readers never wait for a writer, and writers wait
+for each other up to the timeout.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sqlalchemy.pool import QueuePool
 
 from beholder.errors import LedgerError
 
-_BEGIN_OPTION = "beholder_begin"  # the execution option that says how a transaction starts
+_BEGIN_OPTION = "beholder_begin"  # the execution option with the statement that begins a transaction
 
-# By the start of SQLite's name for the error, the longest first.
+# By the start of SQLite's name for the error; the longest match counts.
 _ERROR_SENTENCES = {
     "SQLITE_BUSY": "is locked by another program; wait until that is done, or close it, and try again.",
     "SQLITE_LOCKED": "is locked by another program; wait until that is done, or close it, and try again.",
@@ -42,7 +42,7 @@ _ERROR_SENTENCES = {
 
 
 def check_path(where: str | os.PathLike[str], *, create: bool) -> Path:
-    """The path, once it can be a ledger's as far as the file system tells. Raises `LedgerError`."""
+    """Return the path of a ledger, if the file system allows that there is one or can be. Raises `LedgerError`."""
     path = Path(where)
     try:
         mode = path.stat().st_mode
@@ -65,7 +65,7 @@ def check_path(where: str | os.PathLike[str], *, create: bool) -> Path:
 
 
 def open_engine(path: Path, *, create: bool, read_only: bool, timeout_s: float) -> Engine:
-    """An engine for the file. Connections may be used from any thread, by one at a time."""
+    """Return an engine for the file. A connection may be used from any thread, by one at a time."""
     engine = _build_engine(path, "mode=rwc" if create else "mode=rw", read_only, timeout_s)
     with translate_errors(path):
         if not read_only:
@@ -77,8 +77,8 @@ def open_engine(path: Path, *, create: bool, read_only: bool, timeout_s: float) 
             engine.dispose()
             if not error.sqlite_errorname.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
                 raise
-            # SQLite wants to put files beside a ledger even to read it. Where it may not, nobody of our rights writes
-            # it either, and it can be read as it lies, unless the newest part of it is still in the log.
+            # SQLite creates files beside a database even to read it. Where it may not, no process with our rights can
+            # write either, so the file can be read as immutable, unless its newest part is still in the log.
             log = Path(f"{path}-wal")
             if log.exists() and log.stat().st_size:
                 raise LedgerError(
@@ -91,14 +91,14 @@ def open_engine(path: Path, *, create: bool, read_only: bool, timeout_s: float) 
 
 
 def writer_engine(engine: Engine) -> Engine:
-    """The engine for transactions that write: they take their place at once, so that none fails half-way because
+    """Return the engine for write transactions: they take the lock when they begin, so that none fails half-way because
     another process wrote in between."""
     return engine.execution_options(**{_BEGIN_OPTION: "BEGIN IMMEDIATE"})
 
 
 @contextmanager
-def translate_errors(where: object) -> Iterator[None]:
-    """What SQLite complains about, as one sentence; our own mistakes stay what they are."""
+def translate_errors(place: object) -> Iterator[None]:
+    """Turn SQLite's errors into a `LedgerError` of one sentence; our own mistakes keep their traceback."""
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:
@@ -106,16 +106,16 @@ def translate_errors(where: object) -> Iterator[None]:
         name = getattr(cause, "sqlite_errorname", None) or ""
         for start in sorted(_ERROR_SENTENCES, key=len, reverse=True):
             if name.startswith(start):
-                raise LedgerError(f"The ledger {str(where)!r} {_ERROR_SENTENCES[start]}") from None
+                raise LedgerError(f"The ledger {str(place)!r} {_ERROR_SENTENCES[start]}") from None
         raise
 
 
 def check_write_access(connection: Connection) -> None:
-    """Nothing that the transaction has not raised when it began."""
+    """Do nothing: a write transaction raises when it begins."""
 
 
 def size(connection: Connection) -> int:
-    """Bytes in the file."""
+    """Return the size of the file in bytes."""
     pages, each = (
         int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()) for name in ("page_count", "page_size")
     )
@@ -123,14 +123,14 @@ def size(connection: Connection) -> int:
 
 
 def check_pages(connection: Connection) -> list[str]:
-    """What SQLite itself finds wrong with the file, at most ten lines."""
-    found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(10)")]
-    lost = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(10)
-    return [line for line in found if line != "ok"] + [f"a row of {row[0]} belongs to no run" for row in lost]
+    """Return what SQLite itself finds wrong with the file, at most ten lines of each check."""
+    problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(10)")]
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(10)
+    return [line for line in problems if line != "ok"] + [f"a row of {row[0]} belongs to no run" for row in orphans]
 
 
 def shrink(engine: Engine) -> None:
-    """Gives the room of what was deleted back to the disk, and takes it out of the log as well."""
+    """Return the space of deleted rows to the disk, and truncate the log."""
     connection = engine.raw_connection()
     try:
         cursor = connection.cursor()
@@ -161,7 +161,7 @@ def _build_engine(path: Path, mode: str, read_only: bool, timeout_s: float) -> E
 
 
 def _probe(engine: Engine) -> None:
-    """The least that opens the file, so that what is wrong with it shows."""
+    """Read as little as possible, so that an unreadable file raises now."""
     connection = engine.raw_connection()
     try:
         connection.cursor().execute("SELECT count(*) FROM sqlite_master").fetchall()
@@ -170,12 +170,12 @@ def _probe(engine: Engine) -> None:
 
 
 def _enable_wal(engine: Engine, timeout_s: float) -> None:
-    """Once for the life of the file. SQLite does not wait for its turn here, so we do."""
+    """Switch the file to WAL, once for its life. SQLite's busy timeout does not apply here, so we retry."""
     connection = engine.raw_connection()
     deadline = time.monotonic() + timeout_s
     try:
         cursor = connection.cursor()
-        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # counts only while the file is still empty
+        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # has an effect only while the file is still empty
         while cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             try:
                 if cursor.execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":

@@ -177,8 +177,8 @@ class VerdictPage:
 
 @dataclass(frozen=True, slots=True)
 class FilterValues:
-    """The values by which the verdicts of a run can be filtered. `failed` are ids of assertions, A2 before A10; `groups`
-    has the values of each group that has at least two, and not too many to choose from."""
+    """The values by which the verdicts of a run can be filtered. `failed` are ids of assertions, A2 before A10;
+    `groups` has the values of each group that has at least two, and not too many to choose from."""
 
     rubrics: frozenset[str]
     failed: tuple[str, ...]
@@ -235,8 +235,8 @@ class HeartbeatReply:
     new: bool
 
 
-# States of a batch job: stored and perhaps submitted; submitted; all results are stored, some without a verdict yet; all
-# of them are in verdicts.
+# States of a batch job: stored and perhaps submitted; submitted; all results are stored, some without a verdict yet;
+# all of them are in verdicts.
 JOB_BEGUN, JOB_OPEN, JOB_FETCHED, JOB_CLOSED = "begun", "open", "fetched", "closed"
 
 

@@ -130,7 +130,7 @@ def _case_outcomes(ledger: Ledger, review: Review) -> dict[str, Outcome]:
     return found
 
 
-LOOKED_AT = 1000
+SAMPLE_SIZE = 1000
 
 
 def order_cases(ledger: Ledger, run: str, seed: str, order: ReviewOrder) -> list[str]:
@@ -177,12 +177,12 @@ def _count_contradictions(verdict: Verdict) -> float:
 
 def _highest_first(ledger: Ledger, run: str, ids: Sequence[str], measure: Callable[[Verdict], float]) -> list[str]:
     """The ids with the highest measure first; the order of the shuffle among equals."""
-    looked = ids[:LOOKED_AT]
+    looked = ids[:SAMPLE_SIZE]
     found: dict[str, float] = dict.fromkeys(looked, 0.0)
     for one in ledger.stored_verdicts_on(run, looked):
         id_ = storable_text(one.verdict.case)
         found[id_] = max(found.get(id_, 0.0), measure(one.verdict))
-    return [*sorted(looked, key=lambda id_: -found[id_]), *ids[LOOKED_AT:]]
+    return [*sorted(looked, key=lambda id_: -found[id_]), *ids[SAMPLE_SIZE:]]
 
 
 def _take_turns(ids: Sequence[str], values: Mapping[str, str], order: ReviewOrder) -> Iterator[str]:

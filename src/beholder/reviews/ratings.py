@@ -182,7 +182,8 @@ def _name_lines(lines: Sequence[str]) -> str:
     if len(lines) == 1:
         return lines[0]
     numbers = [line.removeprefix("line ") for line in lines]
-    return f"lines {', '.join(numbers[:_MAX_LINES])}{f' and {len(lines) - _MAX_LINES:,} more' if len(lines) > _MAX_LINES else ''}"
+    more = f" and {len(lines) - _MAX_LINES:,} more" if len(lines) > _MAX_LINES else ""
+    return f"lines {', '.join(numbers[:_MAX_LINES])}{more}"
 
 
 @dataclass(slots=True)

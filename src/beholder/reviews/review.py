@@ -1,7 +1,7 @@
 """Which case a person is shown next.
 
 Every order begins from the same shuffle, seeded by run and rater, so that closing the page changes nothing and no two
-people go through the cases alike. What needs a look at verdicts looks at `LOOKED_AT` cases, the first of the shuffle:
+people go through the cases alike. What needs a look at verdicts looks at `SAMPLE_SIZE` cases, the first of the shuffle:
 far more than anybody rates, and quick however large the run is. The rest follows at random.
 
 A review: a person judges the cases of a run by the same rubric, without knowing what its judge said.

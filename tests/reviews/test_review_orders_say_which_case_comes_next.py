@@ -12,7 +12,7 @@ from support.reviews import RUN, edits
 
 from beholder.errors import UsageError
 from beholder.ledger.ledger import Ledger
-from beholder.reviews import review
+from beholder.reviews import queue
 from beholder.reviews.queue import measure_uncertainty, order_cases
 from beholder.reviews.review import ReviewOrder, ReviewOrderKind, parse_order
 from beholder.verdicts.verdict import CalibratedRating, Coverage, Juror, Jury, Outcome
@@ -86,7 +86,7 @@ def test_uncertainty_is_the_worst_of_what_a_verdict_says_of_itself(why: str) -> 
 def test_of_a_large_run_some_are_looked_at_and_none_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(review, "LOOKED_AT", 4)
+    monkeypatch.setattr(queue, "SAMPLE_SIZE", 4)
     with edits(tmp_path / "ledger.db") as ledger:
         found = order_cases(ledger, RUN, "ana", ReviewOrder(ReviewOrderKind.UNCERTAIN))
         plain = order_cases(ledger, RUN, "ana", ReviewOrder())
