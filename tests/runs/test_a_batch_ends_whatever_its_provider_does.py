@@ -71,12 +71,12 @@ def to_the_end(
                 told: list[str] = []
                 return await BatchPass(suite_run, how, ProgressCounter(COUNT), asyncio.Event(), told.append).run()
 
-            standing = await go(BatchPassOptions(anew=True))
+            standing = await go(BatchPassOptions(retry_answered=True))
             passes = 0
             while standing.state == "waiting":
                 passes += 1
                 assert passes < MOST_PASSES
-                standing = await go(BatchPassOptions(idle=False))
+                standing = await go(BatchPassOptions(even_if_nothing_new=False))
             verdicts = list(ledger.verdicts(record.id))
             assert (standing.state, len(verdicts), ledger.pending_batch_jobs(record.id)) == ("finished", COUNT, [])
             assert {str(one.outcome) for one in verdicts} <= {"scored", "refused", "invalid", "unreachable"}

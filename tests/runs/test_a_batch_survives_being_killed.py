@@ -65,12 +65,12 @@ async def test_jobs_are_split_by_number_and_by_size(
         assert isinstance(judge, ModelJudge)
         clerk = LedgerThread(ledger)
         tray = LedgerBatchQueue(judge, BATCH_API, clerk, record.id, Budget(), tmp_path, print)
-        tray.most_requests, tray.most_bytes = most_requests, most_bytes
+        tray.max_requests, tray.max_bytes = most_requests, most_bytes
         for number in range(5):
             body = json.dumps({"model": "test", "messages": [{"role": "user", "content": f"question {number}"}]})
             for _ in range(2):  # the same request twice is one
                 await tray.put(bytes([number]) * 16, 1, HttpRequest("", {}, RequestBody((body.encode(),))), Decimal(0))
-        await tray.hand_in()
+        await tray.submit()
         await tray.aclose()
         await judge.aclose()
         clerk.close()
@@ -87,10 +87,12 @@ async def test_nothing_is_handed_in_once_it_was_stopped(
     with begun(server, tmp_path) as suite_run:
         stop = asyncio.Event()
         stop.set()
-        standing = await BatchPass(suite_run, BatchPassOptions(anew=True), ProgressCounter(3), stop, print).run()
+        standing = await BatchPass(
+            suite_run, BatchPassOptions(retry_answered=True), ProgressCounter(3), stop, print
+        ).run()
         assert (standing.state, server.batches.jobs) == ("interrupted", [])
         standing = await BatchPass(
-            suite_run, BatchPassOptions(anew=True), ProgressCounter(3), asyncio.Event(), print
+            suite_run, BatchPassOptions(retry_answered=True), ProgressCounter(3), asyncio.Event(), print
         ).run()
         assert (standing.state, len(server.batches.jobs[0].keys)) == ("waiting", 3)
 
@@ -124,7 +126,7 @@ def test_killed_between_handing_in_and_writing_down_it_pays_once(
 
 @pytest.mark.parametrize(
     ("module", "function", "written"),
-    [("beholder.ledger.batch_jobs", "use_up", 0), ("beholder.cli.progress", "ProgressCounter.done", 1)],
+    [("beholder.ledger.batch_jobs", "use_up", 0), ("beholder.cli.progress", "ProgressCounter.on_written", 1)],
 )
 @pytest.mark.parametrize("again", ["collect", "run"])
 def test_killed_beside_a_verdict_without_a_score_it_counts_its_money_once(
@@ -185,9 +187,9 @@ async def test_a_reply_is_done_with_as_soon_as_there_is_a_verdict_by_it(
 
     with begun(server, tmp_path) as suite_run:
         stop = asyncio.Event()
-        await BatchPass(suite_run, BatchPassOptions(anew=True), ProgressCounter(2), stop, print).run()
+        await BatchPass(suite_run, BatchPassOptions(retry_answered=True), ProgressCounter(2), stop, print).run()
         server.default = repaired
-        how = BatchPassOptions(repair_live=True, idle=False)
+        how = BatchPassOptions(repair_live=True, even_if_nothing_new=False)
         standing = await BatchPass(suite_run, how, ProgressCounter(2), stop, print).run()
         assert (standing.state, len(used)) == ("finished", 1)
 
@@ -203,7 +205,7 @@ async def test_a_run_is_not_finished_while_a_case_has_no_verdict(
     with begun(server, tmp_path) as suite_run:
         ledger, record = suite_run.ledger, suite_run.record
         for anew, done, state in ((True, 0, "waiting"), (False, count, "interrupted")):
-            watch, how = ProgressCounter(count + 1), BatchPassOptions(anew=anew)
+            watch, how = ProgressCounter(count + 1), BatchPassOptions(retry_answered=anew)
             standing = await BatchPass(suite_run, how, watch, asyncio.Event(), print).run()
             assert (standing.state, len(list(ledger.verdicts(record.id)))) == (state, done)
         live = subprocess.run(command(), capture_output=True, check=False)
@@ -224,5 +226,7 @@ async def test_a_run_is_not_finished_while_its_last_job_is_handed_in(
 
     server.default = answer
     with begun(server, tmp_path) as suite_run:
-        await BatchPass(suite_run, BatchPassOptions(anew=True), ProgressCounter(1), asyncio.Event(), print).run()
+        await BatchPass(
+            suite_run, BatchPassOptions(retry_answered=True), ProgressCounter(1), asyncio.Event(), print
+        ).run()
     assert states == ["running"]

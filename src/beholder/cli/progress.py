@@ -50,13 +50,13 @@ class ProgressCounter:
         self.lacking = 0
         self.tally = Tally()
 
-    def skipped(self, count: int) -> None:
+    def on_skipped(self, count: int) -> None:
         self.before += count
 
-    def waiting(self, count: int) -> None:
+    def on_waiting(self, count: int) -> None:
         self.later += count
 
-    def done(self, entries: Sequence[Entry]) -> None:
+    def on_written(self, entries: Sequence[Entry]) -> None:
         self.now += len(entries)
         for entry in entries:
             self.outcomes[str(entry.verdict.outcome)] += 1
@@ -93,8 +93,8 @@ class JsonProgress(ProgressCounter):
         super().__init__(total)
         self._next = time.monotonic() + JSON_INTERVAL_S
 
-    def done(self, entries: Sequence[Entry]) -> None:
-        super().done(entries)
+    def on_written(self, entries: Sequence[Entry]) -> None:
+        super().on_written(entries)
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + JSON_INTERVAL_S
             typer.echo(json.dumps({"event": "progress", **self.to_dict()}))
@@ -110,12 +110,12 @@ class ProgressBar(ProgressCounter):
         self._started = time.monotonic()
         self._progress.start()
 
-    def skipped(self, count: int) -> None:
-        super().skipped(count)
+    def on_skipped(self, count: int) -> None:
+        super().on_skipped(count)
         self._show()
 
-    def done(self, entries: Sequence[Entry]) -> None:
-        super().done(entries)
+    def on_written(self, entries: Sequence[Entry]) -> None:
+        super().on_written(entries)
         self._show()
 
     def close(self) -> None:

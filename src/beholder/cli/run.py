@@ -72,7 +72,7 @@ def run(
         if batch or suite_run.ledger.has_uncollected_batches(suite_run.id):
             from beholder.runs.batch import BatchPassOptions
 
-            raise typer.Exit(execute_batch(suite_run, BatchPassOptions(anew=batch, retry=again), output))
+            raise typer.Exit(execute_batch(suite_run, BatchPassOptions(retry_answered=batch, retry=again), output))
         state, counts = execute_run(suite_run, output, again)
         raise typer.Exit(report_result(suite_run, state, counts, output))
 
@@ -203,7 +203,7 @@ def collect(
                 typer.echo(json.dumps({"event": "cancelled", "run": suite_run.id, "jobs": count}))
             _print_message(f"{count} jobs are cancelled; `beholder collect` fetches what they had answered before.")
             return
-        options = BatchPassOptions(repair_live=repair == "live", idle=False)
+        options = BatchPassOptions(repair_live=repair == "live", even_if_nothing_new=False)
         output = Output(quiet=quiet, as_json=json_)
         raise typer.Exit(execute_batch(suite_run, options, output, pause_s=pause if wait else None))
 

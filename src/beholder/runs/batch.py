@@ -1,14 +1,12 @@
-"""A judge's tray in a run by batch: requests lie in a file until they are a job, replies in the ledger.
+"""A run that is asked by batch: requests are queued in a file, submitted as jobs, and their results fetched later.
 
-The jobs of a run at their providers: looked for, looked at, and their results put into the ledger.
+Submitting, fetching, repairing and submitting again are all the same pass (`BatchPass`):
 
-A run that is asked by batch. Handing in, fetching, repairing and handing in again are all the same pass:
+    1. fetch the results of submitted jobs that have ended into the ledger;
+    2. run the engine over the cases that are not done: those whose answers are all there get their verdicts, as live;
+    3. submit what has no answer yet, unless it is in a job already.
 
-    1. jobs that were handed in are looked at, and the results of those that ended go into the ledger;
-    2. the engine goes over the cases that are not done: those whose answers are all there get their verdicts, as live;
-    3. what has no answer yet is handed in, unless it is under way.
-
-Nothing but the ledger remembers anything in between, so a pass may be stopped, or killed, at any moment.
+All state is in the ledger, so a pass may be stopped or killed at any moment.
 """
 
 from __future__ import annotations
@@ -61,134 +59,139 @@ Notify = Callable[[str], None]
 
 
 class LedgerBatchQueue:
-    """Implements `judges.batched.Tray`. Requests go into one file, which is handed in as a job whenever it is full, and
-    at the end (`hand_in`): as much of the disk is used as one job needs, and no memory that grows.
+    """The requests and replies of one judge; implements `judges.batch.BatchQueue`.
 
-    `closed` says why nothing more is handed in this time; then requests are only left for the next. `only_one` closes
-    it after a job.
+    Requests go into one file, which is submitted as a job whenever it is full, and at the end (`submit`). So the disk
+    holds one job at a time, and memory does not grow.
+
+    Attributes:
+        closed_reason: Why nothing more is submitted in this pass; further requests are left for the next one.
+        one_job_at_a_time: Close the queue after a job.
+        used_replies: By brief, the keys of replies that were read for cases without a verdict yet.
     """
 
     def __init__(
         self,
         judge: ModelJudge,
         api: BatchApi,
-        clerk: LedgerThread,
+        ledger_thread: LedgerThread,
         run: str,
         budget: Budget,
         folder: Path,
-        tell: Notify,
+        notify: Notify,
     ) -> None:
-        self.judge, self.api, self.desk = judge, api, BatchClient(judge)
-        self.most_requests, self.most_bytes = api.max_requests, MAX_BATCH_BYTES
-        self.only_one = False
-        self.closed = ""
-        self.handed_in = 0
-        self.answers: dict[str, list[bytes]] = {}  # by brief, the replies that were read for cases not yet done
-        self._clerk, self._run, self._budget, self._tell = clerk, run, budget, tell
+        self.judge, self.api, self.client = judge, api, BatchClient(judge)
+        self.max_requests, self.max_bytes = api.max_requests, MAX_BATCH_BYTES
+        self.one_job_at_a_time = False
+        self.closed_reason = ""
+        self.submitted = 0
+        self.used_replies: dict[str, list[bytes]] = {}
+        self._thread, self._ledger = ledger_thread, ledger_thread.ledger
+        self._run, self._budget, self._notify = run, budget, notify
         self._path = folder / f"{id(self):x}.jsonl"
         self._file: IO[bytes] | None = None
-        self._lying: dict[bytes, int] = {}  # in the file, with the number of the try
-        self._gone: Mapping[bytes, int] = {}  # in the job that was handed in last
+        self._queued: dict[bytes, int] = {}  # requests in the file, with the number of the attempt
+        self._submitted: Mapping[bytes, int] = {}  # those of the job that was submitted last
         self._reserved = Decimal(0)
-        self._one_at_a_time = asyncio.Lock()
-        self._found: CallCoalescer[bytes, BatchReply | None] = CallCoalescer(self._look_up)
+        self._lock = asyncio.Lock()
+        self._lookups: CallCoalescer[bytes, BatchReply | None] = CallCoalescer(self._look_up)
 
     async def find(self, key: bytes) -> BatchReply | None:
-        """What the ledger has; asked for together with all that is wanted just now."""
-        return await self._found.call(key)
+        """Return the reply that the ledger has; coalesced with the lookups of other cases."""
+        return await self._lookups.call(key)
 
     async def put(self, key: bytes, tries: int, request: HttpRequest, max_usd: Decimal) -> None:
-        if self.closed or key in self._lying or key in self._gone:
+        if self.closed_reason or key in self._queued or key in self._submitted:
             return
         before, after = self.api.frame(key.hex())
         size = len(before) + len(request.body) + len(after) + len(self.api.separator)
-        async with self._one_at_a_time:
+        async with self._lock:
             if self._file is not None and (
-                len(self._lying) >= self.most_requests or self._file.tell() + size > self.most_bytes
+                len(self._queued) >= self.max_requests or self._file.tell() + size > self.max_bytes
             ):
-                await self._hand_in()
-            if self.closed or key in self._lying or key in self._gone:
+                await self._submit()
+            if self.closed_reason or key in self._queued or key in self._submitted:
                 return
             await self._budget.reserve(max_usd)
             if self._file is None:
                 self._file = self._path.open("wb")
-            self._file.write(self.api.separator if self._lying else self.api.prefix)
+            self._file.write(self.api.separator if self._queued else self.api.prefix)
             self._file.write(before)
             self._file.writelines(request.body.chunks())
             self._file.write(after)
-            self._lying[key] = tries
+            self._queued[key] = tries
             self._reserved += max_usd
 
     def mark_used(self, brief_digest: str, key: bytes) -> None:
-        self.answers.setdefault(brief_digest, []).append(key)
+        self.used_replies.setdefault(brief_digest, []).append(key)
 
-    async def hand_in(self) -> None:
-        """What lies in the tray. Raises `SetupError` where it is refused for good."""
-        async with self._one_at_a_time:
-            await self._hand_in()
+    async def submit(self) -> None:
+        """Submit the queued requests as a job. Raises `SetupError` where it is refused for good."""
+        async with self._lock:
+            await self._submit()
 
     async def aclose(self) -> None:
-        """What still lies in the tray is as if it had not been asked."""
+        """Forget requests that were not submitted: the next pass queues them again."""
         if self._file is not None:
             self._file.close()
         self._path.unlink(missing_ok=True)
-        await self.desk.aclose()
+        await self.client.aclose()
 
-    async def _hand_in(self) -> None:
+    async def _submit(self) -> None:
         if self._file is None:
             return
         self._file.write(self.api.suffix)
         self._file.close()
-        self._file, requests, self._lying = None, self._lying, {}
+        self._file, requests, self._queued = None, self._queued, {}
         reserved, self._reserved = self._reserved, Decimal(0)
-        self._gone = requests
-        job = await self._clerk.call(
-            self._clerk.ledger.create_batch_job, self._run, self.judge.identity, requests, reserved
-        )
+        self._submitted = requests
+        job = await self._thread.call(self._ledger.create_batch_job, self._run, self.judge.identity, requests, reserved)
         if job is None:
-            self._tell(f"Another process has just handed in some of the same requests for {self.judge.name}.")
+            self._notify(f"Another process has just handed in some of the same requests for {self.judge.name}.")
             return
-        handle = await self._submitted(job)
+        handle = await self._send(job)
         if handle is not None:
-            await self._clerk.call(self._clerk.ledger.mark_batch_submitted, self._run, job, handle, requests)
-            self.handed_in += job.count
-            if self.only_one:
-                self.closed = "There is room for one job at a time."
+            await self._thread.call(self._ledger.mark_batch_submitted, self._run, job, handle, requests)
+            self.submitted += job.count
+            if self.one_job_at_a_time:
+                self.closed_reason = "There is room for one job at a time."
 
-    async def _submitted(self, job: types.BatchJob) -> BatchHandle | None:
+    async def _send(self, job: types.BatchJob) -> BatchHandle | None:
+        """Send a job to the provider; `None` where it did not take it, or nobody knows whether it did."""
         try:
-            return await self.api.submit(self.desk, self._path, job.note)
+            return await self.api.submit(self.client, self._path, job.note)
         except RetryableError as again:
             if not again.rate_limited:
-                self.closed = (
+                self.closed_reason = (
                     f"{again} Nobody can tell whether it took a job of {job.count} requests; that is found out the "
                     "next time, before anything is asked again."
                 )
-                self._tell(self.closed)
+                self._notify(self.closed_reason)
                 return None
-            self.closed = f"{again} It takes no more jobs for now; the rest is handed in the next time."
+            self.closed_reason = f"{again} It takes no more jobs for now; the rest is handed in the next time."
         except Unreachable as error:
-            self.closed = f"{error} The rest is handed in the next time."
+            self.closed_reason = f"{error} The rest is handed in the next time."
         except (PermanentError, SetupError) as error:
-            await self._clerk.call(self._clerk.ledger.delete_batch_job, self._run, job)
+            await self._thread.call(self._ledger.delete_batch_job, self._run, job)
             raise SetupError(str(error)) from None
-        await self._clerk.call(self._clerk.ledger.delete_batch_job, self._run, job)
-        self._tell(self.closed)
+        await self._thread.call(self._ledger.delete_batch_job, self._run, job)
+        self._notify(self.closed_reason)
         return None
 
     async def _look_up(self, keys: Sequence[bytes]) -> list[BatchReply | None]:
-        there = await self._clerk.call(self._clerk.ledger.batch_replies, self._run, list(keys))
+        there = await self._thread.call(self._ledger.batch_replies, self._run, list(keys))
         return [there.get(key) for key in keys]
 
 
 class BatchLedger(Ledger):
-    """A ledger as a run by batch writes its verdicts: the transaction that has a verdict also notes that the replies
-    behind it are used up. Whatever ends the process, no reply is read for a second verdict and paid for again in the
-    sums."""
+    """A ledger that marks replies as used in the transaction that writes the verdicts made from them.
 
-    def __init__(self, ledger: Ledger, trays: Iterable[LedgerBatchQueue]) -> None:
+    So no reply is read for a second verdict and counted twice in the costs, whenever the process ends.
+    """
+
+    def __init__(self, ledger: Ledger, queues: Iterable[LedgerBatchQueue]) -> None:
         super().__init__(ledger.database)
-        self._trays = tuple(trays)
+        self._queues = tuple(queues)
 
     def write(
         self,
@@ -198,64 +201,69 @@ class BatchLedger(Ledger):
         *,
         used_replies: Collection[bytes] = (),
     ) -> None:
-        done = _brief_digests(entries)
-        used = [key for tray in self._trays for digest in done for key in tray.answers.get(digest, ())]
+        digests = _list_brief_digests(entries)
+        used = [key for queue in self._queues for digest in digests for key in queue.used_replies.get(digest, ())]
         super().write(run, entries, worker, used_replies=[*used_replies, *used])
-        for tray in self._trays:
-            for digest in done:
-                tray.answers.pop(digest, None)
+        for queue in self._queues:
+            for digest in digests:
+                queue.used_replies.pop(digest, None)
 
 
-def _brief_digests(entries: Iterable[Entry]) -> set[str]:
-    """The digests of all briefs that the verdicts answer."""
+def _list_brief_digests(entries: Iterable[Entry]) -> set[str]:
+    """Return the digests of all briefs that the verdicts answer."""
     verdicts = [entry.verdict for entry in entries]
-    digests = {one.brief_digest for one in verdicts}
-    digests |= {juror.brief_digest for one in verdicts if one.jury for juror in one.jury.jurors}
+    digests = {verdict.brief_digest for verdict in verdicts}
+    digests |= {juror.brief_digest for verdict in verdicts if verdict.jury for juror in verdict.jury.jurors}
     return digests - {""}
 
 
 RESULTS_PER_WRITE = 256  # results that are written together
-MAX_INCOMPLETE_FETCHES = 5  # at results of which some are missing; then those are asked again
+MAX_INCOMPLETE_FETCHES = 5  # of results of which some are missing; then those are asked again
 
-# In the handle of a job: how often its results were too few; the ids of jobs that it turned out not to be; that there
-# was no room for it.
+# Keys in the handle of a job: how often its results were incomplete; the ids of jobs that it turned out not to be; that
+# the provider's queue was full.
 HANDLE_FETCHES, HANDLE_OTHER_IDS, HANDLE_FULL = "looks", "not", "full"
 
 
 class BatchFetcher:
-    """Looks at every job that is open. `requests` are those that came back with it or are in no open job any more,
-    `answered` those of open jobs that the provider has come to."""
+    """Fetches the results of pending jobs.
 
-    def __init__(self, clerk: LedgerThread, run: str, tell: Notify) -> None:
+    Attributes:
+        requests: How many requests came back, or are in no pending job any more.
+        answered: How many requests of pending jobs the provider has answered so far.
+    """
+
+    def __init__(self, ledger_thread: LedgerThread, run: str, notify: Notify) -> None:
         self.requests = 0
         self.answered = 0
-        self._clerk, self._run, self._tell = clerk, run, tell
+        self._thread, self._ledger = ledger_thread, ledger_thread.ledger
+        self._run, self._notify = run, notify
 
-    async def fetch(self, found: Sequence[types.BatchJob], trays: Mapping[str, LedgerBatchQueue]) -> None:
-        """One that cannot be looked at just now stays open."""
-        for job in found:
-            tray = trays.get(job.judge)
-            if tray is None:
-                self._tell(f"A job of {job.count} requests is for a judge at another base URL; it is left alone.")
+    async def fetch(self, jobs: Sequence[types.BatchJob], queues: Mapping[str, LedgerBatchQueue]) -> None:
+        """Fetch what there is; a job whose provider cannot be reached just now stays pending."""
+        for job in jobs:
+            queue = queues.get(job.judge)
+            if queue is None:
+                self._notify(f"A job of {job.count} requests is for a judge at another base URL; it is left alone.")
                 continue
             try:
-                await self._fetch(tray, job)
+                await self._fetch(queue, job)
             except (RetryableError, PermanentError, Unreachable) as error:
-                self._tell(f"{_describe_job(tray, job)} cannot be looked at: {error}")
+                self._notify(f"{_describe_job(queue, job)} cannot be looked at: {error}")
 
-    async def _fetch(self, tray: LedgerBatchQueue, job: types.BatchJob) -> None:
-        ours = False
-        while not ours:
+    async def _fetch(self, queue: LedgerBatchQueue, job: types.BatchJob) -> None:
+        is_ours = False
+        while not is_ours:
             try:
-                found = job if "id" in job.handle else await self._found(tray, job)
+                found = job if "id" in job.handle else await self._find_submitted(queue, job)
                 if found is None:
                     return
                 job = found
-                ours = await self._looked_at(tray, job)
+                is_ours = await self._fetch_results(queue, job)
             except BatchNotFoundError:
                 if UNCONFIRMED not in job.handle:
-                    await self._clerk.call(
-                        self._clerk.ledger.finish_batch_job,
+                    await self._thread.call(
+                        self._ledger.finish_batch_job,
                         self._run,
                         job,
                         BatchReply(BatchStage.EXPIRED),
@@ -263,111 +271,122 @@ class BatchFetcher:
                     )
                     self.requests += job.count
                     said = "is forgotten by its provider; what it had not answered before is asked again."
-                    return self._tell(f"{_describe_job(tray, job)} {said}")
-            if not ours:
+                    return self._notify(f"{_describe_job(queue, job)} {said}")
+            if not is_ours:
                 others = f"{job.handle.get(HANDLE_OTHER_IDS, '')} {job.handle['id']}".strip()
-                job = await self._marked(job, {HANDLE_OTHER_IDS: others})
+                job = await self._save_handle(job, {HANDLE_OTHER_IDS: others})
         return None
 
-    async def _found(self, tray: LedgerBatchQueue, job: types.BatchJob) -> types.BatchJob | None:
-        """A job of which nobody knows whether it was handed in, with its handle if it was."""
-        others = await self._clerk.call(_read_known_job_ids, self._clerk.ledger)
+    async def _find_submitted(self, queue: LedgerBatchQueue, job: types.BatchJob) -> types.BatchJob | None:
+        """Look for a job at its provider that was created and may not have been submitted.
+
+        Returns:
+            The job with its handle, or `None` if it was never submitted: its requests are asked again.
+        """
+        # The ids of jobs that this ledger knows by more than their size and time.
+        handles = await self._thread.call(self._ledger.batch_handles)
+        others = {handle["id"] for handle in handles if "id" in handle and UNCONFIRMED not in handle}
         others |= set(job.handle.get(HANDLE_OTHER_IDS, "").split())
-        handle = await tray.api.find(tray.desk, UnconfirmedBatch(job.note, job.created, job.count, others))
+        handle = await queue.api.find(queue.client, UnconfirmedBatch(job.note, job.created, job.count, others))
         if handle is None:
-            await self._clerk.call(self._clerk.ledger.delete_batch_job, self._run, job)
+            await self._thread.call(self._ledger.delete_batch_job, self._run, job)
             self.requests += job.count
-            self._tell(f"{_describe_job(tray, job)} was begun and never handed in; they are asked again.")
+            self._notify(f"{_describe_job(queue, job)} was begun and never handed in; they are asked again.")
             return None
-        self._tell(f"{_describe_job(tray, job)} was found again at its provider.")
-        return await self._marked(job, {**job.handle, **handle})
+        self._notify(f"{_describe_job(queue, job)} was found again at its provider.")
+        return await self._save_handle(job, {**job.handle, **handle})
 
-    async def _looked_at(self, tray: LedgerBatchQueue, job: types.BatchJob) -> bool:
-        """Fetches what there is; false where it has turned out to be another job."""
-        look = await tray.api.get_status(tray.desk, job.handle)
-        if look.state is not BatchState.ENDED:
-            self.answered += look.answered + look.failed
+    async def _fetch_results(self, queue: LedgerBatchQueue, job: types.BatchJob) -> bool:
+        """Fetch the results if the job has ended. Returns False if it turns out to be another job."""
+        status = await queue.api.get_status(queue.client, job.handle)
+        if status.state is not BatchState.ENDED:
+            self.answered += status.answered + status.failed
             return True
-        if look.queue_full:
-            await self._wait_for_room(tray, job, look)
+        if status.queue_full:
+            await self._reject_full(queue, job, status)
             return True
-        return await self._store(tray, job, look)
+        return await self._store(queue, job, status)
 
-    async def _wait_for_room(self, tray: LedgerBatchQueue, job: types.BatchJob, look: BatchStatus) -> None:
-        tray.closed = f"{_describe_job(tray, job)} was too much for now ({look.reason})"
-        refused = BatchReply(BatchStage.ERRORED, 1, 429, _error_body(look.reason))
-
+    async def _reject_full(self, queue: LedgerBatchQueue, job: types.BatchJob, status: BatchStatus) -> None:
+        """End a job that the provider's queue was too full for: smaller ones follow."""
+        queue.closed_reason = f"{_describe_job(queue, job)} was too much for now ({status.reason})"
+        refused = BatchReply(BatchStage.ERRORED, 1, 429, _error_body(status.reason))
         handle = {**job.handle, HANDLE_FULL: "yes"}
-        await self._clerk.call(self._clerk.ledger.finish_batch_job, self._run, job, refused, Decimal(0), {}, handle)
-        await _clean_up_job(tray, job)
-        self._tell(f"{tray.closed}; they are handed in again the next time, in smaller jobs and one after the other.")
+        await self._thread.call(self._ledger.finish_batch_job, self._run, job, refused, Decimal(0), {}, handle)
+        await _clean_up_job(queue, job)
+        self._notify(
+            f"{queue.closed_reason}; they are handed in again the next time, in smaller jobs and one after the other."
+        )
 
-    async def _store(self, tray: LedgerBatchQueue, job: types.BatchJob, look: BatchStatus) -> bool:
-        """The results of a job that ended, into the ledger; the last of them together with the state of the job. False
-        where none of them is of this job."""
-        wanted, cost = set(await self._clerk.call(self._clerk.ledger.batch_job_keys, self._run, job)), Decimal(0)
+    async def _store(self, queue: LedgerBatchQueue, job: types.BatchJob, status: BatchStatus) -> bool:
+        """Store the results of a job that ended; the last of them in one transaction with the state of the job.
+
+        Returns:
+            False if none of them is of this job.
+        """
+        wanted, cost = set(await self._thread.call(self._ledger.batch_job_keys, self._run, job)), Decimal(0)
         came: dict[bytes, BatchReply] = {}
         lines = nameless = new = 0
         try:
-            async for result in tray.api.results(tray.desk, job.handle):
+            async for result in queue.api.results(queue.client, job.handle):
                 lines += 1
                 key = _result_key(result)
                 nameless += not result.key
                 if key not in wanted:
                     continue
                 if UNCONFIRMED in job.handle:
-                    job = await self._marked(
+                    job = await self._save_handle(
                         job, {name: job.handle[name] for name in job.handle if name != UNCONFIRMED}
                     )
                 wanted.discard(key)
-                body = tray.judge.remove_keys(result.body.decode("utf-8", "replace"))
+                body = queue.judge.remove_keys(result.body.decode("utf-8", "replace"))
                 came[key] = BatchReply(result.stage, 1, result.status, body)
-                cost += _result_cost(tray.judge, result)
+                cost += _result_cost(queue.judge, result)
                 if len(came) == RESULTS_PER_WRITE:
-                    new += await self._clerk.call(self._clerk.ledger.store_batch_replies, self._run, came)
+                    new += await self._thread.call(self._ledger.store_batch_replies, self._run, came)
                     came = {}
-            if lines < look.answered + look.failed:
+            if lines < status.answered + status.failed:
                 raise IncompleteResultsError(
-                    f"{tray.judge.name} has {look.answered + look.failed} results, and sent {lines}."
+                    f"{queue.judge.name} has {status.answered + status.failed} results, and sent {lines}."
                 )
         except RetryableError as again:
-            new += await self._clerk.call(self._clerk.ledger.store_batch_replies, self._run, came)
+            new += await self._thread.call(self._ledger.store_batch_replies, self._run, came)
             came = {}
             looks = int(job.handle.get(HANDLE_FETCHES, "0")) + (isinstance(again, IncompleteResultsError) and not new)
             kept = f"{job.count - len(wanted)} of {job.count} are kept"
             if looks < MAX_INCOMPLETE_FETCHES:
                 self.requests += new
-                await self._marked(job, {**job.handle, HANDLE_FETCHES: str(looks)})
-                self._tell(f"{again} {kept}; the rest is fetched the next time.")
+                await self._save_handle(job, {**job.handle, HANDLE_FETCHES: str(looks)})
+                self._notify(f"{again} {kept}; the rest is fetched the next time.")
                 return True
-            self._tell(f"{again} {kept}; the rest has not come {looks} times and is asked again.")
+            self._notify(f"{again} {kept}; the rest has not come {looks} times and is asked again.")
         if UNCONFIRMED in job.handle and not nameless:
             return False
-        rest = BatchReply(look.unfinished_stage, 1, 400, _error_body(look.reason))
+        rest = BatchReply(status.unfinished_stage, 1, 400, _error_body(status.reason))
         if nameless:  # theirs are among these
             rest = BatchReply(BatchStage.ERRORED, 1, 400, UNREADABLE_RESULT.decode())
-        elif look.unfinished_stage is BatchStage.ERRORED:
-            self._tell(
-                f"{tray.judge.name} refused a job of {job.count} requests: {look.reason or 'it does not say why'}."
+        elif status.unfinished_stage is BatchStage.ERRORED:
+            self._notify(
+                f"{queue.judge.name} refused a job of {job.count} requests: {status.reason or 'it does not say why'}."
             )
-        await self._clerk.call(self._clerk.ledger.finish_batch_job, self._run, job, rest, cost, came)
-        await _clean_up_job(tray, job)
+        await self._thread.call(self._ledger.finish_batch_job, self._run, job, rest, cost, came)
+        await _clean_up_job(queue, job)
         self.requests += job.count
         return True
 
-    async def _marked(self, job: types.BatchJob, handle: Mapping[str, str]) -> types.BatchJob:
+    async def _save_handle(self, job: types.BatchJob, handle: Mapping[str, str]) -> types.BatchJob:
         if handle != job.handle:
-            await self._clerk.call(self._clerk.ledger.set_batch_handle, self._run, job, handle)
+            await self._thread.call(self._ledger.set_batch_handle, self._run, job, handle)
         return replace(job, handle=handle)
 
 
-async def _clean_up_job(tray: LedgerBatchQueue, job: types.BatchJob) -> None:
+async def _clean_up_job(queue: LedgerBatchQueue, job: types.BatchJob) -> None:
     with suppress(RetryableError, PermanentError, BatchNotFoundError, Unreachable):
-        await tray.api.delete_files(tray.desk, job.handle)
+        await queue.api.delete_files(queue.client, job.handle)
 
 
-def _describe_job(tray: LedgerBatchQueue, job: types.BatchJob) -> str:
-    return f"A job of {job.count} requests for {tray.judge.name}"
+def _describe_job(queue: LedgerBatchQueue, job: types.BatchJob) -> str:
+    return f"A job of {job.count} requests for {queue.judge.name}"
 
 
 def _error_body(why: str) -> str:
@@ -390,18 +409,21 @@ def _result_cost(judge: ModelJudge, result: BatchResult) -> Decimal:
         return Decimal(0)
 
 
-def _read_known_job_ids(ledger: Ledger) -> set[str]:
-    """The ids of jobs that this ledger knows by more than their size and time."""
-    return {handle["id"] for handle in ledger.batch_handles() if "id" in handle and UNCONFIRMED not in handle}
-
-
-HANDLE_CANCELLED = "cancelled"  # in the handle of a job that was cancelled here
+HANDLE_CANCELLED = "cancelled"  # key in the handle of a job that was cancelled by `collect --cancel`
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRunStatus:
-    """How a run by batch stands after a pass: its jobs that are open with their requests, how many of those have been
-    answered already as far as the provider says, and what this pass fetched and handed in."""
+    """The state of a run by batch after a pass. `beholder collect --json` prints it: the names are data.
+
+    Attributes:
+        state: That of the run.
+        jobs: How many jobs are pending.
+        requests: How many requests they have.
+        answered: How many of these the provider says it has answered.
+        fetched: How many requests this pass has fetched.
+        handed_in: How many it has submitted.
+    """
 
     state: str
     jobs: int = 0
@@ -413,13 +435,18 @@ class BatchRunStatus:
 
 @dataclass(frozen=True, slots=True)
 class BatchPassOptions:
-    """How a pass is made. `anew` tries again what has no score, as `run` does, where a job had an answer to it;
-    `repair_live` asks for repairs at once and at the live price; `idle` goes over the cases even if nothing is new, and
-    all was handed in before."""
+    """How a pass is made.
 
-    anew: bool = False
+    Attributes:
+        retry_answered: Try again what has no score although a job had an answer to it, as `run` does.
+        repair_live: Ask for repairs at once and at the live price.
+        even_if_nothing_new: Go over the cases even if nothing was fetched and everything was submitted before.
+        retry: Final outcomes to try again.
+    """
+
+    retry_answered: bool = False
     repair_live: bool = False
-    idle: bool = True
+    even_if_nothing_new: bool = True
     retry: frozenset[Outcome] = frozenset()
 
 
@@ -515,21 +542,25 @@ class BatchPass:
     async def _run(self) -> BatchRunStatus:
         ledger, run_id, options = self._ledger, self._run_id, self._options
         pending = await self._ledger_thread.call(ledger.pending_batch_jobs, run_id)
-        cancelled = not options.anew and any(HANDLE_CANCELLED in job.handle for job in pending)
+        cancelled = not options.retry_answered and any(HANDLE_CANCELLED in job.handle for job in pending)
         for queue in self._queues.values():
-            queue.closed = "cancelled" if cancelled else ""
+            queue.closed_reason = "cancelled" if cancelled else ""
         fetcher = BatchFetcher(self._ledger_thread, run_id, self._notify)
         await fetcher.fetch(pending, self._queues)
         await self._respect_provider_capacity()
         record = ledger.run(run_id)
         state = record.state
-        if fetcher.requests or not pending or options.idle or state != WAITING:
+        if fetcher.requests or not pending or options.even_if_nothing_new or state != WAITING:
             reserved = await self._ledger_thread.call(ledger.reserved_usd, run_id)
             self._budget.spent = (record.spent_usd or Decimal(0)) + reserved
             # An error that stopped the run is from before, and the user may have corrected its cause since.
-            state = await self._judge_open_cases(retry_setup_errors=options.anew and not fetcher.requests)
+            state = await self._judge_open_cases(retry_setup_errors=options.retry_answered and not fetcher.requests)
         pending = await self._ledger_thread.call(ledger.pending_batch_jobs, run_id)
-        if state == FINISHED and not cancelled and (pending or any(queue.closed for queue in self._queues.values())):
+        if (
+            state == FINISHED
+            and not cancelled
+            and (pending or any(queue.closed_reason for queue in self._queues.values()))
+        ):
             state = WAITING
         elif state == FINISHED:
             # Cases without a verdict were cancelled, or have the brief of another case whose answer had no score: the
@@ -544,7 +575,7 @@ class BatchPass:
             requests=sum(job.count for job in pending),
             answered=fetcher.answered,
             fetched=fetcher.requests,
-            handed_in=sum(queue.handed_in for queue in self._queues.values()),
+            handed_in=sum(queue.submitted for queue in self._queues.values()),
         )
 
     async def _respect_provider_capacity(self) -> None:
@@ -552,10 +583,10 @@ class BatchPass:
         jobs = await self._ledger_thread.call(self._ledger.batch_jobs, self._run_id)
         for job in jobs:
             if not job.pending and HANDLE_FULL in job.handle and (queue := self._queues.get(job.judge)):
-                queue.most_requests = min(queue.most_requests, max(1, job.count // 2))
-                queue.only_one = True
+                queue.max_requests = min(queue.max_requests, max(1, job.count // 2))
+                queue.one_job_at_a_time = True
                 if any(other.pending and other.judge == job.judge for other in jobs):
-                    queue.closed = queue.closed or "There is room for one job at a time."
+                    queue.closed_reason = queue.closed_reason or "There is room for one job at a time."
 
     async def _judge_open_cases(self, *, retry_setup_errors: bool) -> str:
         suite, ledger, options = self._suite_run.suite, self._ledger, self._options
@@ -572,19 +603,19 @@ class BatchPass:
             limits=RunLimits(not_shared=True),
         )
         # Cases that are done and were asked again stay as they are unless there is a new answer.
-        retry = options.retry if options.anew else FINAL_OUTCOMES - {Outcome.SCORED}
+        retry = options.retry if options.retry_answered else FINAL_OUTCOMES - {Outcome.SCORED}
         try:
             state = await run.execute(self._observer, self._stop, retry)
             if not self._stop.is_set():
                 # As long as requests are queued, there are cases without a verdict.
                 await self._ledger_thread.call(lambda: ledger.update(self._run_id, state=RUNNING))
                 for queue in self._queues.values():
-                    await queue.hand_in()
+                    await queue.submit()
         except BaseException:
             with suppress(LedgerError):
                 ledger.update(self._run_id, state=INTERRUPTED)
             raise
-        if state == FINISHED and not any(queue.answers for queue in self._queues.values()):
+        if state == FINISHED and not any(queue.used_replies for queue in self._queues.values()):
             await self._ledger_thread.call(ledger.close_batch_jobs, self._run_id)
         return state
 
@@ -605,7 +636,7 @@ class BatchPass:
             judge,
             queue,
             cost_bound=cost_bound,
-            ask_again=self._options.anew,
+            ask_again=self._options.retry_answered,
             retry_setup_errors=retry_setup_errors,
             repair_live=self._options.repair_live,
             reserve=reserve,

@@ -114,13 +114,13 @@ class RunSettings:
 class RunObserver(Protocol):
     """Is told how a run advances, for progress bars and logs."""
 
-    def skipped(self, count: int) -> None:
+    def on_skipped(self, count: int) -> None:
         """So many verdicts were there before, or are made by other processes."""
 
-    def waiting(self, count: int) -> None:
+    def on_waiting(self, count: int) -> None:
         """So many cases have no answer yet: it comes with a batch."""
 
-    def done(self, entries: Sequence[Entry]) -> None:
+    def on_written(self, entries: Sequence[Entry]) -> None:
         """These verdicts are stored in the ledger."""
 
 
@@ -207,7 +207,7 @@ class Engine:
             try:
                 entry = await case_judge.judge(task.composer, task.case)
             except Waiting:
-                self.observer.waiting(1)
+                self.observer.on_waiting(1)
                 continue
             drawn = await thumbnails.make(task.case, entry.verdict.images) if self.settings.thumbnails else ()
             await self.finished.put(replace(entry, position=task.position, thumbnails=drawn))
@@ -237,7 +237,7 @@ class Engine:
                     if task.key in claimed.held or (task.key in claimed.mine and leases.epoch != epoch):
                         leased_elsewhere.append(task.number)
                     elif task.key not in claimed.mine:
-                        self.observer.skipped(1)
+                        self.observer.on_skipped(1)
                     elif not self.stop.is_set():
                         await self.tasks.put(task)
         for _ in range(workers):
@@ -273,7 +273,7 @@ class Engine:
                 await self.ledger_thread.call(self.ledger.write, self.settings.run_id, batch, token)
                 if self.cache is not None:
                     self.cache.add(key_id(answer.key) for entry in batch for answer in entry.answers)
-                self.observer.done(batch)
+                self.observer.on_written(batch)
 
 
 def _iterate_tasks(

@@ -107,7 +107,7 @@ class RayEngine(Engine):
             UsageError: The cluster does not answer, was lost, or its nodes lack this version of Beholder.
         """
         if self._is_all_scored():  # starting Ray takes seconds
-            self.observer.skipped(self.ledger.run(self.settings.run_id).total)
+            self.observer.on_skipped(self.ledger.run(self.settings.run_id).total)
             return
         try:
             async with join_cluster(suite.address) as cluster:
