@@ -168,7 +168,7 @@ def test_a_job_that_was_begun_and_never_handed_in_is_asked_again(desk: Desk) -> 
     desk.server.batches.courses.append(Course(unheard=True))
     desk("run", "--batch")
     desk.jobs.clear()
-    assert "was begun and never handed in" in desk("collect").err
+    assert "was begun and never submitted" in desk("collect").err
     desk("collect")
     assert (desk.outcomes(), len(desk.jobs)) == (ALL, 1)
 

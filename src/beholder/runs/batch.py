@@ -147,7 +147,7 @@ class LedgerBatchQueue:
         self._submitted = requests
         job = await self._thread.call(self._ledger.create_batch_job, self._run, self.judge.identity, requests, reserved)
         if job is None:
-            self._notify(f"Another process has just handed in some of the same requests for {self.judge.name}.")
+            self._notify(f"Another process has just submitted some of the same requests for {self.judge.name}.")
             return
         handle = await self._send(job)
         if handle is not None:
@@ -168,9 +168,9 @@ class LedgerBatchQueue:
                 )
                 self._notify(self.closed_reason)
                 return None
-            self.closed_reason = f"{again} It takes no more jobs for now; the rest is handed in the next time."
+            self.closed_reason = f"{again} It takes no more jobs for now; the rest is submitted the next time."
         except Unreachable as error:
-            self.closed_reason = f"{error} The rest is handed in the next time."
+            self.closed_reason = f"{error} The rest is submitted the next time."
         except (PermanentError, SetupError) as error:
             await self._thread.call(self._ledger.delete_batch_job, self._run, job)
             raise SetupError(str(error)) from None
@@ -291,7 +291,7 @@ class BatchFetcher:
         if handle is None:
             await self._thread.call(self._ledger.delete_batch_job, self._run, job)
             self.requests += job.count
-            self._notify(f"{_describe_job(queue, job)} was begun and never handed in; they are asked again.")
+            self._notify(f"{_describe_job(queue, job)} was begun and never submitted; they are asked again.")
             return None
         self._notify(f"{_describe_job(queue, job)} was found again at its provider.")
         return await self._save_handle(job, {**job.handle, **handle})
@@ -315,7 +315,7 @@ class BatchFetcher:
         await self._thread.call(self._ledger.finish_batch_job, self._run, job, refused, Decimal(0), {}, handle)
         await _clean_up_job(queue, job)
         self._notify(
-            f"{queue.closed_reason}; they are handed in again the next time, in smaller jobs and one after the other."
+            f"{queue.closed_reason}; they are submitted again the next time, in smaller jobs and one after the other."
         )
 
     async def _store(self, queue: LedgerBatchQueue, job: types.BatchJob, status: BatchStatus) -> bool:
@@ -453,12 +453,12 @@ class BatchPassOptions:
 def check_batch_judges(suite: Suite, judges: Sequence[Judge]) -> None:
     """Raise `UsageError` or `SetupError` where the judges of a suite cannot be asked by batch."""
     if suite.engine != "local":
-        raise UsageError("A batch is handed in by one process, without Ray; leave the engine at local.")
+        raise UsageError("A batch is submitted by one process, without Ray; leave the engine at local.")
     for judge in judges:
         if judge.name != INSTRUMENTS and not (isinstance(judge, ModelJudge) and judge.provider.batch):
             raise SetupError(f"{judge.name} has no batch API that Beholder speaks; leave --batch out.")
         if isinstance(judge, ModelJudge) and judge.settings.base_urls:
-            raise SetupError(f"{judge.name} has several base URLs, and a batch is handed in at one; give one.")
+            raise SetupError(f"{judge.name} has several base URLs, and a batch is submitted at one; give one.")
     if all(judge.name == INSTRUMENTS for judge in judges):
         raise UsageError("The instruments measure here and now; leave --batch out, or name a model with --judge.")
 
@@ -480,12 +480,12 @@ def resume_batch_run(suite: Suite, *, run: str = "", skip_bad: bool = False) -> 
         record = ledger.run(run) if run else ledger.find(compute_fingerprint(suite, checked))
         if record is None:
             raise UsageError(
-                "There is no run of this suite in the ledger: `beholder run --batch` hands one in. If a case or image "
+                "There is no run of this suite in the ledger: `beholder run --batch` submits one. If a case or image "
                 "has changed since, name the run with --run."
             )
         if record.state != WAITING and not ledger.has_uncollected_batches(record.id):
             raise UsageError(
-                f"Nothing of the run {record.id} is under way; `beholder run --batch` hands in what is open."
+                f"Nothing of the run {record.id} is under way; `beholder run --batch` submits what is open."
             )
         yield SuiteRun(suite, ledger, checked, record, make_judges(suite, RunLimits()))
 

@@ -8,6 +8,6 @@
     worker       an actor of Ray Data that judges chunks in one event loop, with judges and connections of its own
     messages     what is sent between them
 
-Ray Data moves the chunks, restarts workers that died, and gives them their chunks again. Verdicts do not go back through
-it: a chunk is done when its slowest case is, and a verdict should be in the ledger as soon as there is one.
+Ray Data moves the chunks, restarts workers that died, and gives them their chunks again. Verdicts do not go back
+through it: a chunk is done when its slowest case is, and a verdict should be in the ledger as soon as there is one.
 """
