@@ -61,7 +61,7 @@ class Flag:
 KEPT = 8  # of 10: hardly any over-editing
 PRESERVATION = ("unchanged_regions", "global_consistency", "identity_preservation")
 _RULES = [rule for rule in RULES if rule.criterion in PRESERVATION]
-FLAGS = tuple(dict.fromkeys(Flag(rule.measurement, rule.limit, rule.under) for rule in _RULES))
+FLAGS = tuple(dict.fromkeys(Flag(rule.measurement, rule.limit, rule.below) for rule in _RULES))
 
 
 def effect(flagged: Bools, ratings: Floats, strata: Floats) -> tuple[float, float]:

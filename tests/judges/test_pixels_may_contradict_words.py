@@ -210,7 +210,7 @@ def test_a_flag_needs_a_high_score_and_a_high_measurement(value: float, score: i
     verdict = score_answer(VerdictHeader("case", rubric, "model"), factors(rubric, score))
     evidence = AuditEvidence({rule.measurement: AuditReading(value, "", "Much was found.")}, {})
     found = disagreements(apply_audit(verdict, evidence))
-    beyond = value < rule.limit if rule.under else value > rule.limit
+    beyond = value < rule.limit if rule.below else value > rule.limit
     assert (f"{rule.criterion}.score" in found) == (score >= 6 and beyond)
 
 

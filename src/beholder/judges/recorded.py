@@ -1,7 +1,7 @@
-"""Answers that exist already, scored again: one JSON object a line, `{"case", "answer", "fields", "judge"}`.
+"""Recorded answers, scored again: one JSON object a line, `{"case", "answer", "fields", "judge"}`.
 
-`answer` is the text as it came, or its JSON. `fields` are the case's texts (a style is needed, the rest is not);
-`judge` says who answered, `setting` in which setting. Fields that the rubric does not know are left alone.
+`answer` is the text as it came, or its JSON. `fields` are the case's texts (only a style is needed); `judge` says who
+answered, `setting` in which setting. Fields that the rubric does not know are ignored.
 
 A line with neither "case" nor "answer" is itself an answer, as `--format seed` prints them; its case is its `image_id`,
 or "line 7".
@@ -32,7 +32,7 @@ from beholder.verdicts.verdict import Outcome, Verdict
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
-    """One recorded answer. `broken` says why its JSON can be no answer (a key that stands twice, NaN)."""
+    """One recorded answer. `broken` says why its JSON is invalid (a key that occurs twice, NaN); else it is empty."""
 
     case: str
     answer: str | JsonObject
@@ -42,11 +42,15 @@ class RecordedAnswer:
     broken: str = ""
 
 
-def read_recorded(path: Path, malformed: Callable[[str], object] | None = None) -> Iterator[RecordedAnswer]:
-    """The answers of a file, one after the other and read once, so that a pipe will do; `-` is standard input.
+def read_recorded(path: Path, on_malformed: Callable[[str], object] | None = None) -> Iterator[RecordedAnswer]:
+    """Iterate over the answers in a file, which is read once, so that a pipe will do.
 
-    `malformed` is told of every line that is no recorded answer (a sentence with file and line); without it the first
-    such line raises `UsageError`, as a file does that cannot be read.
+    Args:
+        path: the file; `-` is standard input.
+        on_malformed: called with a message (file, line, reason) for every line that is no recorded answer.
+
+    Raises:
+        UsageError: the file cannot be read; without `on_malformed` also for the first malformed line.
     """
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as lines:
@@ -57,10 +61,10 @@ def read_recorded(path: Path, malformed: Callable[[str], object] | None = None) 
                 try:
                     recorded = _parse_line(text, number)
                 except UsageError as error:
-                    sentence = f"{path}, line {number}: {error}"
-                    if malformed is None:
-                        raise UsageError(sentence) from None
-                    malformed(sentence)
+                    message = f"{path}, line {number}: {error}"
+                    if on_malformed is None:
+                        raise UsageError(message) from None
+                    on_malformed(message)
                 else:
                     yield recorded
     except OSError as error:
@@ -68,8 +72,17 @@ def read_recorded(path: Path, malformed: Callable[[str], object] | None = None) 
 
 
 class Rescorer:
-    """Scores recorded answers to one rubric. `setting` is that of all of them; without it each answer tells. `family`:
-    the same answers are scored by the sister rubrics too, so that their criteria are no surprise."""
+    """Scores recorded answers to one rubric.
+
+    Args:
+        rubric: the rubric.
+        setting: of all answers; by default each answer tells its own.
+        style_folders: where the user's own styles are.
+        family: the same answers are scored by related rubrics too, so that criteria of those are expected in them.
+
+    Raises:
+        UsageError: the setting or a folder does not exist, or a style file is wrong (`RubricError`).
+    """
 
     def __init__(
         self, rubric: Rubric, *, setting: str = "", style_folders: Sequence[Path] = (), family: bool = False
@@ -79,13 +92,15 @@ class Rescorer:
         self._setting = setting
         self._style_folders = style_folders
         self._composers: dict[str, Composer] = {}
-        self._composer(setting)  # what is wrong with the settings or folders of a user is no fault of the answers
+        self._composer(setting)  # mistakes in settings and folders are reported now, not as invalid answers
         if rubric.styles:
             load_styles(style_folders)
 
     def verdict(self, recorded: RecordedAnswer) -> tuple[Verdict, Rubric]:
-        """The verdict, and the rubric it was given by. An answer whose style or setting is missing or is none is
-        `invalid`; only a style file that is wrong raises (`RubricError`)."""
+        """Return the verdict, and the rubric in the style and setting of the answer.
+
+        An answer without a valid style or setting is `invalid`; only a wrong style file raises (`RubricError`).
+        """
         document = _answer_document(recorded.answer)
         setting = self._setting or recorded.setting or _infer_setting(self._rubric, document)
         try:
@@ -107,7 +122,7 @@ class Rescorer:
         return self._composers[setting]
 
     def _style(self, recorded: RecordedAnswer, document: JsonObject) -> str:
-        """The one field that scoring needs, from the answer itself if need be. Asking would need all."""
+        """Return the style: the one field that scoring needs, by the line's fields or by the answer itself."""
         if not self._rubric.styles:
             return ""
         style = recorded.fields.get("style") or document.get("style")
@@ -148,9 +163,10 @@ def _parse_line(text: str, line: int) -> RecordedAnswer:
 
 
 def _parse_bare_answer(text: str, plain: Mapping[str, object], line: int) -> RecordedAnswer:
-    """A line that is an answer and nothing else."""
-    named = plain.get("image_id")
-    case = clean_text(str(named)) if isinstance(named, str | int) and str(named).strip() else f"line {line}"
+    """Parse a line that is an answer and nothing else."""
+    image_id = plain.get("image_id")
+    has_id = isinstance(image_id, str | int) and str(image_id).strip()
+    case = clean_text(str(image_id)) if has_id else f"line {line}"
     try:
         check_answer_length(text)
         return RecordedAnswer(case, parse_json_object(text), {})
@@ -159,7 +175,7 @@ def _parse_bare_answer(text: str, plain: Mapping[str, object], line: int) -> Rec
 
 
 def _parse_int(digits: str) -> int | Decimal:
-    """A whole number of any length: one that Python does not read is no reason to lose the line around it."""
+    """Parse an integer of any length: one beyond Python's limit must not make the whole line invalid."""
     return int(digits) if len(digits) < 1000 else Decimal(digits)
 
 
@@ -168,7 +184,7 @@ def _parse_fields(values: object) -> dict[str, FieldValue]:
         raise UsageError('"fields" should be an object of texts.')
     fields: dict[str, FieldValue] = {}
     for name, value in values.items():
-        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
             fields[name] = tuple(map(clean_text, value))
         elif isinstance(value, str | int | float | Decimal):
             fields[name] = clean_text(str(value))
@@ -178,7 +194,7 @@ def _parse_fields(values: object) -> dict[str, FieldValue]:
 
 
 def _answer_document(answer: str | JsonObject) -> JsonObject:
-    """The answer's JSON for a first look; empty where there is none (checking says so later)."""
+    """Return the answer's JSON to find style and setting in; empty where there is none, which is reported later."""
     if isinstance(answer, dict):
         return answer
     try:
@@ -188,5 +204,5 @@ def _answer_document(answer: str | JsonObject) -> JsonObject:
 
 
 def _infer_setting(rubric: Rubric, document: JsonObject) -> str:
-    """The first setting whose results the answer holds."""
+    """Return the first setting whose results are in the answer."""
     return next((name for name, setting in rubric.settings.items() if setting.results in document), "")

@@ -1,9 +1,6 @@
-"""How the judge `instruments` answers: one module a rubric, and what they share.
+"""The judge `instruments`: answers from measurements, without a model.
 
-answering      which rubrics can be answered, and the answer to a brief
-preservation   `edit-preservation`: three factors from how an edit and its input differ; editing: where
-               the edit is; outside: what became of the rest
-restyling      `restyle`, and rubrics whose assertions are `measured`; checks: what can be found out; looks: how a
-               picture looks by itself
-describing     `description`, from the expected descriptions
+judge          the judge, which rubrics it can answer, and the answer to `description`
+preservation   `edit-preservation`: three factors from what differs outside of the edit
+restyle        `restyle`, and other rubrics of two images whose assertions say how they are `measured`
 """

@@ -1,8 +1,7 @@
-"""Which rubrics measurements can answer, and the answer to a brief in our compact form.
+"""The judge `instruments`: it measures, offline and free of charge, and abstains from what cannot be measured.
 
-The judge `instruments`: it measures, offline and for nothing, and leaves open what cannot be measured.
-
-`description`, from the expected descriptions: what they support, and what they have that the response leaves out.
+It answers `edit-preservation`, `restyle` and similar rubrics from pixels, and `description` from texts: what the
+expected descriptions support, and what they have that the response lacks.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -29,6 +28,7 @@ from beholder.verdicts.answer import Answer, Turn, Usage
 from beholder.verdicts.observe import ABSTAIN
 
 if TYPE_CHECKING:
+    from beholder.instruments.instrument import Measurement
     from beholder.providers.base import JudgeSettings
 
 
@@ -36,11 +36,15 @@ AnswerDocument = dict[str, object]
 
 
 class MeasurementEntry(TypedDict):
-    """A measurement as an answer carries it, and as it is kept in the verdict."""
+    """A measurement as it is in an answer, and in the verdict."""
 
     value: float | None
     unit: str
     sentence: str
+
+
+def to_entry(measurement: Measurement) -> MeasurementEntry:
+    return MeasurementEntry(value=measurement.value, unit=measurement.unit, sentence=measurement.sentence)
 
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -58,11 +62,11 @@ _NO_INPUT_IMAGE = (
 
 
 def find_objection(rubric: Rubric) -> str:
-    """Why a rubric cannot be answered by measuring at all; empty where it can."""
-    tagged = rubric.styles or any(one.measured for one in rubric.assertions())
+    """Return why a rubric cannot be answered by measuring at all; empty where it can."""
+    has_measured = rubric.styles or any(one.measured for one in rubric.assertions())
     scoring = rubric.scoring
     adds_up = scoring.ceiling and scoring.criterion_score == "given" and not any(gate.finding for gate in scoring.gates)
-    if _builtin_rubric(rubric.name, rubric.criteria) or (tagged and adds_up and len(rubric.roles) == 2):
+    if _builtin_rubric(rubric.name, rubric.criteria) or (has_measured and adds_up and len(rubric.roles) == 2):
         return ""
     return (
         f"The judge instruments cannot answer {rubric.name}: it measures, and answers edit-preservation, restyle, "
@@ -72,13 +76,28 @@ def find_objection(rubric: Rubric) -> str:
 
 
 def answer_brief(brief: Brief) -> AnswerDocument:
-    """The answer, as JSON values. Raises `ImageError` for a picture that cannot be read."""
-    return _answer_function(brief)(brief)
+    """Return the answer as JSON values; raise `ImageError` for an image that cannot be read."""
+    # Imported late: the instruments load NumPy and OpenCV.
+    builtin = _builtin_rubric(brief.rubric, brief.criteria)
+    if builtin == "edit-preservation":
+        if [block.role for block in brief.images] != ["input", "edited"]:
+            return abstain_from_all(brief.criteria, _NO_INPUT_IMAGE)
+        from beholder.judges.offline.preservation import answer_preservation
+
+        return answer_preservation(brief)
+    if builtin == "description":
+        return answer_description(brief)
+    has_measured = any(assertion.measured for criterion in brief.criteria for assertion in criterion.assertions)
+    if len(brief.images) == 2 and has_measured:
+        from beholder.judges.offline.restyle import answer_restyle
+
+        return answer_restyle(brief)
+    return abstain_from_all(brief.criteria)
 
 
 def abstain_from_all(criteria: Sequence[Criterion], why: str = _NOT_MEASURABLE) -> AnswerDocument:
-    """An answer that leaves everything open."""
-    return {"criteria": {one.key: _abstain_block(one, why) for one in criteria}, "assessment": why}
+    """Return an answer that abstains from everything, for this reason."""
+    return {"criteria": {criterion.key: _abstain_block(criterion, why) for criterion in criteria}, "assessment": why}
 
 
 def _abstain_block(criterion: Criterion, why: str) -> AnswerDocument:
@@ -88,28 +107,12 @@ def _abstain_block(criterion: Criterion, why: str) -> AnswerDocument:
     return block
 
 
-def _answer_function(brief: Brief) -> Callable[[Brief], AnswerDocument]:
-    """Imported late: the instruments load NumPy and OpenCV."""
-    own = _builtin_rubric(brief.rubric, brief.criteria)
-    if own == "edit-preservation" and [one.role for one in brief.images] != ["input", "edited"]:
-        return lambda brief: abstain_from_all(brief.criteria, _NO_INPUT_IMAGE)
-    if own == "edit-preservation":
-        from beholder.judges.offline.preservation import answer_preservation
-
-        return answer_preservation
-    if own == "description":
-        return answer_description
-    if len(brief.images) == 2 and any(one.measured for each in brief.criteria for one in each.assertions):
-        from beholder.judges.offline.restyle import answer_restyle
-
-        return answer_restyle
-    return lambda brief: abstain_from_all(brief.criteria)
-
-
 def _builtin_rubric(name: str, criteria: Sequence[Criterion]) -> str:
-    """The built-in rubric that is answered as a whole; empty for any other, also for one of a user that has its name
-    but asks something else. In which order it asks is all the same."""
-    asked = sorted((one.key, one.scale) for one in criteria)
+    """Return the name of a built-in rubric that is answered as a whole; empty for any other.
+
+    A user's rubric with the same name and other criteria is another one; the order of the criteria does not matter.
+    """
+    asked = sorted((criterion.key, criterion.scale) for criterion in criteria)
     if name == "edit-preservation" and asked == sorted((key, (1, 7)) for key in FACTORS):
         return name
     if name == "description" and asked == sorted((key, (0, 1)) for key in DIMENSIONS):
@@ -117,15 +120,18 @@ def _builtin_rubric(name: str, criteria: Sequence[Criterion]) -> str:
     return ""
 
 
-VERSION = "2"  # of what is measured and how answers follow from it; the fitted numbers have a digest of their own
+VERSION = "2"  # of what is measured and how answers follow from it; fitted numbers have a digest of their own
 
-_ORIGINAL_SIZING = Sizing(max_side=None, max_bytes=None)  # sharpness and coding marks would not survive a new encoding
+_ORIGINAL_SIZING = Sizing(
+    max_side=None, max_bytes=None
+)  # encoding an image again would change its sharpness and coding artifacts
 
 
 class InstrumentsJudge:
-    """Answers `edit-preservation`, `restyle` and `description` from measurements, and abstains where they cannot tell.
+    """Answers `edit-preservation`, `restyle` and `description` from measurements; abstains where they do not decide.
 
-    The settings are those of models; here only `max_side` has a meaning. The same brief has the same answer.
+    Of the settings, which are those of models, only the parameter `max_side` is used. The same brief always gets the
+    same answer.
     """
 
     capabilities = Capabilities(
@@ -159,9 +165,11 @@ class InstrumentsJudge:
     async def answer(
         self, brief: Brief, *, sample: int = 0, earlier: Sequence[Turn] = (), max_tokens: int | None = None
     ) -> Answer:
-        """Measures in a thread, so that the loop never waits: NumPy and OpenCV let go of the interpreter while they
-        work. As many at once as there are cores, since each takes some 100 MB. Raises `ImageError`. Samples, earlier
-        turns and limits of tokens are for models."""
+        """Measure in a thread, so that the event loop does not wait; raise `ImageError` for an unreadable image.
+
+        `sample`, `earlier` and `max_tokens` are for models and are ignored.
+        """
+        # NumPy and OpenCV release the GIL. As many threads as cores, since each takes some 100 MB.
         self._threads = self._threads or ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix=INSTRUMENTS)
         loop = asyncio.get_running_loop()
         document, seconds = await loop.run_in_executor(self._threads, _timed_answer, brief)
@@ -175,36 +183,38 @@ class InstrumentsJudge:
         )
 
     async def aclose(self) -> None:
-        """Lets go of its threads; one that still measures ends when it is done."""
+        """Stop the threads; one that is measuring ends when it is done."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
 
 
 def _timed_answer(brief: Brief) -> tuple[AnswerDocument, float]:
-    """The answer, and the seconds that it took, without the time that it waited for a thread."""
+    """Return the answer and the seconds that it took, without the time that it waited for a thread."""
     started = time.perf_counter()
     return answer_brief(brief), time.perf_counter() - started
 
 
 @cache
 def _weights_digest() -> str:
-    """The digest of all fitted numbers that answers may depend on."""
+    """Return the digest of all fitted numbers that answers may depend on."""
     folder = files("beholder.instruments") / "weights"
-    found = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".json")), key=lambda one: one.name)
-    together = hashlib.sha256()
-    for entry in found:
-        together.update(entry.name.encode() + b"\0" + entry.read_bytes() + b"\0")
-    return together.hexdigest()
+    weights = (file for file in folder.iterdir() if file.name.endswith(".json"))
+    digest = hashlib.sha256()
+    for file in sorted(weights, key=lambda file: file.name):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def answer_description(brief: Brief) -> AnswerDocument:
-    """The four dimensions and the findings; no image is looked at. A dimension that the texts cannot tell (without an
-    expected description, what is accurate and complete) is left open."""
+    """Answer `description` from its texts; no image is looked at.
+
+    Without an expected description the answer abstains from accuracy and completeness.
+    """
     from beholder.instruments.text.comparison import TextInput
     from beholder.instruments.text.description import assess_description
 
-    found = assess_description(
+    assessed = assess_description(
         TextInput(
             output=_as_text(brief.fields.get("output", "")),
             references=_as_texts(brief.fields.get("expected_output", ())),
@@ -212,17 +222,14 @@ def answer_description(brief: Brief) -> AnswerDocument:
         )
     )
     criteria = {
-        key: {"reason": one.reason, "score": ABSTAIN if one.score is None else round(one.score, 3)}
-        for key, one in found.dimensions.items()
+        key: {"reason": dimension.reason, "score": ABSTAIN if dimension.score is None else round(dimension.score, 3)}
+        for key, dimension in assessed.dimensions.items()
     }
     return {
-        **{key: list(entries) for key, entries in found.findings.items()},
+        **{key: list(entries) for key, entries in assessed.findings.items()},
         "criteria": criteria,
-        "assessment": found.assessment,
-        "measurements": {
-            name: MeasurementEntry(value=one.value, unit=one.unit, sentence=one.sentence)
-            for name, one in found.measurements.items()
-        },
+        "assessment": assessed.assessment,
+        "measurements": {name: to_entry(measurement) for name, measurement in assessed.measurements.items()},
     }
 
 

@@ -1,12 +1,9 @@
-"""Where the edit is, to judge by the change itself and by what resembles it.
+"""`edit-preservation` from measurements: three factors, 1–7, from what differs outside of the edit, or an abstention.
 
-What became of an image outside of its edit.
-
-`edit-preservation` from what differs outside of the edit: three factors, 1–7, or left open.
-
-No mask belongs to a case, so the edit is inferred from the change itself. Where that fills most of the image nothing
-tells what was to stay, and everything is left open, unless it is plainly the coding that changed. How measurements
-become points stands, with its pedigree, in `weights/preservation.json`.
+A case has no mask, so the region of the edit is inferred from the change itself (`find_edit_region`); then the rest of
+the image is measured (`measure_outside`), and curves turn the values into points (`weights/preservation.json`, with how
+they were fitted). Where the change fills most of the image, nothing tells what was to stay: the answer abstains, unless
+only the coding changed.
 """
 
 from __future__ import annotations
@@ -28,28 +25,26 @@ from beholder.instruments.instrument import Array, Bools, Bytes, Floats, format_
 from beholder.instruments.pair import ImagePair, shrink_to_side
 from beholder.instruments.pixel_metrics import compute_ssim
 from beholder.instruments.regions import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, name_place
-from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry, abstain_from_all
+from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry, abstain_from_all, to_entry
 from beholder.judges.offline.restyle import load_pair
 from beholder.rubrics.brief import Brief
 from beholder.verdicts.observe import ABSTAIN
 
 _REGION_SIDE = 256
 _DILATION = 0.02  # of the longer side
-_MAX_PARTS = 6  # more further changes than these are no parts of one edit but are strewn over the image
-_MAX_RING_DIFFERENCE = (
-    0.4  # of its own difference, what surrounds a part differs by at most: a cast or a blur has no such bounds
-)
-_MAX_SHIFT_DISTANCE = 0.4  # of the edit's shift in CIELAB, how far that of a part may lie from it
-_MAX_COLOR_DISTANCE = 12.0  # in CIELAB, between what the edit and a part have become
+_MAX_PARTS = 6  # more further changes than these are scattered over the image, not parts of one edit
+# Most difference around a part, as a share of its own difference: a color cast or a blur has no such edge.
+_MAX_RING_DIFFERENCE = 0.4
+_MAX_SHIFT_DISTANCE = 0.4  # between the color shifts of the edit and of a part, as a share of the edit's
+_MAX_COLOR_DISTANCE = 12.0  # in CIELAB, between the colors after the edit
 
 
 def find_edit_region(pair: ImagePair) -> Bools:
-    """`pair.region`, and the smaller changes that resemble it.
+    """Return `pair.region` together with smaller changes that resemble it.
 
-    `pair.region` leaves out what has less than a quarter of the main change; but one thing that was recoloured may show
-    in two unequal parts, and two things may have been asked for. A further change is part of the edit where it lies by
-    itself and has shifted in CIELAB as the edit has, or has become the same colour; together they are no larger than
-    the edit.
+    `pair.region` excludes changes of less than a quarter of the main one; but one thing that was recolored may show in
+    two unequal parts, and two things may have been asked for. A further change is part of the edit where it is isolated
+    and has shifted in CIELAB as the edit has, or has become the same color; all of them are no larger than the edit.
     """
     region = pair.region
     if not region.any() or region.mean() > MAX_INFERRED_SHARE or pair.mask is not None:
@@ -64,20 +59,21 @@ def find_edit_region(pair: ImagePair) -> Bools:
     count, labels = cv2.connectedComponents(np.asarray(changed & ~main, np.uint8), connectivity=8)
     disc = _disc(_DILATION * max(main.shape))
     sizes = np.bincount(np.asarray(labels).ravel(), minlength=count)[1:]
-    largest = [int(one) + 1 for one in np.argsort(-sizes, kind="stable")[:_MAX_PARTS]]
+    largest = [int(index) + 1 for index in np.argsort(-sizes, kind="stable")[:_MAX_PARTS]]
     parts = [np.asarray(labels) == label for label in largest]
     alike = [
         part
         for part in parts
         if _is_isolated(part, difference, main, disc) and _resembles_edit(part, core, before, after)
     ]
-    if not alike or sum(int(one.sum()) for one in alike) > core.sum():
+    if not alike or sum(int(part.sum()) for part in alike) > core.sum():
         return region
     grown = np.asarray(cv2.dilate(np.any(alike, axis=0).astype(np.uint8), disc), np.uint8)
     return region | np.asarray(cv2.resize(grown, region.shape[::-1], interpolation=cv2.INTER_NEAREST), np.bool_)
 
 
 def _is_isolated(part: Bools, difference: Floats, main: Bools, disc: Array) -> bool:
+    """Return whether the surroundings of a part differ much less than the part does."""
     near = np.asarray(cv2.dilate(part.astype(np.uint8), disc), np.uint8)
     ring = (np.asarray(cv2.dilate(near, disc), np.bool_)) & ~near.astype(np.bool_) & ~main
     return not ring.any() or float(difference[ring].mean()) <= _MAX_RING_DIFFERENCE * float(difference[part].mean())
@@ -95,28 +91,37 @@ def _disc(radius: float) -> Array:
     return np.asarray(cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size)))
 
 
-_SHAPES_SIDE = 96  # what is left of an image at this size are its large shapes
+_SHAPES_SIDE = 96  # pixels; at this size only the large shapes of an image are left
 _PATCHES_SIDE = 48
-_PATCH_FRACTION = 50  # the most changed one in so many
-_BLANK_DEVIATION = 2.0  # deviation of L*, under which an image is blank
-_SHARPNESS_BLOCKS = 32  # of fine detail along the longer side
-_MIN_TEXTURE = 1e-4  # mean square of fine detail, of a range of 1, up to which it is noise
+_PATCH_FRACTION = 50  # one in so many: the most changed fiftieth
+_BLANK_DEVIATION = 2.0  # standard deviation of L* below which an image is blank
+_SHARPNESS_BLOCKS = 32  # along the longer side
+_MIN_TEXTURE = 1e-4  # mean square of fine detail (of a range of 1) up to which it is noise
 _KEYPOINTS_SIDE, _MAX_KEYPOINTS, _MIN_KEYPOINTS = 512, 300, 20
-_MAX_DIFFERENT_BITS = 64  # of the 256 bits that describe a detail, how many may differ where it is the same
+_MAX_DIFFERENT_BITS = 64  # of the 256 bits of two descriptors of the same detail
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideMeasurements:
-    """Measured where the edit is not.
+    """Measurements of the image outside of the edit.
 
-    `structure` and `shapes` are SSIM without luminance, 0–1, at the size given and at 96 px: detail, and layout.
-    `differing` is the share of the pixels with a difference above ΔE 10, `differing_place` where they are, `mean` the
-    mean ΔE. `patch` is how far the most changed fiftieth moved on average in CIELAB at 48 px, where noise is averaged
-    away, so that a spot weighs by its area; `patch_place` is where it is. `sharpness` is how strong fine detail is as a
-    multiple of what it was, in the median textured block; `None` where there is no texture. `drift` is the length of
-    the mean shift in CIELAB; `contrast` the ratio of the deviations of L*. `details` is the share of ORB keypoints
-    whose description is the same, `None` where there are fewer than 20; `count` how many there are, and `lost` where
-    most of those were that are gone. `bare` is whether there is neither a detail nor light and dark.
+    Attributes:
+        differing: share of the pixels that differ by more than ΔE 10.
+        differing_place: where they are.
+        mean: mean ΔE.
+        structure: SSIM without luminance, 0–1, at the given size: fine detail.
+        shapes: the same at 96 px: layout.
+        patch: how far the most changed fiftieth moved on average in CIELAB at 48 px, where noise is averaged out and a
+            spot counts by its area.
+        patch_place: where it is.
+        sharpness: strength of fine detail as a multiple of what it was, in the median textured block; `None` where
+            there is no texture.
+        drift: length of the mean shift in CIELAB.
+        contrast: ratio of the standard deviations of L*.
+        details: share of ORB keypoints with the same descriptor; `None` where there are fewer than 20.
+        count: number of keypoints.
+        lost: where most of the keypoints were that are gone.
+        bare: there are neither keypoints nor light and dark.
     """
 
     differing: float
@@ -135,7 +140,7 @@ class OutsideMeasurements:
     bare: bool
 
     def to_entries(self) -> dict[str, MeasurementEntry]:
-        """As measurements."""
+        """Return the measurements by name, as they are in an answer."""
         details = f"{format_percent(self.details)} of" if self.details is not None else "Too few to be counted, only"
         sharp = (
             "There is no texture to tell sharpness by."
@@ -162,15 +167,22 @@ class OutsideMeasurements:
             "outside.details": (self.details, "share", f"{details} {self.count} distinct details are as they were."),
         }
         return {
-            name: MeasurementEntry(value=value, unit=unit, sentence=f"Outside the edit: {says[0].lower()}{says[1:]}")
-            for name, (value, unit, says) in sentences.items()
+            name: MeasurementEntry(
+                value=value, unit=unit, sentence=f"Outside the edit: {sentence[0].lower()}{sentence[1:]}"
+            )
+            for name, (value, unit, sentence) in sentences.items()
         }
 
 
 def measure_outside(pair: ImagePair, where: Bools) -> OutsideMeasurements:
-    """`where` is what lies outside of the edit, at least one pixel, in the frame of the image before."""
-    one, other = (image[where] for image in pair.lab)
-    deviations = [float(colors[:, 0].std()) for colors in (one, other)]
+    """Measure the part of a pair outside of the edit.
+
+    Args:
+        pair: the images before and after.
+        where: mask of that part in the frame of the image before; at least one pixel.
+    """
+    before, after = (image[where] for image in pair.lab)
+    deviations = [float(colors[:, 0].std()) for colors in (before, after)]
     small = [shrink_to_side(gray, _SHAPES_SIDE) for gray in pair.luma]
     there = shrink_to_side(where.astype(np.float32), _SHAPES_SIDE) > 0.9
     structure = float(np.clip(pair.similarity[1][where], 0, 1).mean())
@@ -187,7 +199,7 @@ def measure_outside(pair: ImagePair, where: Bools) -> OutsideMeasurements:
         patch=patch,
         patch_place=patch_place,
         sharpness=_sharpness_ratio(pair, where),
-        drift=float(np.linalg.norm((other - one).mean(axis=0))),
+        drift=float(np.linalg.norm((after - before).mean(axis=0))),
         contrast=(deviations[1] + 0.5) / (deviations[0] + 0.5),
         details=details,
         count=count,
@@ -197,37 +209,40 @@ def measure_outside(pair: ImagePair, where: Bools) -> OutsideMeasurements:
 
 
 def _most_changed_patch(pair: ImagePair, where: Bools) -> tuple[float, str]:
-    one, other = (shrink_to_side(image, _PATCHES_SIDE) for image in pair.lab)
+    before, after = (shrink_to_side(image, _PATCHES_SIDE) for image in pair.lab)
     there = shrink_to_side(where.astype(np.float32), _PATCHES_SIDE) > 0.99
-    moved = np.linalg.norm(other - one, axis=2) * there
+    moved = np.linalg.norm(after - before, axis=2) * there
     most = np.sort(moved[there])[-max(1, int(there.sum()) // _PATCH_FRACTION) :]
     strength = float(most.mean()) if len(most) else 0.0
     return strength, name_place(moved >= max(float(most.max()) / 2, 1e-6)) if strength else "nowhere"
 
 
 def _sharpness_ratio(pair: ImagePair, where: Bools) -> float | None:
-    """By the detail that is finer than a blur of 2 px; grain finer than one of 0.7 px does not count."""
+    """Compare detail that is finer than a blur of 2 px; grain that is finer than one of 0.7 px does not count."""
     smooth = [cv2.GaussianBlur(gray, (0, 0), 0.7) for gray in pair.luma]
     fine = [np.square(gray - cv2.GaussianBlur(gray, (0, 0), 2.0)) for gray in smooth]
-    before, after = (shrink_to_side(np.asarray(one, np.float32), _SHARPNESS_BLOCKS) for one in fine)
+    before, after = (shrink_to_side(np.asarray(detail, np.float32), _SHARPNESS_BLOCKS) for detail in fine)
     textured = (shrink_to_side(where.astype(np.float32), _SHARPNESS_BLOCKS) > 0.9) & (before > _MIN_TEXTURE)
     return float(np.median(np.sqrt(after[textured] / before[textured]))) if textured.any() else None
 
 
 def _keypoints_kept(pair: ImagePair, where: Bools) -> tuple[float | None, int, str]:
-    """Both images are described at the same places and with the same direction, so no match has to be looked for."""
-    one, other = (_gray(image) for image in (pair.before, pair.aligned))
-    mask = cv2.resize(where.astype(np.uint8), one.shape[::-1], interpolation=cv2.INTER_NEAREST)
-    finder = cv2.ORB.create(nfeatures=_MAX_KEYPOINTS, fastThreshold=12)
-    found, words = finder.compute(one, finder.detect(one, np.asarray(mask, np.uint8)))
-    still, others = finder.compute(other, found)
-    if words is None or others is None or len(found) != len(still) or len(found) < _MIN_KEYPOINTS:
-        return None, len(found), ""
-    same = np.unpackbits(np.bitwise_xor(words, others), axis=1).sum(axis=1) <= _MAX_DIFFERENT_BITS
-    gone = np.zeros(one.shape, np.float32)
-    for x, y in np.array([point.pt for point in found])[~same].astype(int):
+    """Return the share of kept keypoints (`None` for too few), their number, and where most of the lost ones were.
+
+    Descriptors are computed at the same places and angles in both images, so that no matching is needed.
+    """
+    before, after = (_gray(image) for image in (pair.before, pair.aligned))
+    mask = cv2.resize(where.astype(np.uint8), before.shape[::-1], interpolation=cv2.INTER_NEAREST)
+    orb = cv2.ORB.create(nfeatures=_MAX_KEYPOINTS, fastThreshold=12)
+    points, descriptors = orb.compute(before, orb.detect(before, np.asarray(mask, np.uint8)))
+    still, others = orb.compute(after, points)
+    if descriptors is None or others is None or len(points) != len(still) or len(points) < _MIN_KEYPOINTS:
+        return None, len(points), ""
+    same = np.unpackbits(np.bitwise_xor(descriptors, others), axis=1).sum(axis=1) <= _MAX_DIFFERENT_BITS
+    gone = np.zeros(before.shape, np.float32)
+    for x, y in np.array([point.pt for point in points])[~same].astype(int):
         gone[y, x] = 1
-    return float(same.mean()), len(found), name_place(gone) if not same.all() else ""
+    return float(same.mean()), len(points), name_place(gone) if not same.all() else ""
 
 
 def _gray(rgb: Bytes) -> Bytes:
@@ -236,17 +251,14 @@ def _gray(rgb: Bytes) -> Bytes:
 
 ScoreCurve = list[tuple[float, float]]
 
-MIN_SIDE = 16  # pixels a side; below there is no structure to be kept
+MIN_SIDE = 16  # pixels a side; a smaller image has no structure to be kept
 
-_TOP_SCORE_FROM = 6.5  # points, from which on a factor has a 7
-_MIN_BLOCKINESS, _MIN_SHAPES_KEPT, _MAX_COLOR_DRIFT = (
-    1.5,
-    0.8,
-    8.0,
-)  # blockiness against the input; shapes kept; ΔE of all colours
+_TOP_SCORE_FROM = 6.5  # points that are rounded to a 7
+# Of a change of coding only: blockiness as a multiple of the input's, shapes that are kept, ΔE of all colors together.
+_MIN_BLOCKINESS, _MIN_SHAPES_KEPT, _MAX_COLOR_DRIFT = 1.5, 0.8, 8.0
 
-_CENTER_MARGIN = 0.25  # of each side; what is in the middle half of a photo is its subject, as far as pixels can tell
-_MIN_SUBJECT_COVERAGE = 0.15  # of the middle, from which on an edit is one of the subject
+_CENTER_MARGIN = 0.25  # of each side; the middle half of a photo is taken for its subject
+_MIN_SUBJECT_COVERAGE = 0.15  # share of the middle from which on an edit is one of the subject
 
 _COLOR_WORDS = (
     "red|orange|yellow|green|blue|purple|violet|pink|brown|black|white|gr[ae]y|gold|golden|silver|beige|turquoise"
@@ -259,40 +271,46 @@ _REPLACES = re.compile(r"\b(replac|remov|delet|eras|swap|instead|in place of|int
 
 @dataclass(frozen=True, slots=True)
 class EditEvidence:
-    """The edit, what was measured outside of it, and `where` that is, for a sentence."""
+    """The region of the edit, what was measured outside of it, and where that is, as the beginning of a sentence."""
 
     region: Bools
     where: str
-    found: OutsideMeasurements
+    outside: OutsideMeasurements
 
 
 def answer_preservation(brief: Brief) -> AnswerDocument:
-    """The three factors. Raises `ImageError`."""
+    """Answer `edit-preservation`; raise `ImageError` for an image that cannot be read."""
     pair = load_pair(brief)
-    predicted = _predicted_ratings(pair)
-    shown = _find_evidence(pair)
-    if isinstance(shown, str):
-        return {**abstain_from_all(brief.criteria, shown), "measurements": _pair_measurements(pair) | predicted}
-    measurements = _pair_measurements(pair) | _edit_share(shown) | shown.found.to_entries()
-    values = {name: one["value"] for name, one in measurements.items()}
+    # What people would say of the edit as a whole, by a map that was fitted on ratings of edits by models. It is given
+    # beside the factors and has no part in them: it does not tell them apart.
+    predicted = {name: to_entry(rating) for name, rating in predict_pair_ratings(pair).items()}
+    evidence = _find_evidence(pair)
+    if isinstance(evidence, str):
+        return {**abstain_from_all(brief.criteria, evidence), "measurements": _pair_measurements(pair) | predicted}
+    share = float(evidence.region.mean())
+    sentence = f"The inferred edit takes up {format_percent(share)} of the image."
+    edit_share = {"outside.edit": MeasurementEntry(value=share, unit="share", sentence=sentence)}
+    measurements = _pair_measurements(pair) | edit_share | evidence.outside.to_entries()
+    values = {name: entry["value"] for name, entry in measurements.items()}
     instruction = _join_text(brief.fields.get("instruction", ""))
+    # A new background is a large edit that was asked for.
     asked_for_much = {"outside.edit": None} if _SURROUNDINGS.search(instruction) else {}
-    document = {
-        "unchanged_regions": _factor_answer("unchanged_regions", shown, values | asked_for_much),
-        "global_consistency": _factor_answer("global_consistency", shown, values),
-        "identity_preservation": _identity_answer(pair, shown, values, instruction),
+    criteria = {
+        "unchanged_regions": _factor_answer("unchanged_regions", evidence, values | asked_for_much),
+        "global_consistency": _factor_answer("global_consistency", evidence, values),
+        "identity_preservation": _identity_answer(pair, evidence, values, instruction),
     }
-    return {"criteria": document, "measurements": measurements | predicted}
+    return {"criteria": criteria, "measurements": measurements | predicted}
 
 
 def factor_points(factor: str, values: Mapping[str, float | None]) -> int | None:
-    """What a factor scores: the lowest of its curves at the values that there are, as a whole number."""
-    reached = _curve_heights(factor, values)
-    return int(min(reached.values()) + 0.5) if reached else None
+    """Return the score of a factor, 1–7: the lowest of its curves at the known values; `None` without any."""
+    heights = _curve_heights(factor, values)
+    return int(min(heights.values()) + 0.5) if heights else None
 
 
 def _curve_heights(factor: str, values: Mapping[str, float | None]) -> dict[str, float]:
-    """How high each curve of a factor is at the value of its measurement."""
+    """Return the points of each curve of a factor at the value of its measurement."""
     return {
         name: float(np.interp(value, [at for at, _ in curve], [height for _, height in curve]))
         for name, curve in load_curves()[factor].items()
@@ -302,13 +320,14 @@ def _curve_heights(factor: str, values: Mapping[str, float | None]) -> dict[str,
 
 @cache
 def load_curves() -> Mapping[str, Mapping[str, ScoreCurve]]:
+    """Load the curves from values to points, by factor and by measurement."""
     stored = (files("beholder.instruments") / "weights" / "preservation.json").read_text("utf-8")
     factors: Mapping[str, Mapping[str, ScoreCurve]] = json.loads(stored)["factors"]
     return factors
 
 
 def _find_evidence(pair: ImagePair) -> EditEvidence | str:
-    """The edit and what was measured outside of it; or why nothing can be said of this pair, in 15 to 30 words."""
+    """Return the edit and what was measured outside of it; or why that is impossible, in 15 to 30 words."""
     height, width = min((pair.before.shape[:2], pair.after.shape[:2]), key=min)
     if min(height, width) < MIN_SIDE:
         return (
@@ -343,123 +362,116 @@ def _find_evidence(pair: ImagePair) -> EditEvidence | str:
 
 
 def _only_coded(pair: ImagePair) -> bool:
-    """Whether a change of most of the image is one of its coding: a grid that the input has not, over forms and light
-    that stayed."""
+    """Return whether most of the image changed by its coding only: new block edges over the same shapes and colors."""
     blocks = _pair_measurements(pair)["quality.blockiness_change"]["value"]
     if blocks is None or blocks < _MIN_BLOCKINESS:
         return False
-    found = measure_outside(pair, pair.valid)
-    return found.shapes >= _MIN_SHAPES_KEPT and found.drift <= _MAX_COLOR_DRIFT
+    whole = measure_outside(pair, pair.valid)
+    return whole.shapes >= _MIN_SHAPES_KEPT and whole.drift <= _MAX_COLOR_DRIFT
 
 
 def _pair_measurements(pair: ImagePair) -> dict[str, MeasurementEntry]:
-    """What instruments say of the pair; `locality.region` is the main change alone."""
-    wanted = ("locality.region", "geometry.kept", "geometry.turn", "quality.blockiness_change")
-    instruments = (one for family in (locality, geometry, quality) for one in family.INSTRUMENTS if one.name in wanted)
-    read = (one.measure(pair) for one in instruments)
-    return {one.name: MeasurementEntry(value=one.value, unit=one.unit, sentence=one.sentence) for one in read}
+    """Return the measurements of the pair by instruments; `locality.region` is the main change alone."""
+    names = ("locality.region", "geometry.kept", "geometry.turn", "quality.blockiness_change")
+    instruments = (*locality.INSTRUMENTS, *geometry.INSTRUMENTS, *quality.INSTRUMENTS)
+    return {one.name: to_entry(one.measure(pair)) for one in instruments if one.name in names}
 
 
-def _edit_share(shown: EditEvidence) -> dict[str, MeasurementEntry]:
-    share = float(shown.region.mean())
-    says = f"The inferred edit takes up {format_percent(share)} of the image."
-    return {"outside.edit": MeasurementEntry(value=share, unit="share", sentence=says)}
-
-
-def _predicted_ratings(pair: ImagePair) -> dict[str, MeasurementEntry]:
-    """What people would make of the edit as a whole, by the map that was fitted on their ratings. It is told beside the
-    factors and is no part of them: it was fitted on edits by models, and does not tell the factors apart."""
-    return {
-        name: MeasurementEntry(value=one.value, unit=one.unit, sentence=one.sentence)
-        for name, one in predict_pair_ratings(pair).items()
-    }
-
-
-def _factor_answer(factor: str, shown: EditEvidence, values: Mapping[str, float | None]) -> AnswerDocument:
-    """The score, and a sentence that names what it comes from: the lowest of the curves."""
+def _factor_answer(factor: str, evidence: EditEvidence, values: Mapping[str, float | None]) -> AnswerDocument:
+    """Return the score, and a sentence that names the measurement that it comes from: the lowest of the curves."""
     heights = _curve_heights(factor, values)
     if not heights:
-        return {"justification": f"{shown.where} nothing could be measured.", "score": ABSTAIN}
+        return {"justification": f"{evidence.where} nothing could be measured.", "score": ABSTAIN}
     lowest = min(heights, key=lambda name: heights[name])
-    beside = _describe_context(factor, shown.found, lowest)
+    context = _describe_context(factor, evidence.outside, lowest)
     if heights[lowest] < _TOP_SCORE_FROM:
-        says = f"{shown.where} weakest is {_describe_weakest(lowest, shown.found, values[lowest] or 0.0)}; {beside}."
+        weakest = _describe_weakest(lowest, evidence.outside, values[lowest] or 0.0)
+        justification = f"{evidence.where} weakest is {weakest}; {context}."
     else:
-        says = f"{shown.where} nothing measured is amiss: {beside}, structure kept {shown.found.structure:.2f}."
-    return {"justification": says, "score": int(heights[lowest] + 0.5)}
+        justification = (
+            f"{evidence.where} nothing measured is amiss: {context}, structure kept {evidence.outside.structure:.2f}."
+        )
+    return {"justification": justification, "score": int(heights[lowest] + 0.5)}
 
 
-def _describe_weakest(name: str, found: OutsideMeasurements, value: float) -> str:
-    """What a low curve stands for, after "weakest is"."""
+def _describe_weakest(name: str, outside: OutsideMeasurements, value: float) -> str:
+    """Describe a measurement with few points, after "weakest is"."""
     return {
         "outside.edit": f"the size of the edit, {format_percent(value)} of the image",
-        "outside.differing": f"the pixels that differ, {add_mostly(found.differing_place)}",
-        "outside.mean": f"mean difference, ΔE {value:.1f}, {add_mostly(found.differing_place)}",
-        "outside.patch": f"a patch, ΔE {value:.1f}, {add_mostly(found.patch_place)}",
+        "outside.differing": f"the pixels that differ, {add_mostly(outside.differing_place)}",
+        "outside.mean": f"mean difference, ΔE {value:.1f}, {add_mostly(outside.differing_place)}",
+        "outside.patch": f"a patch, ΔE {value:.1f}, {add_mostly(outside.patch_place)}",
         "outside.structure": f"fine structure, kept {value:.2f}",
         "outside.shapes": f"large shapes, kept {value:.2f}",
         "outside.sharpness": f"blur, fine detail {format_factor(value)} as strong",
         "quality.blockiness_change": f"coding blocks, {format_factor(value)} those of the input",
         "outside.drift": f"a shift of all colours by ΔE {value:.1f}",
         "outside.contrast": f"the contrast, {format_factor(value)} what it was",
-        "outside.details": f"distinct details, {format_percent(value)} of {found.count} kept, "
-        f"lost {add_mostly(found.lost)}",
+        "outside.details": f"distinct details, {format_percent(value)} of {outside.count} kept, "
+        f"lost {add_mostly(outside.lost)}",
         "geometry.kept": f"the frame, of which {format_percent(value)} stays",
         "geometry.turn": f"a turn by {abs(value):.1f}°",
     }[name]
 
 
-def _describe_context(factor: str, found: OutsideMeasurements, lowest: str) -> str:
-    """What else a reader of this factor wants to know."""
+def _describe_context(factor: str, outside: OutsideMeasurements, lowest: str) -> str:
+    """Describe what else a reader of this factor wants to know."""
     if factor == "unchanged_regions":
-        where = f", {add_mostly(found.differing_place)}" if found.differing and lowest == "outside.structure" else ""
-        return f"{format_percent(found.differing)} of pixels exceed ΔE 10{where}"
+        where = (
+            f", {add_mostly(outside.differing_place)}" if outside.differing and lowest == "outside.structure" else ""
+        )
+        return f"{format_percent(outside.differing)} of pixels exceed ΔE 10{where}"
     if factor == "global_consistency" and lowest in ("outside.drift", "outside.contrast"):
-        return f"large shapes agree to {found.shapes:.2f}"
+        return f"large shapes agree to {outside.shapes:.2f}"
     if factor == "global_consistency":
-        return f"colours shift by ΔE {found.drift:.1f}, contrast is {format_factor(found.contrast)}"
+        return f"colours shift by ΔE {outside.drift:.1f}, contrast is {format_factor(outside.contrast)}"
     if lowest == "outside.details":
-        return f"structure kept {found.structure:.2f}"
-    if found.details is None:
-        return f"only {found.count} distinct details are there to know things by"
-    return f"{format_percent(found.details)} of {found.count} details are as they were"
+        return f"structure kept {outside.structure:.2f}"
+    if outside.details is None:
+        return f"only {outside.count} distinct details are there to know things by"
+    return f"{format_percent(outside.details)} of {outside.count} details are as they were"
 
 
 def _identity_answer(
-    pair: ImagePair, shown: EditEvidence, values: Mapping[str, float | None], instruction: str
+    pair: ImagePair, evidence: EditEvidence, values: Mapping[str, float | None], instruction: str
 ) -> AnswerDocument:
-    """Left open where the subject itself was to change: whether what came is still itself, pixels do not know. A change
-    of colour keeps the shape of things, which is then measured everywhere."""
-    on_subject = _subject_coverage(shown.region)
+    """Return the factor of identity, or an abstention where the subject itself was to change.
+
+    Pixels do not tell whether a changed subject is still itself. A change of color keeps the shape of things, which is
+    then measured everywhere.
+    """
+    on_subject = _subject_coverage(evidence.region)
     if on_subject >= _MIN_SUBJECT_COVERAGE and subject_changes(instruction):
-        says = (
+        justification = (
             f"Left open: the edit covers {format_percent(on_subject)} of the middle, where the subject is, which was "
             "to change; no pixel tells whether it is still itself."
         )
-        return {"justification": says, "score": ABSTAIN}
-    if _RECOLORS.search(instruction) and shown.region.any():
-        found = measure_outside(pair, pair.valid)
-        values = {**values, "outside.structure": found.structure, "outside.details": found.details}
-        shown = EditEvidence(shown.region, "Everywhere, the recoloured part included,", found)
-    if shown.found.bare:
-        says = (
-            f"Left open: {shown.where[0].lower()}{shown.where[1:]} there is no light and dark, and 0 distinct "
+        return {"justification": justification, "score": ABSTAIN}
+    if _RECOLORS.search(instruction) and evidence.region.any():
+        outside = measure_outside(pair, pair.valid)
+        values = {**values, "outside.structure": outside.structure, "outside.details": outside.details}
+        evidence = EditEvidence(evidence.region, "Everywhere, the recoloured part included,", outside)
+    if evidence.outside.bare:
+        justification = (
+            f"Left open: {evidence.where[0].lower()}{evidence.where[1:]} there is no light and dark, and 0 distinct "
             "details to know anything by."
         )
-        return {"justification": says, "score": ABSTAIN}
-    return _factor_answer("identity_preservation", shown, values)
+        return {"justification": justification, "score": ABSTAIN}
+    return _factor_answer("identity_preservation", evidence, values)
 
 
 def subject_changes(instruction: str) -> bool:
-    """Whether an instruction asks for another subject or for a change of it, to judge by its words: True also where
-    they are not understood. Adding something, a new colour or another background leaves the subject what it is."""
+    """Return whether an instruction asks for another subject or a change of it, by its words; `True` where unclear.
+
+    Adding something, a new color or another background does not change the subject.
+    """
     if _RECOLORS.search(instruction) or _SURROUNDINGS.search(instruction):
         return False
     return not _ADDS.search(instruction) or bool(_REPLACES.search(instruction))
 
 
 def _subject_coverage(region: Bools) -> float:
-    """The share of the middle of the image that the edit covers."""
+    """Return the share of the middle of the image that the edit covers."""
     height, width = region.shape
     top, left = round(height * _CENTER_MARGIN), round(width * _CENTER_MARGIN)
     return float(region[top : height - top, left : width - left].mean())

@@ -1,13 +1,11 @@
-"""How a restyled picture looks by itself, where a style asks for it: light and dark, colour, flatness, blank paper.
+"""`restyle` from measurements, and any rubric of two images whose assertions say how they are `measured`.
 
-Every look is taken on the picture at no more than 512 px, in CIELAB, and has two limits: from one on what is asked for
-is there, from the other on it is not; between them the question is open. The limits were set on photographs and on
-posters, halftones, pencil drawings and line art made of them with OpenCV, so that none of these is called what it is
-not.
+`StyleAnalyzer` measures how a restyled image looks by itself, `Findings` runs the checks on a photo and its restyle,
+and `answer_restyle` turns them into Yes, No or an abstention.
 
-What can be found out about a photo and its restyle: the checks that an assertion may be `measured` by.
-
-`restyle`, and any rubric of two images whose assertions say how they are measured: Yes, No, or left open.
+Every analysis of the style is made at no more than 512 px, in CIELAB, and has two limits: from one on it holds, up to
+the other it does not; between them it is undecided. The limits were set on photographs and on posters, halftones,
+pencil drawings and line art made of them with OpenCV, so that none of these gets a wrong answer.
 """
 
 from __future__ import annotations
@@ -27,17 +25,17 @@ from beholder.instruments.instrument import Bools, Bytes, Floats, Instrument, Me
 from beholder.instruments.pair import ImagePair, SingleImage, shrink_to_side
 from beholder.instruments.pixel_metrics import to_lab
 from beholder.instruments.regions import add_mostly, name_place
-from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry
+from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry, to_entry
 from beholder.rubrics.brief import Brief
 from beholder.rubrics.prompt import NO, YES
 from beholder.rubrics.rubric import Assertion, CheckRule, InstrumentCheck
 from beholder.verdicts.observe import ABSTAIN
 
-LOOK_SIDE = 512
+ANALYSIS_SIDE = 512
 
 
 class StyleReading(NamedTuple):
-    """`holds` is None where neither can be said."""
+    """Result of one analysis; `holds` is `None` where undecided, `evidence` a sentence without a capital letter."""
 
     name: str
     value: float | None
@@ -46,10 +44,10 @@ class StyleReading(NamedTuple):
 
 
 class StyleAnalyzer:
-    """The looks at one picture, RGB uint8."""
+    """Analyses of the style of one image, RGB uint8."""
 
     def __init__(self, pixels: Bytes) -> None:
-        self._pixels = np.asarray(shrink_to_side(pixels, LOOK_SIDE), np.uint8)
+        self._pixels = np.asarray(shrink_to_side(pixels, ANALYSIS_SIDE), np.uint8)
 
     @cached_property
     def _lab(self) -> Floats:
@@ -64,51 +62,51 @@ class StyleAnalyzer:
         return np.asarray(np.hypot(self._lab[:, :, 1], self._lab[:, :, 2]), np.float32)
 
     def tonal_range(self) -> StyleReading:
-        """From the second to the ninety-eighth percentile of L*."""
+        """Distance of the second and the ninety-eighth percentile of L*."""
         dark, light = (float(np.percentile(self._light, at)) for at in (2, 98))
-        says = f"tones reach from L* {dark:.0f} to {light:.0f} of 0 to 100"
-        return StyleReading("tonal_range", light - dark, _holds_between(light - dark, 50, 70), says)
+        evidence = f"tones reach from L* {dark:.0f} to {light:.0f} of 0 to 100"
+        return StyleReading("tonal_range", light - dark, _holds_between(light - dark, 50, 70), evidence)
 
     def deep_blacks(self) -> StyleReading:
-        """The share of pixels with L* below 10."""
+        """Share of pixels with L* below 10."""
         share = float((self._light < 10).mean())
         return StyleReading(
             "deep_blacks", share, _holds_between(share, 0.01, 0.05), f"{share:.1%} of the pixels are black (L* < 10)"
         )
 
     def open_shadows(self) -> StyleReading:
-        """The share of pixels with L* below 3, where print shows nothing any more."""
+        """Share of pixels with L* below 3, where print shows no difference any more."""
         share = float((self._light < 3).mean())
-        says = f"{share:.1%} of the pixels are so dark (L* < 3) that print closes them"
-        return StyleReading("open_shadows", share, _holds_between(-share, -0.15, -0.05), says)
+        evidence = f"{share:.1%} of the pixels are so dark (L* < 3) that print closes them"
+        return StyleReading("open_shadows", share, _holds_between(-share, -0.15, -0.05), evidence)
 
     def colourless(self) -> StyleReading:
-        """How far nine in ten colours lie from the middle one in a* and b*: a tint of the paper is no colour."""
+        """Distance in a* and b* from the median color that nine in ten pixels keep: a tint of the paper is no color."""
         a, b = self._lab[:, :, 1], self._lab[:, :, 2]
         away = float(np.percentile(np.hypot(a - np.median(a), b - np.median(b)), 90))
-        says = f"one pixel in ten is coloured, {away:.0f} or more away from the picture's own tint (a*b* of CIELAB)"
+        evidence = f"one pixel in ten is coloured, {away:.0f} or more away from the picture's own tint (a*b* of CIELAB)"
         if away < 10:
-            says = f"nine in ten pixels have one tint, within {away:.0f} (a*b* of CIELAB)"
-        return StyleReading("colourless", away, _holds_between(-away, -10, -5), says)
+            evidence = f"nine in ten pixels have one tint, within {away:.0f} (a*b* of CIELAB)"
+        return StyleReading("colourless", away, _holds_between(-away, -10, -5), evidence)
 
     def saturated(self) -> StyleReading:
-        """The chroma that a quarter of the pixels have."""
+        """Chroma that a quarter of the pixels exceed."""
         chroma = float(np.percentile(self._chroma, 75))
-        says = f"a quarter of the pixels have a chroma of {chroma:.0f} or more"
-        return StyleReading("saturated", chroma, _holds_between(chroma, 15, 35), says)
+        evidence = f"a quarter of the pixels have a chroma of {chroma:.0f} or more"
+        return StyleReading("saturated", chroma, _holds_between(chroma, 15, 35), evidence)
 
     def few_colours(self) -> StyleReading:
-        """How many colours, told apart by 15 in L*, a* and b*, make up nine tenths of the picture."""
+        """Number of colors, 15 apart in L*, a* and b*, that make up nine tenths of the image."""
         smooth = cv2.medianBlur(self._pixels, 5)
         cells = np.floor(to_lab(np.asarray(smooth, np.uint8)) / 15).astype(np.int32).reshape(-1, 3)
         _, counts = np.unique(cells @ np.array([1, 100, 10_000]), return_counts=True)
         shares = np.cumsum(np.sort(counts)[::-1]) / counts.sum()
         number = int(np.searchsorted(shares, 0.9)) + 1
-        says = f"{number} colours (15 apart in L*a*b*) make up nine tenths of it"
-        return StyleReading("few_colours", float(number), _holds_between(-number, -25, -12), says)
+        evidence = f"{number} colours (15 apart in L*a*b*) make up nine tenths of it"
+        return StyleReading("few_colours", float(number), _holds_between(-number, -25, -12), evidence)
 
     def flat_colour(self) -> StyleReading:
-        """Of the areas between edges, the share in which L* changes by less than 0.25 a pixel."""
+        """Share of the areas between edges in which L* changes by less than 0.25 a pixel."""
         smooth = cv2.GaussianBlur(self._light, (0, 0), 1.0)
         slope = np.hypot(cv2.Sobel(smooth, cv2.CV_32F, 1, 0) / 8, cv2.Sobel(smooth, cv2.CV_32F, 0, 1) / 8)
         edges = cv2.dilate(np.asarray(slope > 4, np.uint8), np.ones((7, 7), np.uint8)) > 0
@@ -120,14 +118,14 @@ class StyleAnalyzer:
         )
 
     def white_paper(self) -> StyleReading:
-        """The share of pixels that are almost white."""
+        """Share of pixels that are almost white."""
         share = float(((self._light > 90) & (self._chroma < 12)).mean())
         return StyleReading(
             "white_paper", share, _holds_between(share, 0.10, 0.30), f"{share:.0%} of it is blank white"
         )
 
     def plain_ground(self) -> StyleReading:
-        """The share of a border of 4 % that is within ΔE 8 (CIE 1976) of its most usual colour."""
+        """Share of a border of 4 % that is within ΔE 8 (CIE 1976) of its median color."""
         ring = self._lab[_border_mask(self._light.shape)]
         share = float((np.linalg.norm(ring - np.median(ring, axis=0), axis=1) < 8).mean())
         return StyleReading(
@@ -135,11 +133,13 @@ class StyleAnalyzer:
         )
 
     def calm_area(self) -> StyleReading:
-        """The largest connected part, in blocks of a 24th of the longer side, whose L* deviates by less than 3."""
+        """Share of the largest connected area of blocks (a 24th of the longer side) with a deviation of L* below 3."""
         height, width = self._light.shape
         scale = min(1.0, 24 / max(height, width))
         grid = max(1, round(width * scale)), max(1, round(height * scale))
-        mean, square = (cv2.resize(one, grid, interpolation=cv2.INTER_AREA) for one in (self._light, self._light**2))
+        mean, square = (
+            cv2.resize(values, grid, interpolation=cv2.INTER_AREA) for values in (self._light, self._light**2)
+        )
         calm = np.asarray(square - mean * mean < 9, np.uint8)
         _, _, stats, _ = cv2.connectedComponentsWithStats(calm, connectivity=4)
         share = float(stats[1:, cv2.CC_STAT_AREA].max(initial=0) / calm.size)
@@ -148,7 +148,7 @@ class StyleAnalyzer:
         )
 
     def upright(self, size: tuple[int, int]) -> StyleReading:
-        """Height by width of the file."""
+        """Height divided by width of the file, of which `size` is width and height."""
         ratio = size[1] / size[0]
         return StyleReading(
             "upright", ratio, _holds_between(ratio, 1.0, 1.2), f"it is {size[0]}×{size[1]}, {ratio:.2f} as high as wide"
@@ -156,7 +156,7 @@ class StyleAnalyzer:
 
 
 def _holds_between(value: float, fails: float, holds: float) -> bool | None:
-    """True from `holds` up, False up to `fails`, else None."""
+    """Return `True` from `holds` up, `False` up to `fails`, else `None`."""
     return True if value >= holds else False if value <= fails else None
 
 
@@ -168,30 +168,27 @@ def _border_mask(shape: tuple[int, ...]) -> Bools:
     return ring
 
 
-FULL_SIDE = 2048  # sharpness and coding marks are looked for at full size, up to this
-MAX_OVERSHOOT = 2 * quality.HIGH_HALOS  # overshoot beside edges; ink and pencil have some of it by nature
-REDRAWN_BELOW, FILTERED_ABOVE = 0.88, 0.95  # SSIM without luminance: posters have less, and colour filters more
-UNTOUCHED_DIFFERENCE = 3.5  # ΔE in the median of what was left untouched: recompressed photo has less, flat paint more
-TINY_SIDE, SMALL_SIDE = (
-    256,
-    320,
-)  # pixels of the longer side: a quarter of a phone's width, and the least that shows well
-MIN_CHECK_SIDE = 64  # pixels of the shorter side, below which there is no picture to speak of
-BLANK_BELOW = 2.0  # deviation of L*, under which there is none either
-NOISE_BELOW = (
-    0.25  # of that deviation, what is left at an eighth of the size: all noise has an eighth, hatching over a half
-)
-PAGE_LONG_INCHES = 29.7 / 2.54  # inches
-FINE_PRINT, COARSE_PRINT = 150, 100  # pixels an inch on such a page that are enough, and that are too few
+FULL_SIDE = 2048  # sharpness and coding artifacts are measured at full size, up to this
+MAX_OVERSHOOT = 2 * quality.HIGH_HALOS  # beside edges; ink and pencil have some of it by nature
+REDRAWN_BELOW, FILTERED_ABOVE = 0.88, 0.95  # SSIM without luminance: posters have less, color filters more
+UNTOUCHED_DIFFERENCE = 3.5  # median ΔE of untouched parts: a recompressed photo has less, flat paint more
+# Pixels of the longer side: a quarter of a phone's width, and the least that shows well.
+TINY_SIDE, SMALL_SIDE = 256, 320
+MIN_CHECK_SIDE = 64  # pixels of the shorter side, below which nothing can be recognized
+BLANK_BELOW = 2.0  # standard deviation of L* below which an image is blank
+# Share of that deviation that is left at an eighth of the size: noise has an eighth, hatching over a half.
+NOISE_BELOW = 0.25
+PAGE_LONG_INCHES = 29.7 / 2.54  # longer side of A4
+FINE_PRINT, COARSE_PRINT = 150, 100  # pixels per inch on such a page that are enough, and that are too few
 
 _COARSE_FACTOR = 8
 _NEARLY_ALL = 0.9
-_LIGHT_SIDE = 24  # what is left of an image at this size are its light and dark sides
+_LIGHT_SIDE = 24  # pixels; at this size only the light and dark sides of an image are left
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Whether a check holds, `None` where it cannot be told; `says` is the evidence, with numbers and place."""
+    """Whether a check holds, `None` where it is undecided, and the evidence, with numbers and places."""
 
     holds: bool | None
     evidence: str
@@ -199,94 +196,102 @@ class CheckResult:
 
 @dataclass
 class Findings:
-    """Everything found out about one pair, each thing once: `restyled` are the bytes of what became of the photo, and
-    `measurements` those that were needed, by name."""
+    """Checks of a photo and its restyle; each is done once.
+
+    Attributes:
+        pair: both images.
+        restyled: the encoded restyle.
+        measurements: what was measured for the checks so far, by name.
+    """
 
     pair: ImagePair
     restyled: bytes
     measurements: dict[str, MeasurementEntry] = field(default_factory=dict)
     _results: dict[InstrumentCheck, CheckResult] = field(default_factory=dict)
-    _analyzer: StyleAnalyzer | None = None
-    _picture: SingleImage | None = None
 
     def check(self, *checks: InstrumentCheck) -> CheckResult:
-        """What a check, or several together, come to."""
-        for one in checks:
-            if one not in self._results:
-                self._results[one] = self._confirm(one, CHECKS[one](self))
-        found = [self._results[one] for one in checks]
-        against = [one for one in found if one.holds is False]
-        told = all(one.holds for one in found)
-        says = dict.fromkeys(one.evidence for one in against or found)
-        return CheckResult(False if against else True if told else None, " ".join(says))
+        """Return the result of a check, or of several together: all must hold, and one that fails decides."""
+        for check in checks:
+            if check not in self._results:
+                self._results[check] = self._confirm(check, CHECKS[check](self))
+        results = [self._results[check] for check in checks]
+        failed = [result for result in results if result.holds is False]
+        all_hold = all(result.holds for result in results)
+        evidence = dict.fromkeys(result.evidence for result in failed or results)
+        return CheckResult(False if failed else True if all_hold else None, " ".join(evidence))
 
-    def _confirm(self, check: InstrumentCheck, found: CheckResult) -> CheckResult:
-        """A Yes needs a picture that it could be true of, and often one of this photo: noise is sharp, black is flat,
-        and another photo has all of its surface changed. A No stands."""
-        if not found.holds or check in _FILE_CHECKS:
-            return found
-        if why := self.why_empty:
-            return CheckResult(None, f"Not measured: {why}.")
+    def _confirm(self, check: InstrumentCheck, result: CheckResult) -> CheckResult:
+        """Return the result; a Yes only for an image, and often a restyle of this photo, of which it can be true.
+
+        Noise is sharp, black is flat, and in another photo every surface has changed. A No stands.
+        """
+        if not result.holds or check in _FILE_CHECKS:
+            return result
+        if self.why_empty:
+            return CheckResult(None, f"Not measured: {self.why_empty}.")
         if check in _PHOTO_CHECKS and self.why_unrelated:
             return CheckResult(None, f"Not measured, since it is not this photo any more. {self.why_unrelated}")
-        return found
+        return result
 
     @cached_property
     def why_empty(self) -> str:
-        """Why there is no picture to speak of; empty where there is one."""
+        """Why nothing can be recognized in the restyle; empty where it can."""
         height, width = self.pair.after.shape[:2]
         if min(height, width) < MIN_CHECK_SIDE:
             return f"the picture has only {width}×{height} pixels"
         light = np.ascontiguousarray(to_lab(self.pair.after)[:, :, 0])
-        spread = float(light.std())
-        if spread < BLANK_BELOW:
-            return f"the picture is blank (L* deviates by {spread:.1f})"
+        deviation = float(light.std())
+        if deviation < BLANK_BELOW:
+            return f"the picture is blank (L* deviates by {deviation:.1f})"
         coarse = cv2.resize(light, (width // _COARSE_FACTOR, height // _COARSE_FACTOR), interpolation=cv2.INTER_AREA)
-        forms = float(np.std(coarse)) / spread
+        forms = float(np.std(coarse)) / deviation
         return f"the picture is mere noise ({forms:.0%} of its light and dark has form)" if forms < NOISE_BELOW else ""
 
     @cached_property
     def why_unrelated(self) -> str:
-        """Why the picture cannot be taken for one of this photo; empty where it can."""
+        """Why the restyle cannot be one of this photo; empty where it can."""
         if self.pair.incomparable_reason:
             return f"{self.pair.incomparable_reason[0].upper()}{self.pair.incomparable_reason[1:]}."
         kept = self.measure("restyle.structure_kept")
         return kept.sentence if kept.value is None or kept.value < restyle.MAX_COMPOSITION_LOST else ""
 
     def measure(self, name: str) -> Measurement:
-        one = pair_instruments()[name]
-        found = one.measure(self.picture if one.kind == "image" else self.pair)
-        self.measurements[name] = MeasurementEntry(value=found.value, unit=found.unit, sentence=found.sentence)
-        return found
+        """Return what an instrument measures, and keep it."""
+        instrument = pair_instruments()[name]
+        measured = instrument.measure(self._image if instrument.kind == "image" else self.pair)
+        self.measurements[name] = to_entry(measured)
+        return measured
 
-    @property
-    def picture(self) -> SingleImage:
-        """The restyled picture by itself, larger than it is compared with the photo."""
-        if self._picture is None:
-            self._picture = SingleImage.load(self.restyled, side=FULL_SIDE)
-            self._picture.size = self.pair.sizes[1]
-        return self._picture
+    def analyze(self, analysis: Callable[[StyleAnalyzer], StyleReading]) -> CheckResult:
+        """Return the result of an analysis of the restyle by itself, and keep it."""
+        name, value, holds, evidence = analysis(self._analyzer)
+        return self.record(f"look.{name}", value, holds, f"{evidence[0].upper()}{evidence[1:]}.")
 
-    def analyze(self, take: Callable[[StyleAnalyzer], StyleReading]) -> CheckResult:
-        """A look at the restyled picture by itself."""
-        self._analyzer = self._analyzer or StyleAnalyzer(self.pair.after)
-        name, value, holds, says = take(self._analyzer)
-        return self.record(f"look.{name}", value, holds, f"{says[0].upper()}{says[1:]}.")
+    def record(self, name: str, value: float | None, holds: bool | None, evidence: str) -> CheckResult:
+        """Keep a measurement that belongs to no instrument, and return the result of its check."""
+        self.measurements[name] = MeasurementEntry(value=value, unit="", sentence=evidence)
+        return CheckResult(holds, evidence)
 
-    def record(self, name: str, value: float | None, holds: bool | None, says: str) -> CheckResult:
-        """What was measured here and is no instrument of its own."""
-        self.measurements[name] = MeasurementEntry(value=value, unit="", sentence=says)
-        return CheckResult(holds, says)
+    @cached_property
+    def _image(self) -> SingleImage:
+        """The restyle by itself, larger than it is compared with the photo."""
+        image = SingleImage.load(self.restyled, side=FULL_SIDE)
+        image.size = self.pair.sizes[1]
+        return image
+
+    @cached_property
+    def _analyzer(self) -> StyleAnalyzer:
+        return StyleAnalyzer(self.pair.after)
 
 
 @cache
 def pair_instruments() -> Mapping[str, Instrument]:
-    """Those of our own families, whatever plugins bring."""
-    return {one.name: one for one in (*restyle.INSTRUMENTS, *quality.INSTRUMENTS)}
+    """Return our own instruments for restyles by name; those of plug-ins are not used."""
+    return {instrument.name: instrument for instrument in (*restyle.INSTRUMENTS, *quality.INSTRUMENTS)}
 
 
-def _check_composition_kept(found: Findings) -> CheckResult:
-    kept = found.measure("restyle.structure_kept")
+def _check_composition_kept(findings: Findings) -> CheckResult:
+    kept = findings.measure("restyle.structure_kept")
     if kept.value is None:
         return CheckResult(None, kept.sentence)
     holds = (
@@ -299,31 +304,31 @@ def _check_composition_kept(found: Findings) -> CheckResult:
     return CheckResult(holds, kept.sentence)
 
 
-def _check_redrawn(found: Findings) -> CheckResult:
-    """Whether the photo's own detail is gone: a filter gives it another colour and leaves it where it was."""
-    pair = found.pair
+def _check_redrawn(findings: Findings) -> CheckResult:
+    """Check that the photo's own detail is gone: a filter gives it another color and leaves it where it was."""
+    pair = findings.pair
     if pair.incomparable_reason:
         return CheckResult(None, f"Not measured: {pair.incomparable_reason}.")
     same = float(np.clip(pair.similarity[1][pair.valid], 0, 1).mean())
-    says = f"{same:.0%} of the photo's own detail is still there, whatever its colour."
+    evidence = f"{same:.0%} of the photo's own detail is still there, whatever its colour."
     holds = True if same < REDRAWN_BELOW else False if same > FILTERED_ABOVE else None
-    return found.record("look.photo_detail", same, holds, says)
+    return findings.record("look.photo_detail", same, holds, evidence)
 
 
-def _check_style_everywhere(found: Findings) -> CheckResult:
-    untouched, even = found.measure("restyle.untouched"), found.measure("restyle.evenness")
+def _check_style_everywhere(findings: Findings) -> CheckResult:
+    untouched, even = findings.measure("restyle.untouched"), findings.measure("restyle.evenness")
     if untouched.value is None or untouched.map is None:
         return CheckResult(None, untouched.sentence)
-    redrawn = found.check(InstrumentCheck.REDRAWN)
+    redrawn = findings.check(InstrumentCheck.REDRAWN)
     if redrawn.holds is False:
         return redrawn
     if untouched.value >= restyle.MIN_UNTOUCHED_SEEN:
-        # Flat paint may keep the mean colour and the edges of a block; photo keeps its pixels.
+        # Flat paint may keep the mean color and the edges of a block; a photo keeps its pixels.
         left = untouched.map > 0.5
-        near = float(np.median(found.pair.difference[left])) < UNTOUCHED_DIFFERENCE
-        says = f"Still photograph: {format_percent(untouched.value)} of the textured parts, {_describe_side(left)}."
-        # Shrinking takes the marks of a style away, so of a small picture it cannot be told.
-        return CheckResult(False if near and max(found.pair.sizes[1]) >= SMALL_SIDE else None, says)
+        near = float(np.median(findings.pair.difference[left])) < UNTOUCHED_DIFFERENCE
+        evidence = f"Still photograph: {format_percent(untouched.value)} of the textured parts, {_describe_side(left)}."
+        # Shrinking removes the marks of a style, so that a small image is undecided.
+        return CheckResult(False if near and max(findings.pair.sizes[1]) >= SMALL_SIDE else None, evidence)
     even_enough = even.value is not None and even.value >= restyle.MIN_EVENNESS
     return CheckResult(
         redrawn.holds if even_enough else None, f"{untouched.sentence} {even.sentence} {redrawn.evidence}"
@@ -331,7 +336,7 @@ def _check_style_everywhere(found: Findings) -> CheckResult:
 
 
 def _describe_side(where: Bools) -> str:
-    """The half of the image in which nearly all of something lies, or else its place."""
+    """Name the half of the image in which nearly all of something is, or else its place."""
     height, width = where.shape
     halves = {
         "left": where[:, : width // 2],
@@ -344,9 +349,9 @@ def _describe_side(where: Bools) -> str:
     return f"in the {sides[0]} half" if len(sides) == 1 else add_mostly(name_place(where))
 
 
-def _check_strong(found: Findings) -> CheckResult:
-    """From three times on what is too little, and with other detail than the photo's."""
-    strength, redrawn = found.measure("restyle.strength"), found.check(InstrumentCheck.REDRAWN)
+def _check_strong(findings: Findings) -> CheckResult:
+    """Check for three times the least strength, and for other detail than the photo's."""
+    strength, redrawn = findings.measure("restyle.strength"), findings.check(InstrumentCheck.REDRAWN)
     if strength.value is None:
         return CheckResult(None, strength.sentence)
     if strength.value < restyle.MIN_STRENGTH:
@@ -356,13 +361,13 @@ def _check_strong(found: Findings) -> CheckResult:
     return CheckResult(redrawn.holds if strength.value >= 3 * restyle.MIN_STRENGTH else None, strength.sentence)
 
 
-def _check_strength(found: Findings) -> CheckResult:
-    strength, redrawn = found.measure("restyle.strength"), found.check(InstrumentCheck.REDRAWN)
+def _check_strength(findings: Findings) -> CheckResult:
+    strength, redrawn = findings.measure("restyle.strength"), findings.check(InstrumentCheck.REDRAWN)
     if strength.value is None:
         return CheckResult(None, strength.sentence)
     if not restyle.MIN_STRENGTH <= strength.value <= restyle.MAX_STRENGTH:
         return CheckResult(False, strength.sentence)
-    kept = found.check(InstrumentCheck.COMPOSITION_KEPT)
+    kept = findings.check(InstrumentCheck.COMPOSITION_KEPT)
     if kept.holds is False:
         return kept
     if redrawn.holds is not True:
@@ -370,26 +375,28 @@ def _check_strength(found: Findings) -> CheckResult:
     return CheckResult(kept.holds, f"{strength.sentence} {kept.evidence}")
 
 
-def _check_light_kept(found: Findings) -> CheckResult:
-    """By the correlation of L* at 24 px: true from 0.6, not from 0.2 down."""
-    if found.pair.incomparable_reason:
-        return CheckResult(None, f"Not measured: {found.pair.incomparable_reason}.")
-    height, width = found.pair.valid.shape
+def _check_light_kept(findings: Findings) -> CheckResult:
+    """Check the correlation of L* at 24 px: it holds from 0.6, and not up to 0.2."""
+    if findings.pair.incomparable_reason:
+        return CheckResult(None, f"Not measured: {findings.pair.incomparable_reason}.")
+    height, width = findings.pair.valid.shape
     scale = _LIGHT_SIDE / max(height, width)
     size = max(2, round(width * scale)), max(2, round(height * scale))
-    one, other = (np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA)).ravel() for gray in found.pair.luma)
-    if min(float(one.std()), float(other.std())) < 0.01:
+    before, after = (
+        np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA)).ravel() for gray in findings.pair.luma
+    )
+    if min(float(before.std()), float(after.std())) < 0.01:
         return CheckResult(None, "Not measured: one of the images is equally light everywhere.")
-    agree = float(np.corrcoef(one, other)[0, 1])
+    agree = float(np.corrcoef(before, after)[0, 1])
     holds = True if agree >= 0.6 else False if agree <= 0.2 else None
-    says = f"Light and dark lie as in the photo by a correlation of {agree:.2f}."
-    return found.record("look.light_kept", agree, holds, says)
+    evidence = f"Light and dark lie as in the photo by a correlation of {agree:.2f}."
+    return findings.record("look.light_kept", agree, holds, evidence)
 
 
-def _check_sharp(found: Findings) -> CheckResult:
-    sharpness, blocks = found.measure("quality.sharpness"), found.measure("quality.blockiness")
-    says = f"{sharpness.sentence} {blocks.sentence}"
-    width, height = found.pair.sizes[1]
+def _check_sharp(findings: Findings) -> CheckResult:
+    sharpness, blocks = findings.measure("quality.sharpness"), findings.measure("quality.blockiness")
+    evidence = f"{sharpness.sentence} {blocks.sentence}"
+    width, height = findings.pair.sizes[1]
     small = f"It has only {width}×{height} pixels, too few for detail; {SMALL_SIDE} on the longer side are the least."
     if max(width, height) < TINY_SIDE:
         return CheckResult(False, small)
@@ -398,7 +405,7 @@ def _check_sharp(found: Findings) -> CheckResult:
     if blocks.value is not None and blocks.value > quality.HIGH_BLOCKINESS:
         return CheckResult(False, blocks.sentence)
     if sharpness.value is None:
-        return CheckResult(None, says)
+        return CheckResult(None, evidence)
     holds = (
         True
         if sharpness.value >= quality.SHARP_SHARPNESS
@@ -406,16 +413,16 @@ def _check_sharp(found: Findings) -> CheckResult:
         if sharpness.value <= quality.SOFT_SHARPNESS
         else None
     )
-    return CheckResult(holds, says)
+    return CheckResult(holds, evidence)
 
 
-def _check_clean(found: Findings) -> CheckResult:
-    """Blocks and doubled edges only: grain, bands and clipped tones are often a style's own."""
-    blocks, halos = found.measure("quality.blockiness"), found.measure("quality.halos")
+def _check_clean(findings: Findings) -> CheckResult:
+    """Check for blocks and doubled edges only: grain, bands and clipped tones are often part of a style."""
+    blocks, halos = findings.measure("quality.blockiness"), findings.measure("quality.halos")
     flaws = [
-        one.sentence
-        for one, most in ((blocks, quality.HIGH_BLOCKINESS), (halos, MAX_OVERSHOOT))
-        if one.value is not None and one.value > most
+        flaw.sentence
+        for flaw, limit in ((blocks, quality.HIGH_BLOCKINESS), (halos, MAX_OVERSHOOT))
+        if flaw.value is not None and flaw.value > limit
     ]
     if flaws:
         return CheckResult(False, " ".join(flaws))
@@ -423,11 +430,11 @@ def _check_clean(found: Findings) -> CheckResult:
     return CheckResult(True if known else None, f"{blocks.sentence} {halos.sentence}")
 
 
-def _check_print_size(found: Findings) -> CheckResult:
-    said = found.measure("quality.print_size").sentence
-    density = max(found.pair.sizes[1]) / PAGE_LONG_INCHES
+def _check_print_size(findings: Findings) -> CheckResult:
+    sentence = findings.measure("quality.print_size").sentence
+    density = max(findings.pair.sizes[1]) / PAGE_LONG_INCHES
     holds = True if density >= FINE_PRINT else False if density < COARSE_PRINT else None
-    return CheckResult(holds, f"{said} On a page of A4 that is {density:.0f} an inch.")
+    return CheckResult(holds, f"{sentence} On a page of A4 that is {density:.0f} an inch.")
 
 
 _FILE_CHECKS = {InstrumentCheck.PRINT_SIZE, InstrumentCheck.UPRIGHT}
@@ -451,17 +458,17 @@ CHECKS: Mapping[InstrumentCheck, Callable[[Findings], CheckResult]] = {
     InstrumentCheck.SHARP: _check_sharp,
     InstrumentCheck.CLEAN: _check_clean,
     InstrumentCheck.PRINT_SIZE: _check_print_size,
-    InstrumentCheck.TONAL_RANGE: lambda found: found.analyze(StyleAnalyzer.tonal_range),
-    InstrumentCheck.DEEP_BLACKS: lambda found: found.analyze(StyleAnalyzer.deep_blacks),
-    InstrumentCheck.OPEN_SHADOWS: lambda found: found.analyze(StyleAnalyzer.open_shadows),
-    InstrumentCheck.COLOURLESS: lambda found: found.analyze(StyleAnalyzer.colourless),
-    InstrumentCheck.SATURATED: lambda found: found.analyze(StyleAnalyzer.saturated),
-    InstrumentCheck.FEW_COLOURS: lambda found: found.analyze(StyleAnalyzer.few_colours),
-    InstrumentCheck.FLAT_COLOUR: lambda found: found.analyze(StyleAnalyzer.flat_colour),
-    InstrumentCheck.WHITE_PAPER: lambda found: found.analyze(StyleAnalyzer.white_paper),
-    InstrumentCheck.PLAIN_GROUND: lambda found: found.analyze(StyleAnalyzer.plain_ground),
-    InstrumentCheck.CALM_AREA: lambda found: found.analyze(StyleAnalyzer.calm_area),
-    InstrumentCheck.UPRIGHT: lambda found: found.analyze(lambda looks: looks.upright(found.pair.sizes[1])),
+    InstrumentCheck.TONAL_RANGE: lambda findings: findings.analyze(StyleAnalyzer.tonal_range),
+    InstrumentCheck.DEEP_BLACKS: lambda findings: findings.analyze(StyleAnalyzer.deep_blacks),
+    InstrumentCheck.OPEN_SHADOWS: lambda findings: findings.analyze(StyleAnalyzer.open_shadows),
+    InstrumentCheck.COLOURLESS: lambda findings: findings.analyze(StyleAnalyzer.colourless),
+    InstrumentCheck.SATURATED: lambda findings: findings.analyze(StyleAnalyzer.saturated),
+    InstrumentCheck.FEW_COLOURS: lambda findings: findings.analyze(StyleAnalyzer.few_colours),
+    InstrumentCheck.FLAT_COLOUR: lambda findings: findings.analyze(StyleAnalyzer.flat_colour),
+    InstrumentCheck.WHITE_PAPER: lambda findings: findings.analyze(StyleAnalyzer.white_paper),
+    InstrumentCheck.PLAIN_GROUND: lambda findings: findings.analyze(StyleAnalyzer.plain_ground),
+    InstrumentCheck.CALM_AREA: lambda findings: findings.analyze(StyleAnalyzer.calm_area),
+    InstrumentCheck.UPRIGHT: lambda findings: findings.analyze(lambda style: style.upright(findings.pair.sizes[1])),
 }
 
 
@@ -469,28 +476,28 @@ _NOT_MEASURED = "Left open: no measurement of the pixels answers this."
 
 
 def answer_restyle(brief: Brief) -> AnswerDocument:
-    """The answers; what a criterion scores is left to them. Raises `ImageError`.
+    """Answer the assertions, and abstain from scores, which follow from them; raise `ImageError` for a bad image.
 
-    The first image is taken for the photo, the second for what became of it.
+    The first image is taken for the photo, the second for its restyle.
     """
     findings = Findings(load_pair(brief), brief.images[1].image.data)
     counts: Counter[str] = Counter()
     criteria: AnswerDocument = {}
     for criterion in brief.criteria:
-        answers = {one.id: _answer_assertion(one, findings) for one in criterion.assertions}
-        said = Counter(answer for answer, _ in answers.values())
-        counts += said
+        answers = {assertion.id: _answer_assertion(assertion, findings) for assertion in criterion.assertions}
+        tally = Counter(answer for answer, _ in answers.values())
+        counts += tally
         criteria[criterion.key] = {
             "assertions": {id_: {"answer": answer, "evidence": why} for id_, (answer, why) in answers.items()},
             "score": ABSTAIN,
-            "reason": f"Measured, not seen: {said[YES]} Yes, {said[NO]} No, {said[ABSTAIN]} left open.",
+            "reason": f"Measured, not seen: {tally[YES]} Yes, {tally[NO]} No, {tally[ABSTAIN]} left open.",
         }
     assessment = f"{counts[YES] + counts[NO]} of {counts.total()} assertions measured, the others left open."
     return {"criteria": criteria, "assessment": assessment, "measurements": findings.measurements}
 
 
 def load_pair(brief: Brief) -> ImagePair:
-    """The two images of a brief. Raises `ImageError` with the role of the one that cannot be read."""
+    """Load the two images of a brief; raise `ImageError` with the role of one that cannot be read."""
     before, after = brief.images
     pair = ImagePair.load(before.image.data, after.image.data, names=(before.role, after.role, ""))
     pair.sizes = _file_size(before.image), _file_size(after.image)
@@ -498,26 +505,26 @@ def load_pair(brief: Brief) -> ImagePair:
 
 
 def _file_size(image: PreparedImage) -> tuple[int, int]:
-    """Width and height of the file, upright; a judge may have got a smaller picture."""
+    """Return width and height of the file, upright; the prepared image may be smaller."""
     width, height = image.source_width, image.source_height
     turned = (width > height) != (image.width > image.height) and width != height
     return (height, width) if turned else (width, height)
 
 
 def _answer_assertion(assertion: Assertion, findings: Findings) -> tuple[str, str]:
-    """Yes, No or abstain, and the evidence."""
-    how = CheckRule.parse(assertion.measured)
-    if how is None:
+    """Return Yes, No or an abstention, and the evidence."""
+    rule = CheckRule.parse(assertion.measured)
+    if rule is None:
         return ABSTAIN, _NOT_MEASURED
     if assertion.applies:
         return ABSTAIN, f"Left open: whether there is something to ask about ({assertion.applies}) cannot be measured."
-    found = findings.check(*how.checks)
-    if found.holds and how.yes:
-        return YES, found.evidence
-    if found.holds is False and how.no:
-        return NO, found.evidence
-    if found.holds:
-        return ABSTAIN, f"Left open: nothing measured speaks against it. {found.evidence}"
-    if found.holds is False:
-        return ABSTAIN, f"Left open: nothing measured speaks for it. {found.evidence}"
-    return ABSTAIN, f"Left open. {found.evidence}"
+    result = findings.check(*rule.checks)
+    if result.holds and rule.yes:
+        return YES, result.evidence
+    if result.holds is False and rule.no:
+        return NO, result.evidence
+    if result.holds:
+        return ABSTAIN, f"Left open: nothing measured speaks against it. {result.evidence}"
+    if result.holds is False:
+        return ABSTAIN, f"Left open: nothing measured speaks for it. {result.evidence}"
+    return ABSTAIN, f"Left open. {result.evidence}"
