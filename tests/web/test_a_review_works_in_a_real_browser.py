@@ -122,7 +122,7 @@ def test_arrows_go_between_questions_and_what_is_open_is_asked_for_once(visited:
     page.keyboard.press("3")
     assert chosen(page) == ["3"]
     page.keyboard.press("Enter")
-    assert "2 left open" in page.locator("[data-said]").inner_text()
+    assert "2 unanswered" in page.locator("[data-said]").inner_text()
     assert page.locator(".ask.left-open").count() == 2
     assert now() == "edit-preservation:unchanged_regions"
     page.keyboard.press("Enter")
@@ -143,7 +143,7 @@ def test_what_is_left_open_is_still_told_when_a_draft_is_kept_late(visited: Open
         held[0].continue_()
     kept.value.finished()
     page.evaluate("() => new Promise((done) => setTimeout(done))")
-    assert "2 left open" in page.locator("[data-said]").inner_text()
+    assert "2 unanswered" in page.locator("[data-said]").inner_text()
 
 
 def test_words_and_views_have_their_keys(visited: Opened) -> None:
@@ -252,7 +252,7 @@ def test_a_changed_rating_asks_before_it_is_lost_with_the_tab(visited: Opened) -
     page.wait_for_selector("[data-rate]")
     ready(page)
     page.keyboard.press("6")
-    page.get_by_role("link", name="Leave it as it is").click()
+    page.get_by_role("link", name="Discard changes").click()
     page.wait_for_selector(".revealed")
     page.get_by_role("link", name="Change").click()
     page.wait_for_selector("[data-rate]")
@@ -318,7 +318,7 @@ def test_on_a_phone_the_button_and_the_zoom_are_there_from_the_start(visited: Op
     page.get_by_role("button", name="Rate cases").click()
     page.wait_for_selector("[data-rate]")
     ready(page)
-    for name in ("Save and go on", "Zoom in"):
+    for name in ("Save and continue", "Zoom in"):
         box = page.get_by_role("button", name=name).bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= 844

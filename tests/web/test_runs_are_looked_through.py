@@ -212,7 +212,7 @@ def test_a_case_shows_what_its_judge_was_told(tmp_path: Path, started: Started) 
 
         def told_of(at: int, run: str = RUN) -> str:
             page = client.get(f"/runs/{run}/case", params={"id": verdicts[at].case}).text
-            return plain(page).split("What the judge was told")[1].split("The answer as it came")[0]
+            return plain(page).split("Prompt sent to the judge")[1].split("The answer as it came")[0]
 
         assert "This is the text that was sent" in told_of(0)
         assert "make the car red" in told_of(0)

@@ -1,4 +1,4 @@
-"""The command line: one module per command; what is heavy is imported inside the command that needs it.
+"""The command line. Commands parse flags, call the API and print; heavy modules are imported inside the commands.
 
 Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 something has no score.
 """
@@ -15,14 +15,14 @@ EXIT_THRESHOLD, EXIT_USAGE, EXIT_UNSCORED = 1, 2, 3
 
 
 def main() -> None:
-    """The entry point: an error of the user's is one plain sentence, never a traceback."""
-    # Before NumPy is loaded: our products are many and small, and threads that wait for each other took twice the CPU
+    """Run the command line: an error of the user is one sentence on stderr, never a traceback."""
+    # Before NumPy is loaded: our matrix products are many and small; with several threads they took twice the CPU time
     # and, on a busy machine, forty times as long.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from beholder.cli.app import app
 
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a verdict that was paid for is not lost to a terminal's alphabet
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without the characters must not lose a verdict
             stream.reconfigure(errors="replace")
     try:
         app(prog_name="beholder")
@@ -34,6 +34,6 @@ def main() -> None:
     except KeyboardInterrupt:
         print("beholder: interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # `beholder … | head` is no mistake
+    except BrokenPipeError:  # `beholder … | head` is no error
         sys.stderr.close()
         sys.exit(0)

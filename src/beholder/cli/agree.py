@@ -1,4 +1,4 @@
-"""`beholder agree`: a judge against people, or against another judge."""
+"""`beholder agree`: agreement of a judge with people, or with another judge."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def agree(
 
 
 def _pop_second_judge(judges: list[Scores]) -> Scores:
-    """Of two judges the second, taken out: the first is compared with it where there are no people."""
+    """Remove and return the second of two judges: without ratings the first is compared with it."""
     if len(judges) != 2:
         raise UsageError(
             "Say with what to compare: --ratings FILE for people, --with RUN for another judge. Nobody reviewed "
@@ -123,13 +123,13 @@ def _load_reference(ratings: Path | None, other: Scores | None) -> Mapping[str, 
 
 
 def _reference_scales(other: Scores | None, people: Mapping[str, Ratings]) -> dict[str, tuple[float, float]]:
-    """What is known of another judge's scales, or of the scales of people who rated by the judge's own rubric."""
+    """Return the known scales of the reference: another judge, or reviewers who rated by the judge's rubric."""
     columns = other.columns.values() if other is not None else ()
     return {one.name: one.scale for one in columns if one.scale is not None and one.name in people}
 
 
 def _load_other_judge(named: str, ledger: str | None) -> Scores:
-    """The judge to compare with: a run of the ledger, or the one judge of a file."""
+    """Load the judge to compare with: a run of the ledger, or the one judge of a file."""
     path = Path(named)
     if not path.is_file():
         return load_scores(named, None, None, ledger)[0]
@@ -142,7 +142,7 @@ def _load_other_judge(named: str, ledger: str | None) -> Scores:
 def _filter_groups(
     judges: Sequence[Scores], people: Mapping[str, Ratings], wanted: Iterable[str]
 ) -> tuple[list[Scores], Mapping[str, Ratings]]:
-    """The cases of these groups. Ratings of cases that a judge has outside them go too."""
+    """Keep the cases of the wanted groups, in the scores and in the ratings."""
     from beholder.statistics.data import Ratings
 
     kept = list(judges)

@@ -1,4 +1,4 @@
-"""The commands, gathered."""
+"""The typer application with all commands. It loads every command module: they stay light at import."""
 
 from __future__ import annotations
 

@@ -1,14 +1,12 @@
-"""What commands that calibrate, or apply a calibration, have in common: the options, and measuring with a bar.
+"""`beholder calibrate`: learn from human ratings how to predict them from a judge's scores.
 
-`beholder calibrate`: learn from people's ratings what a judge's answers mean on their scale.
+`load_calibration_applier` applies a calibration to the verdicts of a run, for `show`, `export` and `score`.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -56,24 +54,10 @@ FeatureValues = dict[str, dict[str, float]]
 MAX_LISTED = 3
 
 
-@contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while a person looks, which is told how many are done."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(what), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
-    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)
-
-
 def measure_cases(cases: Iterable[Case], names: Collection[str] | None = None) -> FeatureValues:
-    """What the instruments (these, or all) say of the images of cases, by case; what could not be measured is said."""
+    """Measure the images of cases with all instruments, or the named ones; print which cases could not be measured."""
     from beholder.cases.case import choose_pair_roles
+    from beholder.cli.progress import progress_bar
     from beholder.statistics.calibration_task import measure_pixels
 
     pairs, failed = {}, {}
@@ -83,8 +67,8 @@ def measure_cases(cases: Iterable[Case], names: Collection[str] | None = None) -
             failed[case.id] = "it has no two images to compare"
         else:
             pairs[case.id] = case.images[roles[0]], case.images[roles[1]]
-    with progress_bar("measuring", len(pairs)) as done:
-        found, unread = measure_pixels(pairs, names, done=done)
+    with progress_bar("measuring", len(pairs)) as update:
+        found, unread = measure_pixels(pairs, names, done=lambda count: update(completed=count))
     failed |= unread
     if failed:
         print_text(f"beholder: {len(failed)} of {len(failed) + len(found)} cases could not be measured:", error=True)
@@ -95,21 +79,21 @@ def measure_cases(cases: Iterable[Case], names: Collection[str] | None = None) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CalibrationApplier:
-    """A calibration over the verdicts of a run, with what it needs beyond them."""
+    """Applies a calibration to verdicts; `extra` are its further features by case."""
 
     calibration: Calibration
     extra: Mapping[str, Mapping[str, float]]
     anyway: bool
 
     def __call__(self, verdicts: Iterable[StoredVerdict]) -> Iterator[StoredVerdict]:
-        """The same, calibrated; verdicts on one case follow each other, and are taken together."""
+        """Yield calibrated verdicts; those on one case must follow each other, since they are calibrated together."""
         for _, judged in groupby(verdicts, key=lambda one: one.verdict.case):
             of_case = list(judged)
             for one, verdict in zip(of_case, self.to_case([one.verdict for one in of_case]), strict=True):
                 yield replace(one, verdict=verdict)
 
     def to_case(self, verdicts: list[Verdict]) -> list[Verdict]:
-        """The verdicts on one case, calibrated."""
+        """Return the verdicts on one case, calibrated."""
         from beholder.verdicts.calibration import apply_calibration
 
         known = self.extra.get(verdicts[0].case, {}) if verdicts else {}
@@ -125,9 +109,19 @@ def load_calibration_applier(
     anyway: bool = False,
     case: str | None = None,
 ) -> CalibrationApplier | None:
-    """The calibration in a file, ready for the verdicts of a run (or of one case of it): what it needs to know of the
-    pixels is measured now. None without a file. Raises `UsageError`."""
-    from beholder.errors import UsageError
+    """Load a calibration for the verdicts of a run, and measure the features that it needs from the images.
+
+    Args:
+        book: The ledger.
+        record: The run.
+        calibration: File of `beholder calibrate`; None returns None.
+        features: File of further features.
+        anyway: Apply it also to another rubric, style or judge than it was fitted for.
+        case: Only this case of the run.
+
+    Raises:
+        UsageError: A file cannot be read, or features are given without a calibration.
+    """
     from beholder.verdicts.calibration import load_calibration
 
     if calibration is None:
@@ -231,13 +225,13 @@ def _make_measure(name: str) -> SelectionMeasure:
 
 
 def _rubric_scales(known: _CalibrationData) -> dict[str, tuple[float, float]]:
-    """Who reviewed the run rated on the rubric's own scales."""
+    """Return the scales of the rubric: reviewers of the run rated on them."""
     columns = known.judged.columns.items()
     return {name: one.scale for name, one in columns if one.scale is not None and name in known.people}
 
 
 def _recipes(wanted: Sequence[str]) -> tuple[dict[str, CalibrationRecipe], list[str]]:
-    """The kinds of map to try, a constant always among them, and what is to be said of them."""
+    """Return the kinds of map to try, always with a constant, and notes for the user."""
     from importlib.util import find_spec
 
     from beholder.statistics.calibration import CONSTANT_NAME
@@ -258,7 +252,7 @@ def _recipes(wanted: Sequence[str]) -> tuple[dict[str, CalibrationRecipe], list[
 
 @dataclass(frozen=True, slots=True)
 class _CalibrationSources:
-    """Where things are: a run in a ledger or files of scores, and what people said."""
+    """Where scores and ratings are read from."""
 
     run: str | None
     ratings: Path | None
@@ -269,7 +263,7 @@ class _CalibrationSources:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CalibrationData:
-    """What people said by aspect, what the judge said, what it is, and by case what is known besides."""
+    """Ratings by aspect, the scores of the judge and their provenance, and further features by case."""
 
     people: Mapping[str, Ratings]
     judged: Scores
@@ -278,13 +272,13 @@ class _CalibrationData:
 
     @property
     def rated(self) -> set[str]:
-        """The cases that have both ratings and scores."""
+        """Cases that have both ratings and scores."""
         return {case for one in self.people.values() for case in one.cases} & set(self.judged.cases)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CalibrationRequest:
-    """Which number answers which aspect (`--map`), on which scales, and on what terms the rest is learned."""
+    """The columns for the aspects (`--map`), the scales of judge and people, and options of the tasks."""
 
     pairs: Sequence[str]
     scales: Mapping[str, tuple[float, float]]
@@ -293,7 +287,7 @@ class _CalibrationRequest:
 
 
 def _load_data(files: _CalibrationSources, judge: str | None, aspects: Collection[str] | None) -> _CalibrationData:
-    """What one judge and people said of these aspects, or all."""
+    """Load the scores of one judge and the ratings of these aspects, or all."""
     from beholder.statistics.calibration_task import load_run_provenance, read_file_provenance
 
     people = load_people_ratings(files.ratings, files.run, files.scores, files.ledger, aspects)
@@ -312,7 +306,7 @@ def _load_data(files: _CalibrationSources, judge: str | None, aspects: Collectio
 
 
 def _load_features(known: _CalibrationData, features: Path | None, *, measure: bool) -> dict[str, dict[str, float]]:
-    """What is known of the rated cases beside what the judge said."""
+    """Return further features of the rated cases, by case: from a file, and measured from the images."""
     from beholder.statistics.calibration_task import read_features
 
     extra = read_features(features) if features is not None else {}
@@ -362,9 +356,9 @@ def _print_json(
 ) -> None:
     from beholder.statistics.calibration import summarize_task
 
-    told = [summarize_task(result, task) | {"aspect": task.aspect} for result in results for task in result.tasks]
+    aspects = [summarize_task(result, task) | {"aspect": task.aspect} for result in results for task in result.tasks]
     where = None if written is None else str(written)
-    print_text(json.dumps({"written": where, "made": made, "aspects": told, "notes": notes}))
+    print_text(json.dumps({"written": where, "made": made, "aspects": aspects, "notes": notes}))
 
 
 def _print_results(results: Sequence[CalibrationResult], notes: Sequence[str]) -> None:
@@ -410,7 +404,7 @@ def _result_table(title: str, rows: Mapping[str, CandidateScore]) -> None:
 
 
 def _result_sentences(result: CalibrationResult) -> list[str]:
-    """What the table comes to, in sentences."""
+    """Return the conclusions from the table, in sentences."""
     from beholder.reports.formatting import format_interval
     from beholder.statistics.calibration import AS_CHOSEN
 
@@ -420,8 +414,8 @@ def _result_sentences(result: CalibrationResult) -> list[str]:
         "than a constant": row.constant_gain,
         "a higher ρ than the raw judge": row.rho_gain,
     }
-    told = "; ".join(f"{what} by {format_interval(one)}" for what, one in gains.items() if one is not None)
-    lines = [f"As chosen: {told}.", result.why if result.helps else f"Not saved: {result.why}"]
+    gained = "; ".join(f"{what} by {format_interval(one)}" for what, one in gains.items() if one is not None)
+    lines = [f"As chosen: {gained}.", result.why if result.helps else f"Not saved: {result.why}"]
     if result.makers:
         lines.append(result.makers)
     if result.helps and not result.bounded:

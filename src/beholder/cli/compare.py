@@ -1,7 +1,4 @@
-"""`beholder compare`: did the new build get worse?
-
-`beholder history`: all runs of a suite, and where it is going.
-"""
+"""`beholder compare`: the difference between two runs. `beholder history`: the trend over all runs of a suite."""
 
 from __future__ import annotations
 
@@ -98,7 +95,7 @@ def compare(
 
 
 def _exit_by_gate(comparison: Comparison, decided: ComparisonGate | None) -> None:
-    """Last of all, so that whoever has to find out why finds the tables and files written."""
+    """Exit with the code of the gate; called last, when tables and files are written."""
     from beholder.cli import EXIT_THRESHOLD, EXIT_UNSCORED
 
     if decided is not None and decided.failed:
@@ -119,7 +116,7 @@ def _parse_fail_on(text: str) -> FailOn | None:
 
 
 def _parse_margins(given: Sequence[str]) -> tuple[float, dict[str, float]]:
-    """The margin for all, and those by name."""
+    """Return the margin for all columns, and margins by name."""
     found: dict[str, float] = {}
     for text in given:
         name, _, number = text.rpartition("=")
@@ -136,7 +133,7 @@ def _parse_margins(given: Sequence[str]) -> tuple[float, dict[str, float]]:
 
 @dataclass(frozen=True, slots=True)
 class _ComparedRuns:
-    """What is compared, and of runs also their grades, in what they are unlike, and the rubrics of both."""
+    """The scores to compare and, for runs of a ledger, their grades, differences of set-up and rubrics."""
 
     before: Scores
     after: Scores
@@ -174,7 +171,7 @@ def _load_compared(
 
 
 def _with_titles(comparison: Comparison, rubrics: Sequence[Mapping[str, object]]) -> Comparison:
-    """With criteria as their rubrics call them; what comes from files has the names that it has there."""
+    """Return the comparison with titles of criteria; columns of files keep their names."""
     from beholder.reports.comparison import with_titles
     from beholder.reports.text import column_title, criterion_titles
     from beholder.statistics.data import ColumnKind
@@ -273,32 +270,32 @@ def history(
 
     with Ledger.open(ledger, read_only=True) as book:
         records = _select_runs(book, suite, tag)[-(last or 0) :]
-        told = [load_compared_run(book, record.id) for record in records]
-    lines = followed([one.scores for one in told], on or (), group=group, draws=draws, seed=seed)
+        runs = [load_compared_run(book, record.id) for record in records]
+    lines = followed([one.scores for one in runs], on or (), group=group, draws=draws, seed=seed)
     warnings = [
         f"{old.record.id} to {new.record.id}: {sentence}"
-        for old, new in pairwise(told)
+        for old, new in pairwise(runs)
         for sentence in describe_run_differences(old, new)
     ]
     if json_:
-        runs = [{"run": one.id, "name": one.name, "created": one.created.isoformat()} for one in records]
-        print_text(json.dumps({"runs": runs, "lines": [line.to_dict() for line in lines], "warnings": warnings}))
+        listed = [{"run": one.id, "name": one.name, "created": one.created.isoformat()} for one in records]
+        print_text(json.dumps({"runs": listed, "lines": [line.to_dict() for line in lines], "warnings": warnings}))
         return
     for line in lines:
         _print_history(line, records)
     for sentence in dict.fromkeys(warnings):
         print_text(printable(f"Not like with like: {sentence}"))
     kept = group or SOURCE_GROUP
-    grouped = any(kept in one.scores.groups for one in told)
+    grouped = any(kept in one.scores.groups for one in runs)
     together = f"cases of one {kept} together" if grouped else "each case independent of the others"
     print_text(
-        f"Intervals are {CONFIDENCE_LEVEL:.0%} bootstrap, {draws:,} draws (seed {seed}), {together}. A change is to the run "
-        "before, over the cases of both; p is the chance of one as large if nothing had changed."
+        f"Intervals are {CONFIDENCE_LEVEL:.0%} bootstrap, {draws:,} draws (seed {seed}), {together}. A change is to "
+        "the run before, over the cases of both; p is the chance of one as large if nothing had changed."
     )
 
 
 def sparkline(values: list[float | None]) -> str:
-    """A bar for each, from the lowest to the highest; a blank where there is none."""
+    """Return a block character for each value, scaled from the lowest to the highest; a blank for None."""
     known = [value for value in values if value is not None]
     if not known:
         return ""
@@ -310,7 +307,7 @@ def sparkline(values: list[float | None]) -> str:
 
 
 def _select_runs(book: Ledger, suite: str | None, tag: str | None) -> list[RunRecord]:
-    """The runs, the oldest first."""
+    """Return the runs of a suite or with a tag, the oldest first."""
     records = book.runs(tag=tag)
     if suite is None and tag is None and records:
         suite = records[0].name

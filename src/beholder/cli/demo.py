@@ -1,4 +1,4 @@
-"""`beholder demo`: a small suite, built, judged and told."""
+"""`beholder demo`: build a small suite with known faults, judge it, and show what was found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from beholder.ledger.types import StoredVerdict
 
 
-MAX_WIDTH = 120  # where nobody's terminal says how wide it is
+MAX_WIDTH = 120  # where the output is no terminal
 
 _TONES = {"caught": "green", "fine": "green", "missed": "bold red", "false alarm": "bold red", "no opinion": "yellow"}
 
@@ -59,7 +59,7 @@ def demo(
 def _judge_chapter(
     folder: Path, chapter: DemoSuite, judge: Sequence[str], base_url: list[str] | None
 ) -> list[StoredVerdict]:
-    """The verdicts on a chapter: `beholder run --json` on its suite, and what the ledger has of that run then."""
+    """Run a suite of the demo as `beholder run --json` does, and return its verdicts from the ledger."""
     from beholder.cli.run import run
     from beholder.demo.suite import LEDGER_NAME, get_suite_path
     from beholder.ledger.ledger import Ledger
@@ -67,7 +67,7 @@ def _judge_chapter(
 
     print(f"judging {len(chapter.samples)} {chapter.name} …", file=sys.stderr)
     lines = io.StringIO()
-    with redirect_stdout(lines), suppress(typer.Exit):  # its thresholds are not ours: what has no score is told below
+    with redirect_stdout(lines), suppress(typer.Exit):  # thresholds do not matter here; missing scores are shown below
         run(
             suite=get_suite_path(folder, chapter),
             judge=list(judge) or None,
@@ -87,7 +87,7 @@ def _judge_chapter(
 
 
 def _print_chapter(chapters: Sequence[tuple[DemoSuite, Sequence[StoredVerdict]]]) -> None:
-    """The bad ones first: what is wrong, what was said, and why."""
+    """Print for each case, faulty ones first, its fault, the verdict and the reason."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""`beholder doctor`: whether everything that Beholder needs is there and sound. No key is shown, and none is sent."""
+"""`beholder doctor`: check the installation, keys, the ledger and servers. No key is shown, and none is sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from beholder.cli.options import JsonOption, LedgerOption
 from beholder.errors import BeholderError, LedgerError
 from beholder.reports.text import print_text, printable
 
-# Files of 8×8 pixels are made of each of these and read as a judge's picture would be.
+# An image of 8×8 pixels is written in each of these formats and read back, to test the decoders.
 _FORMATS = ("jpeg", "png", "webp", "gif", "bmp", "tiff", "avif")
 _EXTRAS = {
     "pillow_heif": ("HEIC images", "heic"),
@@ -36,7 +36,7 @@ ServedModels: TypeAlias = Mapping[str, str]  # by the model's name, where its we
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """What was looked at. `state` is ok, note (nothing is wrong, but good to know) or problem."""
+    """The result of one check. `state` is ok, note (nothing is wrong, but good to know) or problem."""
 
     about: str
     state: str
@@ -138,7 +138,7 @@ def _check_ledger(where: str | None) -> Iterator[DoctorFinding]:
 
 
 def _check_servers(judge: str | None, base_urls: Sequence[str], timeout_s: float) -> Iterator[DoctorFinding]:
-    """Whether each server answers and, where they say what they serve, whether all serve the judge's model."""
+    """Check that each server answers and, if servers list their models, that all list the judge's model."""
     import asyncio
     from importlib.metadata import entry_points
 
@@ -172,13 +172,15 @@ def _check_servers(judge: str | None, base_urls: Sequence[str], timeout_s: float
 
 
 def _check_models(model: str, listed: Mapping[str, ServedModels]) -> DoctorFinding:
-    """Whether servers that list their models list this one, and from the same weights (vLLM's `root`). What none of
-    them lists may still be served: Ollama, for one, knows its models by longer names."""
+    """Check that all lists of models have this one, with the same weights (vLLM's `root`).
+
+    It is only a note if no server lists it: Ollama, for one, lists models under longer names.
+    """
     lacking = {url: names for url, names in listed.items() if model not in names}
     if lacking:
-        told = "; ".join(f"{url} lists {', '.join(sorted(names)[:5])}" for url, names in lacking.items())
+        others = "; ".join(f"{url} lists {', '.join(sorted(names)[:5])}" for url, names in lacking.items())
         state = "problem" if len(lacking) < len(listed) else "note"
-        return DoctorFinding("model", state, f"{model} is not listed everywhere: {told}")
+        return DoctorFinding("model", state, f"{model} is not listed everywhere: {others}")
     roots = {names[model] for names in listed.values()} - {""}
     if len(roots) > 1:
         return DoctorFinding("model", "note", f"{model} comes from different places: {', '.join(sorted(roots))}")
@@ -186,8 +188,11 @@ def _check_models(model: str, listed: Mapping[str, ServedModels]) -> DoctorFindi
 
 
 async def _query_server(url: str, timeout_s: float) -> tuple[DoctorFinding, ServedModels]:
-    """One GET without a key: any answer shows that somebody is there. Also the models that it lists, each with where
-    its weights came from, if the server says so."""
+    """Send one GET without a key; any reply shows that the server is there.
+
+    Returns:
+        The finding, and the models that the server lists with the origin of their weights.
+    """
     import aiohttp
 
     from beholder.providers.http import find_proxy, load_certificates
@@ -218,7 +223,7 @@ async def _query_server(url: str, timeout_s: float) -> tuple[DoctorFinding, Serv
 
 
 def _models_in(body: bytes) -> ServedModels:
-    """The models of a list in OpenAI's form; none where it is something else."""
+    """Return the models of a list in OpenAI's format; none if it is something else."""
     from beholder.providers.payload import MalformedReplyError, as_objects, as_text, parse_object
 
     try:

@@ -40,8 +40,8 @@ ScaleRange = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class _AspectEstimate:
-    """What one judge and people give for one aspect. `judge_passes` says in words when the judge passes a case;
-    `scales` are None where none was needed."""
+    """The estimate for one judge and aspect; `judge_passes` says when the judge passes a case, `scales` are None where
+    none was needed."""
 
     judge: str
     aspect: str
@@ -53,7 +53,7 @@ class _AspectEstimate:
 
 @dataclass(frozen=True, slots=True)
 class _AspectScales:
-    """The judge's and people's; `guessed` where only the ratings themselves tell the people's."""
+    """Scales of judge and people; `guessed` if the people's scale is only the range of their ratings."""
 
     judge: ScaleRange
     people: ScaleRange
@@ -62,7 +62,7 @@ class _AspectScales:
 
 @dataclass(frozen=True, slots=True)
 class _EstimateRequest:
-    """What was asked."""
+    """Options of the command: thresholds for a pass rate, and the wanted width of the interval."""
 
     passes: float | None
     judge_passes: float | None
@@ -82,8 +82,8 @@ class _EstimateRequest:
 
 @dataclass(frozen=True, slots=True)
 class _PeopleRatings:
-    """What people said by aspect, the scales that were given for it, and whether they `reviewed` the run itself: then
-    they rated on the rubric's own scales, however few of their values came up."""
+    """Ratings by aspect and the scales that were given. If people `reviewed` the run itself, they rated on the scales
+    of the rubric, even if they used few of the values."""
 
     ratings: Mapping[str, Ratings]
     judge_scales: Mapping[str, ScaleRange]
@@ -127,9 +127,9 @@ def estimate(
     found: list[_AspectEstimate] = []
     notes: dict[str, None] = {}
     for judge in load_scores(run, scores, cases, ledger):
-        more, told = _estimate_for_judge(judge, rated, pairs, group, given)
-        found += more
-        notes |= dict.fromkeys(told)
+        estimates, judge_notes = _estimate_for_judge(judge, rated, pairs, group, given)
+        found += estimates
+        notes |= dict.fromkeys(judge_notes)
     if json_:
         print_text(
             json.dumps({"passes": passes, "estimates": [_estimate_to_dict(one) for one in found], "notes": list(notes)})
@@ -141,7 +141,7 @@ def estimate(
 def _estimate_for_judge(
     judge: Scores, people: _PeopleRatings, pairs: Sequence[str], group: str | None, given: _EstimateRequest
 ) -> tuple[list[_AspectEstimate], list[str]]:
-    """What a judge and people give for each aspect, and what is to be said of it."""
+    """Return the estimate for each aspect of one judge, and notes for the user."""
     from beholder.statistics.aspects import describe_matches, find_guessed_scales, infer_scales_by_aspect, match_aspects
     from beholder.statistics.data import select_group
 
@@ -175,7 +175,7 @@ def _unknown_case_notes(people: Ratings, judge: Scores) -> list[str]:
 
 
 def _parse_scales(given: Sequence[str] | None, people: Mapping[str, Ratings]) -> dict[str, ScaleRange]:
-    """By aspect, under an empty name for all."""
+    """Return scales by aspect, under an empty name for all aspects."""
     from beholder.statistics.aspects import parse_scales
 
     found = parse_scales(given or ())
@@ -249,7 +249,7 @@ def _estimate_pass_rate(
 
 
 def _map_pass_score(column: Column, of_people: ScaleRange, passes: float) -> float:
-    """Where the judge's scale has what `passes` is on the people's."""
+    """Return the point of the judge's scale at the same relative place as `passes` on the people's."""
     assert column.scale is not None
     (low, high), (people_low, people_high) = column.scale, of_people
     if people_low == people_high:
@@ -315,7 +315,7 @@ def _format_width(estimate: Estimate) -> str:
 
 
 def _result_sentences(one: _AspectEstimate) -> list[str]:
-    """The numbers in words, for a reader who is no statistician."""
+    """Return the result in sentences for a reader who is no statistician."""
     found = one.estimated
     together, bias = found.together, found.bias
     sentences = []
@@ -359,14 +359,14 @@ def _scale_sentences(one: _AspectEstimate) -> list[str]:
         rests = "where the judge passes a case rests" if one.judge_passes else "the judge alone and its bias rest"
         few = one.estimated.rated < FEW_RATINGS
         sentences.append(
-            f"{'Warning: people' if few else 'People'}'s scale was not given and is taken to be {format_scale(people)}, as far "
-            f"as their ratings reach; {rests} on that, and intervals are not cut at its ends. Give it with "
+            f"{'Warning: people' if few else 'People'}'s scale was not given and is taken to be {format_scale(people)}"
+            f", as far as their ratings reach; {rests} on that, and intervals are not cut at its ends. Give it with "
             "--rating-scale."
         )
     if not one.judge_passes and judge != people and can_rescale(judge, people):
         sentences.append(
-            f"The judge's {format_scale(judge)} is shown on people's {format_scale(people)}, end on end; the estimate itself does not "
-            "depend on its scale."
+            f"The judge's {format_scale(judge)} is shown on people's {format_scale(people)}, end on end; the estimate "
+            "itself does not depend on its scale."
         )
     return sentences
 

@@ -1,7 +1,4 @@
-"""`beholder judge`: one case, one verdict.
-
-`beholder score`: answers that exist already, scored again.
-"""
+"""`beholder judge`: judge one case. `beholder score`: score recorded answers again."""
 
 from __future__ import annotations
 
@@ -99,7 +96,7 @@ def judge(
         return
     names = _judge_names(judge, {"--base-url": base_url, "--param": param, "--key-variable": key_variable})
     for one in rubrics:
-        make_composer(one, options).rubric_for(case)  # what is wrong with the case is said before any key is looked for
+        make_composer(one, options).rubric_for(case)  # an error in the case comes before one about a missing key
     places = [(name, _judge_base_urls(name, names, base_url or [])) for name in names]
     with show_spinner(f"asking {', '.join(names)}"):
         judged = asyncio.run(_ask_judges(rubrics, case, options, places, parameters, key_variable, timeout))
@@ -110,7 +107,7 @@ def judge(
 
 
 def _judge_names(named: Sequence[str] | None, for_models: Mapping[str, object]) -> Sequence[str]:
-    """Who judges: the instruments where nobody is named. `for_models` are flags that go with a model, by their name."""
+    """Return the judges, `instruments` if none is named; `for_models` are the flags that need a model."""
     from beholder.judges.base import INSTRUMENTS
 
     if not named:
@@ -123,7 +120,7 @@ def _judge_names(named: Sequence[str] | None, for_models: Mapping[str, object]) 
 
 
 def _judge_base_urls(name: str, names: Sequence[str], base_urls: Sequence[str]) -> Sequence[str]:
-    """Where a judge answers. A base URL is for `openai:` judges where there are any: no other key may go there."""
+    """Return the base URLs of a judge: they are for `openai:` judges if there are any, so that no other key is sent."""
     from beholder.judges.base import INSTRUMENTS
 
     providers = sorted({one.partition(":")[0] for one in names} - {INSTRUMENTS}) or [INSTRUMENTS]
@@ -141,7 +138,7 @@ def _make_case(
     setting: str,
     id_: str | None,
 ) -> Case:
-    """The case that the arguments describe; images without a role take the rubric's roles in order."""
+    """Return the case that the arguments describe; images without a role take the rubric's roles in order."""
     from beholder.cases.case import Case
     from beholder.cli.options import parse_pairs
     from beholder.rubrics.brief import choose_setting
@@ -165,7 +162,7 @@ def _make_case(
 
 
 def _case_name(by_role: Mapping[str, ImageSource]) -> str:
-    """The name of the last image's file, without what an address may hold besides."""
+    """Return the name of the last image's file, without query or fragment of a URL."""
     last = str(list(by_role.values())[-1]) if by_role else ""
     if not last or last[:5].lower() == "data:":
         return "case"
@@ -288,8 +285,10 @@ def score(
 def _calibrator(
     calibration: Path | None, features: Path | None, anyway: bool
 ) -> Callable[[list[Verdict]], list[Verdict]]:
-    """What a calibration makes of the verdicts on one answer; nothing without one. No images are at hand here: what has
-    to be measured on them is missing, and the verdict says so."""
+    """Return a function that calibrates the verdicts on one answer; without a calibration it returns them as they are.
+
+    There are no images here: features that are measured on them are missing, and the verdict says so.
+    """
     if calibration is None:
         if features is not None:
             raise UsageError("--features is for a calibration, and none is named: --calibration FILE.")
@@ -306,7 +305,7 @@ def _calibrator(
 
 
 class MalformedLines:
-    """Lines that are no recorded answers: how many, and the first of them."""
+    """Lines that are no recorded answers: their number, and the first few."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -333,7 +332,7 @@ class MalformedLines:
 
 
 class ScoreSummary:
-    """What the answers came to, kept small however many there are."""
+    """Counts and means over verdicts, in constant memory."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[tuple[str, str]] = Counter()

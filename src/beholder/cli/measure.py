@@ -1,4 +1,4 @@
-"""`beholder measure`: what the pixels say of two images. No judge is asked."""
+"""`beholder measure`: run the instruments on two images, without a judge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from beholder.instruments.pair import ImagePair
 
 
-PEOPLE_FAMILY = "people"  # what they would say, by the fitted maps: no family of instruments, but shown like one
+PEOPLE_FAMILY = "people"  # predicted human ratings, shown like a family of instruments
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 
 
@@ -47,7 +47,7 @@ def measure(
     files = [before, after] if mask is None else [before, after, mask]
     data = [read_image(file) for file in files]
     pair = ImagePair.load(data[0], data[1], mask=None if mask is None else data[2], names=(before, after, mask or ""))
-    found = _run_instrument(chosen, pair)
+    found = _run_instruments(chosen, pair)
     if not only or PEOPLE_FAMILY in only:
         found |= predict_pair_ratings(pair)
     written = {} if maps is None else _write_maps(chosen, found, pair, maps)
@@ -56,11 +56,11 @@ def measure(
         return
     _print_measurements(files, pair, found)
     if maps is not None:
-        print_text(_format_value(written, maps))
+        print_text(_maps_sentence(written, maps))
 
 
 def _select_instruments(names: Sequence[str]) -> list[Instrument]:
-    """The instruments for images, or those of them that are named, by themselves or by their family."""
+    """Return the instruments for images, or those named by themselves or by their family."""
     from beholder.instruments.registry import list_instruments
 
     known = [*list_instruments("pair"), *list_instruments("image")]
@@ -73,8 +73,8 @@ def _select_instruments(names: Sequence[str]) -> list[Instrument]:
     return sorted(picked, key=lambda one: families.index(_family(one.name)))
 
 
-def _run_instrument(chosen: Iterable[Instrument], pair: ImagePair) -> dict[str, Measurement]:
-    """An instrument for one image is given the second one."""
+def _run_instruments(chosen: Iterable[Instrument], pair: ImagePair) -> dict[str, Measurement]:
+    """Run the instruments; one for a single image gets the second image."""
     from beholder.instruments.pair import SingleImage
     from beholder.instruments.registry import take_measurement
 
@@ -148,7 +148,7 @@ def _print_measurements(files: Sequence[str], pair: ImagePair, found: Mapping[st
     console.print(Text("↑ higher is better   ↓ lower is better   — no meaning here", "dim"))
 
 
-def _format_value(written: Mapping[str, Path], folder: Path) -> str:
+def _maps_sentence(written: Mapping[str, Path], folder: Path) -> str:
     if not written:
         return "None of these measurements has a map here; no picture was written."
     names = ", ".join(path.name for path in written.values())

@@ -1,12 +1,6 @@
-"""What several commands take: `name=value` pairs, parameters, text files.
+"""What commands share: option types, parsing of values, flags of a suite, loading of scores and ratings, output files.
 
-What the statistics commands have in common: where the numbers come from, and how intervals are drawn.
-
-What `calibrate` and `estimate` have in common: which aspects, on which scales, and what people said of them.
-
-The flags that stand for a suite's keys, for every command that takes a suite.
-
-Files that a command writes: whole or not at all, and what goes wrong is a sentence.
+Every command imports this module at start: anything heavy is imported inside the functions.
 """
 
 from __future__ import annotations
@@ -32,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def parse_pairs(values: Iterable[str], option: str) -> list[tuple[str, str]]:
-    """`NAME=VALUE` arguments, split. Raises `UsageError` for one that has no name or no `=`."""
+    """Split `NAME=VALUE` arguments; raise `UsageError`, naming the `option`, for one without a name or `=`."""
     split = []
     for value in values:
         name, equals, rest = value.partition("=")
@@ -43,7 +37,7 @@ def parse_pairs(values: Iterable[str], option: str) -> list[tuple[str, str]]:
 
 
 def parse_fields(texts: Iterable[str], files: Iterable[str]) -> dict[str, FieldValue]:
-    """The fields given with --set and --set-file; a name that is given several times is a list."""
+    """Return the fields given with --set and --set-file; a name that is given several times becomes a list."""
     given = parse_pairs(texts, "--set")
     given += [(name, _read_field(path)) for name, path in parse_pairs(files, "--set-file")]
     gathered: dict[str, tuple[str, ...]] = {}
@@ -53,14 +47,14 @@ def parse_fields(texts: Iterable[str], files: Iterable[str]) -> dict[str, FieldV
 
 
 def parse_params(values: Iterable[str]) -> dict[str, object]:
-    """Model parameters: a value that is JSON (a number, true, an object) is taken as such, any other as text."""
+    """Return model parameters: a value that is JSON (a number, true, an object) is parsed, any other is text."""
     from beholder.judges.model import parse_param
 
     return dict(parse_param(value) for value in values)
 
 
 def read_text_file(path: Path, what: str) -> str:
-    """The text of a file that the user named."""
+    """Return the text of a file that the user named; raise `UsageError`, calling it `what`, if it cannot be read."""
     try:
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -72,23 +66,17 @@ def _read_field(path: str) -> str:
     return read_text_file(Path(path), "The file").removesuffix("\n")
 
 
-DEFAULT_DRAWS, DEFAULT_SEED = 2000, 0  # as in `statistics.intervals`, which is too heavy to import for a help text
+DEFAULT_DRAWS, DEFAULT_SEED = 2000, 0  # as in `statistics.bootstrap`, which is too heavy to import for a help text
 
 OptionalRun = Annotated[
     str | None,
     typer.Argument(metavar="[RUN]", help="A run's id, the start of it, its name, or `latest`.", show_default=False),
 ]
-RatingsFile = Annotated[
-    Path,
-    typer.Option(
-        "--ratings", help="What people said: CSV or JSONL with case, rater, aspect, score.", show_default=False
-    ),
-]
 RatingsOrReviews = Annotated[
     Path | None,
     typer.Option(
         "--ratings",
-        help="What people said: CSV or JSONL with case, rater, aspect, score; without it the run's reviews count.",
+        help="Human ratings: CSV or JSONL with case, rater, aspect, score; without it the run's reviews count.",
         show_default=False,
     ),
 ]
@@ -112,12 +100,12 @@ MapOption = Annotated[
     list[str] | None,
     typer.Option("--map", help="ASPECT=CRITERION, or =min(a,b), =mean(a,b); without it by name.", show_default=False),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Where the draws begin.")]
-DrawsOption = Annotated[int, typer.Option("--draws", min=100, max=100_000, help="How often the bootstrap draws.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
+DrawsOption = Annotated[int, typer.Option("--draws", min=100, max=100_000, help="Number of bootstrap samples.")]
 
 
 def load_review_ratings(run: str | None, ledger: str | None, *, assertions: bool = True) -> dict[str, Ratings]:
-    """What people said of a run (the latest if none is named) in reviews; empty where nobody did."""
+    """Return the ratings by aspect from reviews of a run (the latest if none is named); empty if there are none."""
     from beholder.reviews.ratings import read_review_ratings
 
     with _open_ledger(run, ledger) as book:
@@ -125,7 +113,7 @@ def load_review_ratings(run: str | None, ledger: str | None, *, assertions: bool
 
 
 def _open_ledger(run: str | None, ledger: str | None) -> Ledger:
-    """The ledger to read; who named neither a run nor a ledger, and has none, is told what else there is."""
+    """Open the ledger to read; without one, and without a run or ledger named, the error mentions --scores."""
     from beholder.ledger.ledger import Ledger
 
     try:
@@ -141,9 +129,16 @@ def _open_ledger(run: str | None, ledger: str | None) -> Ledger:
 def load_scores(
     run: str | None, scores: Sequence[Path] | None, cases: Path | None = None, ledger: str | None = None
 ) -> list[Scores]:
-    """What the judges said: of a run (the latest if nothing is named), or of plain files, a `Scores` for each judge.
+    """Load the scores of judges, a `Scores` for each.
 
-    Groups of a case file are added to those that the cases have. Raises `UsageError` for a run and files at once.
+    Args:
+        run: A run of the ledger; the latest if neither a run nor files are named.
+        scores: Files of scores, in place of a run.
+        cases: A case file whose groups are added to those of the cases.
+        ledger: Address of the ledger.
+
+    Raises:
+        UsageError: Both a run and files are given.
     """
     from beholder.statistics.data import add_groups, load_run_scores, read_groups, read_scores
 
@@ -182,8 +177,19 @@ def load_people_ratings(
     ledger: str | None,
     aspects: Iterable[str] | None,
 ) -> Mapping[str, Ratings]:
-    """All that people said, in a file or in reviews, by aspect; there is a rating for each of `aspects`. Assertions are
-    told of reviews only where aspects are chosen, which may be among them."""
+    """Load human ratings by aspect.
+
+    Args:
+        ratings: A file of ratings; without it the reviews of the run count.
+        run: The reviewed run.
+        scores: Files of scores in place of a run, which have no reviews.
+        ledger: Address of the ledger.
+        aspects: Aspects that must be rated. Ratings of assertions are read from reviews only if aspects are named,
+            since an assertion may be among them.
+
+    Raises:
+        UsageError: There are no ratings, or none for one of `aspects`.
+    """
     from beholder.statistics.data import read_ratings
 
     if ratings is not None:
@@ -192,7 +198,7 @@ def load_people_ratings(
         people = {} if scores else load_review_ratings(run, ledger, assertions=bool(aspects))
     if not people:
         raise UsageError(
-            "Say what people said: --ratings FILE with case, rater, aspect, score; or let people review the run in "
+            "Give human ratings: --ratings FILE with case, rater, aspect, score; or let people review the run in "
             "`beholder view`."
         )
     for name in aspects or ():
@@ -226,12 +232,17 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
     ("max_side", int | None, None, typer.Option(help="Scale images down to this many pixels a side.")),
     ("detail", str | None, None, typer.Option(help="The provider's image detail.")),
     ("allow_remote", bool | None, None, typer.Option("--allow-remote", help="Fetch remote images: https, s3, gs.")),
-    ("concurrency", int | None, None, typer.Option(help="How many cases are under way at once.")),
+    ("concurrency", int | None, None, typer.Option(help="How many cases are in progress at once.")),
     ("requests_per_minute", float | None, None, typer.Option(help="At most so many requests a minute.")),
     ("tokens_per_minute", float | None, None, typer.Option(help="At most so many tokens a minute.")),
     ("timeout", float | None, None, typer.Option(help="Seconds to wait for one call.")),
     ("total_timeout", float | None, None, typer.Option(help="Seconds to wait for one case.")),
-    ("lease", float | None, None, typer.Option(help="Seconds after which a silent process's cases are taken over.")),
+    (
+        "lease",
+        float | None,
+        None,
+        typer.Option(help="Seconds without a heartbeat after which a process's cases are reassigned."),
+    ),
     ("engine", str | None, None, typer.Option(help="Where the work is done: local, or ray.")),
     ("address", str | None, None, typer.Option(help="The Ray cluster's address.")),
     ("budget", float | None, None, typer.Option(help="US dollars that are never passed.")),
@@ -246,7 +257,7 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
         typer.Option("--thumbnails/--no-thumbnails", help="Keep small copies of images."),
     ),
     ("audit", bool | None, None, typer.Option("--audit/--no-audit", help="Check models' words against the pixels.")),
-    ("calibration", str | None, None, typer.Option(help="Say what people would, too: a file of `calibrate`.")),
+    ("calibration", str | None, None, typer.Option(help="Also predict human ratings, with a file of `calibrate`.")),
     ("limit", int | None, None, typer.Option(help="Judge at most so many cases.")),
     ("only", str | None, None, typer.Option(help="Judge the cases whose id fits this pattern: 'p1*/anime'.")),
     ("shuffle", int | None, None, typer.Option(help="Judge in an order that this seed gives.")),
@@ -254,14 +265,14 @@ FLAGS: list[tuple[str, Any, Any, typer.models.OptionInfo]] = [
 
 
 def with_suite(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the argument SUITE and all flags; it is called with the `Suite` they make and its own options."""
+    """Decorate a command with the argument SUITE and the flags of a suite; it is called with the `Suite` they make."""
     path = Annotated[Path | None, typer.Argument(metavar="SUITE", help="A suite.yaml; or say it all by flags.")]
     first = inspect.Parameter("suite", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=path)
     return _add_parameters(command, "suite", FLAGS, lambda given: _load_suite(given.pop("suite"), given), (first,))
 
 
 def with_flags(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command these flags; it is called with `flags`, as `suite_from` takes them, and its own options."""
+    """Decorate a command with some flags of a suite; it is called with `flags`, as `parse_flags` returns them."""
     return lambda command: _add_parameters(command, "flags", [flag for flag in FLAGS if flag[0] in names], parse_flags)
 
 
@@ -272,7 +283,15 @@ def _add_parameters(
     make: Callable[[dict[str, Any]], object],
     first: tuple[inspect.Parameter, ...] = (),
 ) -> Callable[..., None]:
-    """The command with `first` and the flags as parameters; what `make` makes of them is its parameter `made`."""
+    """Return the command with more parameters for typer.
+
+    Args:
+        command: A command with a parameter named `made`.
+        made: Its parameter that gets what `make` returns for the values of the added parameters.
+        flags: Flags to add, as in `FLAGS`.
+        make: Called with the values by name.
+        first: Parameters before the flags.
+    """
     own = [p for p in inspect.signature(command).parameters.values() if p.name != made]
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = [
@@ -282,7 +301,7 @@ def _add_parameters(
             for name, type_, default, option in flags
         ),
     ]
-    for p in own:  # their module postpones annotations, and typer would look for the names here
+    for p in own:  # annotations are strings in the command's module, and typer would evaluate them in this one
         annotation = eval(p.annotation, command.__globals__) if isinstance(p.annotation, str) else p.annotation
         parameters.append(p.replace(kind=kind, annotation=annotation))
 
@@ -303,7 +322,7 @@ def _load_suite(path: Path | None, given: dict[str, Any]) -> Suite:
 
 
 def parse_flags(given: dict[str, Any]) -> dict[str, Any]:
-    """The flags that were given, under the keys of a suite and with their values read."""
+    """Return the flags that were given under the keys of a suite, with their values parsed."""
     from beholder.runs.suite_file import FLAG_NAMES, parse_thresholds
 
     keys = {flag: key for key, flag in FLAG_NAMES.items()}
@@ -329,22 +348,27 @@ def parse_flags(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse_ledger_path(book: Ledger, output: Path) -> None:
-    """Raises `UsageError` where the output would take the place of the ledger that it comes from."""
+    """Raise `UsageError` if the output file is the ledger itself."""
     with suppress(OSError):
         if book.path is not None and os.path.samefile(book.path, output):
             raise UsageError(f"{str(output)!r} is the ledger itself; name another file.")
 
 
 def write_text(output: Path, text: str) -> None:
-    """The text as a file."""
+    """Write a text file as `atomic_write` does; lone surrogates become escapes."""
     with atomic_write(output) as file:
         file.write(text.encode("utf-8", "backslashreplace"))
 
 
 @contextmanager
 def atomic_write(output: Path) -> Iterator[IO[bytes]]:
-    """A file beside the wanted one, which takes its place when everything is written: half a file is none. What is
-    there and is no regular file (a pipe, a device) stays what it is and is written to as it is."""
+    """Open a temporary file that replaces `output` when everything is written, so that there is never half a file.
+
+    A pipe or device is written to directly.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
     try:
         with _open_draft(output) as file:
             yield file
@@ -361,7 +385,7 @@ def _open_draft(output: Path) -> Iterator[IO[bytes]]:
         with output.open("wb") as file:
             yield file
         return
-    output = output.resolve()  # a link stays one
+    output = output.resolve()  # a symbolic link stays one
     handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
     draft = Path(name)
     try:
@@ -377,7 +401,7 @@ def _open_draft(output: Path) -> Iterator[IO[bytes]]:
 
 CalibrationFile = Annotated[
     Path | None,
-    typer.Option("--calibration", help="Say what people would, too: a file of `calibrate`.", show_default=False),
+    typer.Option("--calibration", help="Also predict human ratings, with a file of `calibrate`.", show_default=False),
 ]
 FeaturesFile = Annotated[
     Path | None,

@@ -1,4 +1,4 @@
-"""How verdicts and briefs are printed."""
+"""Printing of verdicts and briefs, and the exit code for verdicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from beholder.verdicts.verdict import Verdict
 
 
 class OutputFormat(StrEnum):
-    """What a verdict is printed as."""
+    """Format of a printed verdict."""
 
     CARD = "card"
     JSON = "json"
@@ -34,7 +34,7 @@ class OutputFormat(StrEnum):
 
 
 def show_spinner(text: str) -> AbstractContextManager[object]:
-    """Something that moves while a person waits; nothing where nobody looks."""
+    """Show a spinner on stderr; nothing where stderr is no terminal."""
     if not sys.stderr.isatty():
         return nullcontext()
     from rich.console import Console
@@ -43,7 +43,7 @@ def show_spinner(text: str) -> AbstractContextManager[object]:
 
 
 def print_verdicts(judged: Sequence[tuple[Verdict, Rubric]], form: OutputFormat, *, full: bool = False) -> None:
-    """Prints verdicts, each with the rubric that it was given by, style and setting in place."""
+    """Print verdicts, each with its rubric in the style and setting that was used."""
     for verdict, rubric in judged:
         if form is OutputFormat.JSON:
             typer.echo(json.dumps({**verdict.to_dict(), "answer": verdict.answer}, ensure_ascii=False))
@@ -54,7 +54,7 @@ def print_verdicts(judged: Sequence[tuple[Verdict, Rubric]], form: OutputFormat,
 
 
 def print_seed(verdict: Verdict, rubric: Rubric) -> None:
-    """The published JSON on one line; an unscored verdict has none, nor one with abstentions: it is said on stderr."""
+    """Print the published JSON on one line; say on stderr why an unscored or partly abstaining verdict has none."""
     from beholder.verdicts.seed_format import explain_no_seed, to_seed_format
 
     if not verdict.scored:
@@ -77,8 +77,14 @@ def print_card(verdict: Verdict, *, full: bool = False) -> None:
 def verdicts_exit_code(
     verdicts: Sequence[Verdict], fail_under: float | None = None, *, strict: bool = False, seed: bool = False
 ) -> int:
-    """1 when a score is below `fail_under` or, if `strict`, a case failed; else 3 when one has no score (or, if `seed`
-    was asked for, no seed format); else 0."""
+    """Return the exit code: 1 for a missed threshold, else 3 for a missing score, else 0.
+
+    Args:
+        verdicts: The verdicts.
+        fail_under: Least score × 100.
+        strict: A case that did not pass counts as a missed threshold.
+        seed: A verdict without a seed format counts as a missing score.
+    """
     from beholder.verdicts.seed_format import explain_no_seed
 
     if fail_under is not None and 0 < fail_under <= 1:
@@ -93,7 +99,7 @@ def verdicts_exit_code(
 
 
 def brief_to_dict(brief: Brief) -> dict[str, object]:
-    """A brief as JSON values; of an image, everything but its bytes."""
+    """Return a brief as JSON values, without the bytes of its images."""
     content = [
         {"text": part.text}
         if isinstance(part, TextBlock)
@@ -123,7 +129,7 @@ def brief_to_dict(brief: Brief) -> dict[str, object]:
 
 
 def print_brief(brief: Brief) -> None:
-    """The brief as a judge would get it."""
+    """Print a brief as a judge would get it."""
     typer.echo(f"── brief {brief.digest[:12]} · {brief.rubric} {brief.rubric_version} ── system\n")
     typer.echo(printable(brief.system, lines=True))
     typer.echo("── user\n")

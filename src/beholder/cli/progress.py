@@ -1,8 +1,6 @@
-"""How a run is watched: a bar for people, lines of JSON for logs, or nothing.
+"""Progress of commands (a bar for people, lines of JSON for logs, or nothing), Ctrl-C, and the summary of a run.
 
-Ctrl-C, for commands that should finish what is under way.
-
-What a run came to, as a table.
+Imports rich: import this module inside the commands only.
 """
 
 from __future__ import annotations
@@ -13,8 +11,10 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -35,7 +35,7 @@ JSON_INTERVAL_S = 2.0  # seconds between two lines of JSON
 
 
 class ProgressCounter:
-    """What a run has come to so far. Nobody is shown anything."""
+    """Counts the results of a run and shows nothing."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -72,7 +72,7 @@ class ProgressCounter:
                 self.spent += entry.spent_usd
 
     def close(self) -> None:
-        """The run is over."""
+        """Called when the run is over."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -87,7 +87,7 @@ class ProgressCounter:
 
 
 class JsonProgress(ProgressCounter):
-    """A line of JSON every few seconds, and one at the end."""
+    """Prints a line of JSON every few seconds."""
 
     def __init__(self, total: int) -> None:
         super().__init__(total)
@@ -101,7 +101,7 @@ class JsonProgress(ProgressCounter):
 
 
 class ProgressBar(ProgressCounter):
-    """A bar with rate, cost, time left and outcomes."""
+    """Shows a bar with rate, cost, time left and outcomes."""
 
     def __init__(self, total: int) -> None:
         super().__init__(total)
@@ -131,8 +131,29 @@ class ProgressBar(ProgressCounter):
         self._progress.update(self._task, completed=done, money=money, outcomes=outcomes, rate=rate)
 
 
+@contextmanager
+def progress_bar(label: str, total: int, *, shown: bool = True) -> Iterator[Callable[..., None]]:
+    """Show a bar on stderr, which disappears at the end; nothing where stderr is no terminal or not `shown`.
+
+    Yields:
+        A function to call with `completed`, `advance`, `total` or `description`, as `rich.progress.Progress.update`.
+    """
+    if not shown or not sys.stderr.isatty():
+        yield lambda **update: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as progress:
+        yield partial(progress.update, progress.add_task(label, total=total))
+
+
 def _rich_progress() -> Progress:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     return Progress(
@@ -150,8 +171,14 @@ _WorkResult = TypeVar("_WorkResult")
 
 
 async def run_interruptible(work: Callable[[asyncio.Event], Awaitable[_WorkResult]]) -> _WorkResult:
-    """Works, and listens: the first Ctrl-C (or SIGTERM) sets the event that `work` was given, the second cancels it.
-    Raises `KeyboardInterrupt` then."""
+    """Run `work` and handle Ctrl-C and SIGTERM.
+
+    Args:
+        work: Gets an event that the first signal sets; it should then finish what is in progress.
+
+    Raises:
+        KeyboardInterrupt: A second signal came, and `work` was cancelled.
+    """
     stop = asyncio.Event()
     task = asyncio.ensure_future(work(stop))
 
@@ -160,7 +187,7 @@ async def run_interruptible(work: Callable[[asyncio.Event], Awaitable[_WorkResul
             task.cancel()
         else:
             stop.set()
-            print("\nstopping: what is under way is finished; Ctrl-C again stops at once", file=sys.stderr)
+            print("\nstopping: what is in progress is finished; Ctrl-C again stops at once", file=sys.stderr)
 
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -172,7 +199,7 @@ async def run_interruptible(work: Callable[[asyncio.Event], Awaitable[_WorkResul
 
 
 def print_summary(summary: dict[str, Any], tally: Tally) -> None:
-    """Means by criterion, outcomes, money, and what to do next."""
+    """Print means by criterion, outcomes, cost, and the next command."""
     console = Console(highlight=False, emoji=False)
     console.print(means_table(tally))
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in tally.outcomes.most_common())
@@ -184,7 +211,7 @@ def print_summary(summary: dict[str, Any], tally: Tally) -> None:
 
 
 def means_table(tally: Tally) -> Table:
-    """The mean of each criterion, and of the score; and of what people would say, where there is a calibration."""
+    """Return a table with the mean of each criterion, of the score, and of calibrated scores."""
     table = Table("rubric", "criterion", "scored", "mean", box=None, pad_edge=False)
     for name, rubric in tally.rubrics.items():
         for key, mean in {**rubric.criteria, "score": rubric.score}.items():

@@ -1,4 +1,4 @@
-"""`beholder qualify`: an exam for judges, and their report cards."""
+"""`beholder qualify`: let a judge take an exam with known answers, and show its report card."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ DEFAULT_FOLDER = Path("exam")
 def qualify(
     flags: dict[str, Any],
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN...]", help="Sittings to show again; several side by side.")
+        list[str] | None, typer.Argument(metavar="[RUN...]", help="Exam runs to show again; several side by side.")
     ] = None,
-    judge: Annotated[str | None, typer.Option(help="Who sits the exam: PROVIDER:MODEL, or instruments.")] = None,
+    judge: Annotated[str | None, typer.Option(help="Who takes the exam: PROVIDER:MODEL, or instruments.")] = None,
     rubric: Annotated[
         list[str] | None,
         typer.Option(help=f"A rubric to be examined in; else {', '.join(DEFAULT_RUBRICS)}.", show_default=False),
@@ -48,17 +48,20 @@ def qualify(
     size: Annotated[str, typer.Option(help="How many papers: quick, usual or full.")] = "usual",
     seed: Annotated[int, typer.Option(help="Which papers: the same seed sets the same exam, to the byte.")] = 0,
     folder: Annotated[Path, typer.Option(help="Where the papers are put.")] = DEFAULT_FOLDER,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Sit it anew, and ask even what is answered already.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Take it again, and ask even what is answered already.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it may cost money.")] = False,
     details: Annotated[bool, typer.Option("--details", help="Show each kind and strength of damage.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a pass mark was missed.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Let a judge sit an exam whose truth is known, and show its report card. No person is needed.
+    """Let a judge take an exam whose truth is known, and show its report card. No person is needed.
 
     Papers are made from photographs: known damage at graded strength, swaps, omissions, inventions, texts that demand
-    full marks. What it would cost is shown first. Stopped or killed, the same command goes on where it was.
+    full marks. What it would cost is shown first. If it was stopped, run the same
+    command again to resume.
 
     Exit codes: 0; 1 with --strict, a pass mark was missed; 2 wrong use; 3 some papers have no answer.
     """
@@ -71,7 +74,7 @@ def qualify(
 
     if runs:
         if judge is not None:
-            raise UsageError("RUN shows earlier sittings, and --judge sits a new one; give one of them.")
+            raise UsageError("RUN shows earlier exam runs, and --judge starts one; give one of them.")
         with Ledger.open(flags.get("ledger"), read_only=True) as ledger:
             cards = [_load_card(ledger, run) for run in runs]
         _print_cards(cards, beside=len(cards) > 1, details=details, as_json=json_)
@@ -85,15 +88,15 @@ def qualify(
     if not json_:
         _print_notes(chosen, photos or [])
     exams = [_prepare_exam(name, one, folder, photos or [], seed, size) for name, one in chosen]
-    sittings = [make_sheets(exam, flags) for exam in exams]
-    every = [sheet for sitting in sittings for sheet in sitting]
+    sheets_by_exam = [make_sheets(exam, flags) for exam in exams]
+    every = [sheet for sheets in sheets_by_exam for sheet in sheets]
     require_prices(every[0].suite)
     _confirm_cost(every, flags, fresh=fresh, yes=yes, quiet=quiet or json_)
     with Ledger.open(flags.get("ledger")) as ledger:
         budget = Budget(every[0].suite.budget_usd(), Decimal(0) if fresh else sum_spent(every, ledger))
-        sat = [_run_exam(sitting, ledger, budget, fresh=fresh, quiet=quiet or json_) for sitting in sittings]
-        cards = [_load_card(ledger, first) for first, _ in sat]
-    lacking = sum(unanswered for _, unanswered in sat)
+        taken = [_run_exam(sheets, ledger, budget, fresh=fresh, quiet=quiet or json_) for sheets in sheets_by_exam]
+        cards = [_load_card(ledger, first) for first, _ in taken]
+    lacking = sum(unanswered for _, unanswered in taken)
     _print_cards(cards, beside=False, details=details, as_json=json_)
     if lacking:
         have = "1 question has" if lacking == 1 else f"{lacking} questions have"
@@ -103,8 +106,13 @@ def qualify(
 
 
 def _select_rubrics(names: Sequence[str] | None, judge: str) -> list[tuple[str, Rubric]]:
-    """The rubrics to be examined in, each with the name that a suite finds it by. Of those that one name stands for,
-    the ones that the judge cannot answer are left out. Raises `SetupError` for a name of which it can answer none."""
+    """Return the rubrics of the exam, each with the name that a suite finds it by.
+
+    If a name stands for several rubrics, those that the judge cannot answer are skipped.
+
+    Raises:
+        SetupError: The judge can answer none of the rubrics of a name.
+    """
     from beholder.judges.base import INSTRUMENTS, check_judges
     from beholder.judges.model import judge_from
     from beholder.rubrics.load import load_rubrics
@@ -146,8 +154,10 @@ def _prepare_exam(name: str, rubric: Rubric, folder: Path, photos: Sequence[Path
 
 
 def _confirm_cost(sheets: Sequence[ExamSheet], flags: dict[str, Any], *, fresh: bool, yes: bool, quiet: bool) -> None:
-    """Shows what the exam would ask and cost, and asks whether it may. A judge that measures costs nothing, and with a
-    budget the question is answered."""
+    """Show what the exam would ask and cost, and ask for consent.
+
+    The instruments cost nothing, and a budget is consent enough.
+    """
     import asyncio
 
     from rich.console import Console
@@ -188,7 +198,7 @@ def _confirm_cost(sheets: Sequence[ExamSheet], flags: dict[str, Any], *, fresh: 
 def _run_exam(
     sheets: Sequence[ExamSheet], ledger: Ledger, budget: Budget, *, fresh: bool, quiet: bool
 ) -> tuple[str, int]:
-    """Lets the judge answer all sheets. The id of the first run, and how many questions have no answer."""
+    """Let the judge answer all sheets; return the id of the first run, and how many questions have no answer."""
     from beholder.cli.run import Output, execute_run
     from beholder.exam.results import sitting_tag
     from beholder.ledger.types import FINISHED
@@ -198,18 +208,18 @@ def _run_exam(
 
     first, lacking = "", 0
     for sheet in sheets:
-        limits = RunLimits(budget, not_shared=True)  # it is for all sheets
+        limits = RunLimits(budget, not_shared=True)  # the budget is for all sheets together
         with prepare_run(sheet.suite, ledger, fresh=fresh, limits=limits) as suite_run:
             record = suite_run.record
             first = first or record.id
             if record.id != first:
                 ledger.tag(record.id, sitting_tag(first))
             if not quiet:
-                going_on = "" if suite_run.is_new else ", going on"
-                print_text(f"{record.name}: {record.total} papers, run {record.id}{going_on}", error=True)
+                resumed = "" if suite_run.is_new else ", resumed"
+                print_text(f"{record.name}: {record.total} papers, run {record.id}{resumed}", error=True)
             state, _ = execute_run(suite_run, Output(quiet=quiet))
         if state != FINISHED:
-            print_text("interrupted; the same command (without --fresh) goes on where it was", error=True)
+            print_text("interrupted; run the same command again (without --fresh) to resume", error=True)
             raise typer.Exit(EXIT_UNSCORED)
         outcomes = ledger.tally(record.id).outcomes
         lacking += sum(outcomes.values()) - outcomes[Outcome.SCORED]

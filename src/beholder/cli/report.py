@@ -1,17 +1,14 @@
-"""`beholder report`: a run as one file that people can look at, or that other programs show.
-
-`beholder view`: the ledger as a web app on this machine.
-"""
+"""`beholder report`: a run as one HTML, Markdown or JUnit file. `beholder view`: the web app for a ledger."""
 
 from __future__ import annotations
 
 import math
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 from urllib.parse import quote
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from beholder.reports.run_data import ProgressCallback
 
 
-PROGRESS_FROM_VERDICTS = 500  # verdicts: with fewer it is done before anybody wonders
+PROGRESS_FROM_VERDICTS = 500  # with fewer the report is done before a bar would help
 FILE_ENDINGS = {"html": "html", "md": "md", "junit": "xml"}
 
 
@@ -63,7 +60,7 @@ def report(
         raise UsageError(f"--format is one of {', '.join(FILE_ENDINGS)}, not {format_!r}.")
     if not math.isfinite(max_mb):
         raise UsageError(f"--max-mb is how large the file may be, a number of MB from 0.1 on, not {max_mb}.")
-    least = _parse_thresholds(fail_under or (), format_)
+    thresholds = _parse_thresholds(fail_under or (), format_)
     with Ledger.open(ledger, read_only=True) as book, tempfile.TemporaryFile() as draft:
         record, other = book.run(run), None if against is None else book.run(against)
         if other is not None and other.id == record.id:
@@ -72,8 +69,9 @@ def report(
         printed = str(place) == "-"
         if not printed:
             refuse_ledger_path(book, place)
+        request = _ReportRequest(record, other, format_, max_mb, group, thresholds)
         with _report_progress(record.total) as watch:
-            told = _write_report(book, record, other, format_, draft, max_mb, group, least, watch)
+            description = _write_report(book, request, draft, watch)
         draft.seek(0)
         if printed:
             out = typer.get_binary_stream("stdout")
@@ -82,58 +80,61 @@ def report(
         else:
             with atomic_write(place) as file:
                 shutil.copyfileobj(draft, file)
-    print_text(f"{place}: {told}" if not printed else told, error=printed)
+    print_text(f"{place}: {description}" if not printed else description, error=printed)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReportRequest:
+    """What to write: a run, an older run to compare with, and options of the formats."""
+
+    record: RunRecord
+    other: RunRecord | None
+    format: str
+    max_mb: float
+    group: str | None
+    fail_under: Mapping[str, float]
 
 
 def _parse_thresholds(given: Sequence[str], format_: str) -> dict[str, float]:
-    """What a case has to reach. Raises `UsageError`."""
+    """Return the thresholds of --fail-under by name. Raises `UsageError`."""
     from beholder.runs.suite_file import parse_thresholds
 
     if given and format_ != "junit":
         raise UsageError(
             "--fail-under says which tests of --format junit fail; of a run, `beholder run` decides by it."
         )
-    least = parse_thresholds(given)
-    for name, value in least.items():
+    thresholds = parse_thresholds(given)
+    for name, value in thresholds.items():
         if not math.isfinite(value):
             raise UsageError(f"--fail-under takes a number or CRITERION=NUMBER, and {value} is no number.")
         if name == "score" and 0 < value <= 1:
             raise UsageError(f"--fail-under is on a scale to 100; for a score of {value:g} say {value * 100:g}.")
-    return least
+    return thresholds
 
 
-def _write_report(
-    book: Ledger,
-    record: RunRecord,
-    other: RunRecord | None,
-    format_: str,
-    draft: IO[bytes],
-    max_mb: float,
-    group: str | None,
-    fail_under: Mapping[str, float],
-    watch: ProgressCallback,
-) -> str:
-    """Writes the report into `draft`; what there is to say of it."""
+def _write_report(ledger: Ledger, request: _ReportRequest, draft: IO[bytes], watch: ProgressCallback) -> str:
+    """Write the report to `draft`; return its description for the user."""
     from beholder.verdicts.verdict import format_count
 
-    if format_ == "html":
+    record, other, group = request.record, request.other, request.group
+    if request.format == "html":
         from beholder.reports.html_report import write_report
 
-        made = write_report(book, record, draft, max_mb=max_mb, group=group, other=other, watch=watch)
+        made = write_report(ledger, record, draft, max_mb=request.max_mb, group=group, other=other, watch=watch)
         lines = [
             f"{format_count(made.verdicts, 'verdict')} on {format_count(made.cases, 'case')}, {made.size / 1e6:.1f} MB."
         ]
         if made.pictures:
             lines.append(f"Pictures are {made.pictures}.")
         return "\n".join([" ".join(lines), *made.notes])
-    if format_ == "md":
+    if request.format == "md":
         from beholder.reports.ci import run_markdown
 
-        text = run_markdown(book, record, group, other, watch=watch)
+        text = run_markdown(ledger, record, group, other, watch=watch)
     elif other is None:
         from beholder.reports.ci import run_junit
 
-        text = run_junit(book, record, fail_under)
+        text = run_junit(ledger, record, request.fail_under)
     else:
         raise UsageError("Of two runs `beholder compare OLD NEW --junit FILE` writes JUnit; leave out --against.")
     draft.write(text.encode("utf-8", "backslashreplace"))
@@ -142,23 +143,15 @@ def _write_report(
 
 @contextmanager
 def _report_progress(verdicts: int) -> Iterator[ProgressCallback]:
-    """A bar on a terminal while much is worked on, which goes when it is done; else nothing is shown."""
-    from beholder.reports.run_data import no_progress
+    """Show a bar for a large run."""
+    from beholder.cli.progress import progress_bar
 
-    if verdicts < PROGRESS_FROM_VERDICTS or not sys.stderr.isatty():
-        yield no_progress
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        task = bar.add_task("", total=verdicts)
-        yield lambda what, done, of: bar.update(task, description=what, completed=done, total=of)
+    with progress_bar("", verdicts, shown=verdicts >= PROGRESS_FROM_VERDICTS) as update:
+        yield lambda what, done, of: update(description=what, completed=done, total=of)
 
 
 def _file_name(record: RunRecord) -> str:
-    """The run's name as far as it is harmless in a file system, else its id."""
+    """Return the run's name with characters that are safe in a file name, else its id."""
     return re.sub(r"[^\w.-]+", "-", record.name).strip("-.")[:80] or record.id
 
 

@@ -1,7 +1,4 @@
-"""`beholder rubrics`: list, show, check, and start one of your own.
-
-`beholder styles`: the styles that `restyle` knows.
-"""
+"""`beholder rubrics`: list, show, check and create rubrics. `beholder styles`: list and show styles of `restyle`."""
 
 from __future__ import annotations
 
@@ -14,16 +11,15 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from beholder.cli.options import JsonOption
 from beholder.errors import UsageError
 from beholder.reports.text import print_text
 
 app = typer.Typer(help="List, show, check and start rubrics.", invoke_without_command=True)
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 @app.callback()
-def list_rubrics(context: typer.Context, json_: JsonFlag = False) -> None:
+def list_rubrics(context: typer.Context, json_: JsonOption = False) -> None:
     """List the rubrics."""
     if context.invoked_subcommand:
         return
@@ -42,7 +38,7 @@ def show_rubric(
     name: str,
     style: Annotated[str, typer.Option(help="The style whose assertions are shown.")] = "Anime",
     setting: Annotated[str, typer.Option(help="The setting to show.")] = "",
-    json_: JsonFlag = False,
+    json_: JsonOption = False,
 ) -> None:
     """Show what a judge is told by a rubric."""
     import msgspec
@@ -58,7 +54,7 @@ def show_rubric(
 
 @app.command("check")
 def check_rubrics(
-    paths: Annotated[list[str], typer.Argument(help="Folders, YAML files or names.")], json_: JsonFlag = False
+    paths: Annotated[list[str], typer.Argument(help="Folders, YAML files or names.")], json_: JsonOption = False
 ) -> None:
     """Check rubrics and say what is wrong, with line and key."""
     from beholder.cli import EXIT_USAGE
@@ -71,11 +67,11 @@ def check_rubrics(
         problems: tuple[Problem, ...] = ()
         try:
             rubrics = checked(path)
-            said = ", ".join(
+            names = ", ".join(
                 f"{one.name} {one.version}, {format_count(len(one.criteria), 'criterion', 'criteria')}"
                 for one in rubrics
             )
-            report = f"{path}: sound ({said})"
+            report = f"{path}: sound ({names})"
         except UsageError as error:
             wrong = True
             report = str(error)
@@ -117,18 +113,17 @@ def new_rubric(
 styles_app = typer.Typer(help="List and show styles.", invoke_without_command=True)
 
 StyleFolders = Annotated[list[Path] | None, typer.Option("--styles", help="A folder with styles of your own.")]
-StylesJsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class StylesOptions(NamedTuple):
-    """What was said before the subcommand."""
+    """Options given before the subcommand: `beholder styles --json show Anime`."""
 
     folders: tuple[Path, ...]
     json: bool
 
 
 @styles_app.callback()
-def list_styles(context: typer.Context, folders: StyleFolders = None, json_: StylesJsonFlag = False) -> None:
+def list_styles(context: typer.Context, folders: StyleFolders = None, json_: JsonOption = False) -> None:
     """List the styles, or show one: beholder styles show Anime."""
     context.obj = StylesOptions(tuple(folders or ()), json_)
     if context.invoked_subcommand:
@@ -144,7 +139,7 @@ def list_styles(context: typer.Context, folders: StyleFolders = None, json_: Sty
 
 
 @styles_app.command("show")
-def show_style(context: typer.Context, name: str, folders: StyleFolders = None, json_: StylesJsonFlag = False) -> None:
+def show_style(context: typer.Context, name: str, folders: StyleFolders = None, json_: JsonOption = False) -> None:
     """Show a style with its assertions; any other name shows the generic set."""
     import msgspec
 

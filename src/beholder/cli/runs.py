@@ -1,14 +1,8 @@
-"""`beholder runs`: list, rename, tag and delete runs.
-
-`beholder ledger`: runs copied from one ledger into another, and whether a ledger is sound.
-"""
+"""`beholder runs`: list, rename, tag and delete runs. `beholder ledger`: copy runs between ledgers, check a ledger."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -117,7 +111,7 @@ def delete(
 
 
 def format_money(known: Decimal | None, unpriced: int) -> str:
-    """An amount, and how much is unknown: `$1.2300 + 3 of unknown cost`."""
+    """Return an amount with the number of calls of unknown cost: `$1.2300 + 3 of unknown cost`."""
     if known is None:
         return "unknown"
     return f"${known:.4f}" + (f" + {unpriced} of unknown cost" if unpriced else "")
@@ -172,7 +166,7 @@ def _progress_cell(row: _ListedRun) -> str:
 
 
 def _case_count(record: RunRecord) -> int:
-    """A run counts verdicts, of which a case has one by each rubric."""
+    """Return the number of cases: the total of a run counts a verdict by each rubric."""
     return record.total // max(1, len(record.rubrics))
 
 
@@ -185,7 +179,7 @@ def _format_age(moment: datetime) -> str:
 
 
 def run_to_dict(record: RunRecord) -> dict[str, object]:
-    """A run as JSON values, without its suite and rubrics."""
+    """Return a run as JSON values, without its suite and rubrics."""
     from beholder.reports.formatting import run_state
 
     return {
@@ -204,10 +198,10 @@ def run_to_dict(record: RunRecord) -> dict[str, object]:
 
 
 def _as_dict(row: _ListedRun) -> dict[str, object]:
-    """Of a review also how many of the cases are rated; `done` counts verdicts, those that were begun too."""
-    told = run_to_dict(row.record)
-    rated = {"rated": row.rated, "cases": _case_count(row.record)} if told["review"] else {}
-    return {**told, "done": row.far.done, "scored": row.far.scored, "score": row.far.mean_score, **rated}
+    """Return a listed run as JSON values; `done` of a review counts ratings that were begun, `rated` saved ones."""
+    values = run_to_dict(row.record)
+    rated = {"rated": row.rated, "cases": _case_count(row.record)} if values["review"] else {}
+    return {**values, "done": row.far.done, "scored": row.far.scored, "score": row.far.mean_score, **rated}
 
 
 ledger_app = typer.Typer(
@@ -224,9 +218,9 @@ def copy_runs(
     ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Copy runs with all that belongs to them. What is there already is not copied again, so an interrupted copy goes
-    on where it was."""
-    from beholder.errors import UsageError
+    """Copy runs with all that belongs to them. What is there already is not copied again, so run the same
+    command again to resume an interrupted copy."""
+    from beholder.cli.progress import progress_bar
     from beholder.ledger.copy import copy_run, count_verdicts, select_runs
     from beholder.ledger.ledger import Ledger
 
@@ -236,8 +230,8 @@ def copy_runs(
             if new.place == old.place:
                 raise UsageError("FROM and TO are the same ledger; name another one to copy into.")
             total = count_verdicts(old, runs)
-            with _copy_progress(total, shown=not json_ and sys.stderr.isatty()) as watch:
-                copied = [copy_run(old, new, one.id, watch) for one in runs]
+            with progress_bar("verdicts", total, shown=not json_) as update:
+                copied = [copy_run(old, new, one.id, lambda count: update(advance=count)) for one in runs]
             place = new.place
     if json_:
         typer.echo(json.dumps({"to": place, "verdicts": total, "runs": [asdict(one) for one in copied]}))
@@ -272,8 +266,8 @@ def check_ledger(ledger: LedgerOption = None, json_: JsonOption = False) -> None
     else:
         for problem in problems:
             print_text(problem)
-        told = ", ".join(f"{count} {name}" for name, count in counts.items())
-        print_text(f"{place} is not sound." if problems else f"{place} is sound: {told}.")
+        rows = ", ".join(f"{count} {name}" for name, count in counts.items())
+        print_text(f"{place} is not sound." if problems else f"{place} is sound: {rows}.")
     if problems:
         raise typer.Exit(EXIT_THRESHOLD)
 
@@ -285,16 +279,3 @@ def _copy_sentence(one: CopyResult) -> str:
         return "there already"
     shown = [f"{count} {what}" for what, count in one.written.items() if what not in ("runs", "links")]
     return f"copied {', '.join(shown)}" if shown else "brought up to date"
-
-
-@contextmanager
-def _copy_progress(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    if not shown:
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("verdicts", total=total)
-        yield lambda count: progress.advance(task, count)

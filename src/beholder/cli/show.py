@@ -1,8 +1,5 @@
-"""`beholder export`: a run for other programs.
-
-`beholder ratings`: what people said, out of the ledger and into it.
-
-`beholder show`: what a run came to, or the verdicts on one of its cases.
+"""`beholder show`: results of a run or of a case. `beholder export`: verdicts as CSV, JSONL or Parquet.
+`beholder ratings`: export and import human ratings.
 """
 
 from __future__ import annotations
@@ -89,12 +86,11 @@ def _export_lines(to: str, verdicts: Callable[[], Iterable[StoredVerdict]]) -> I
 
 def _print_lines(lines: Iterable[bytes]) -> None:
     out = typer.get_binary_stream("stdout")
-    for line in lines:
-        out.write(line)
+    out.writelines(lines)
     out.flush()
 
 
-ratings_app = typer.Typer(help="Export and import what people said of a run.", no_args_is_help=True)
+ratings_app = typer.Typer(help="Export and import human ratings of a run.", no_args_is_help=True)
 
 
 @ratings_app.command("export")
@@ -109,7 +105,7 @@ def export_ratings(
     """Write the ratings of a run as CSV: case, rater, aspect, score.
 
     An aspect is a criterion by its key, `score` for the overall (0 to 1, computed), or an assertion by its id (1 yes,
-    0 no), as the columns of the run are named. What was left open has no row. A text that a spreadsheet would take for
+    0 no), as the columns of the run are named. What was not answered has no row. A text that a spreadsheet would take for
     a formula gets an apostrophe in front.
     """
     from beholder.ledger.ledger import Ledger
@@ -133,11 +129,9 @@ def export_ratings(
                 f"Nobody reviewed the run {record.id} ({record.name}); `beholder view` lets people rate it, and "
                 "`beholder ratings import` takes ratings from a file."
             )
-        lines: Iterable[bytes] = format_ratings_csv(book, record.id, reviews)
+        lines = format_ratings_csv(book, record.id, reviews)
         if output is None:
-            out = typer.get_binary_stream("stdout")
-            out.writelines(lines)
-            out.flush()
+            _print_lines(lines)
             return
         refuse_ledger_path(book, output)
         with atomic_write(output) as file:
@@ -154,7 +148,7 @@ def import_ratings_command(
     """Take ratings from a file as reviews of a run, one for each rater.
 
     An aspect is a criterion of the run's rubric or one of its assertions (1 yes, 0 no); others are named with --map
-    ASPECT=CRITERION. `score` is computed and not taken. What a rater did not rate is left open. Where a rating
+    ASPECT=CRITERION. `score` is computed and not taken. What a rater did not rate is unanswered. Where a rating
     is there already, what the file says takes its place and the rest stays.
     """
     from beholder.ledger.ledger import Ledger
@@ -222,7 +216,7 @@ def _print_run(
     ):
         print_text(f"  {one.case}: {printable(one.missing_score_reason)[:200]}")
     if by:
-        _means_rows({value or "(none)": one for value, one in split.items()}, by)
+        _print_group_means({value or "(none)": one for value, one in split.items()}, by)
 
 
 def _print_run_summary(record: RunRecord, tally: Tally) -> None:
@@ -263,8 +257,8 @@ def _format_counts(title: str, counts: Mapping[str, int]) -> str:
     return f"{title}: {listed}" if title else listed
 
 
-def _means_rows(split: Mapping[str, Tally], by: str) -> None:
-    """A row for each value of the group and rubric, a column for each criterion."""
+def _print_group_means(split: Mapping[str, Tally], by: str) -> None:
+    """Print a table for each rubric: a row for each value of the group, a column for each criterion."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -325,7 +319,7 @@ def _print_raw(answers: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
 
 
 def _image_rows(case: Case, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str, str]]:
-    """Role, source, and what became of the file since it was judged."""
+    """Yield role, source, and whether the file changed since it was judged."""
     digests: dict[str, set[str]] = {}
     for verdict in verdicts:
         for image in verdict.images:

@@ -25,7 +25,7 @@ from beholder.reports.comparison import (
 from beholder.reports.formatting import format_interval, format_number
 from beholder.reports.run_data import AskedAssertion, ProgressCallback, RunData, collect_run_data, no_progress
 from beholder.reports.summary import ReportSummary, summarize_run
-from beholder.reports.text import printable
+from beholder.reports.text import humanize_state, printable
 from beholder.rubrics.rubric import to_fraction
 from beholder.statistics.comparison import GRADE, CaseChange, ColumnChange, Comparison, ComparisonGate
 from beholder.statistics.data import ColumnKind
@@ -167,7 +167,7 @@ def _run_lines(gathered: RunData, summary: ReportSummary) -> Iterator[str]:
     yield ""
     verdicts = f"{tally.verdicts:,} verdicts on {gathered.cases:,} cases by {rubrics or 'no rubric'}"
     yield f"{verdicts}, judged by {judges or 'nobody'}."
-    states = [f"{count:,} {format_prose(state.replace('_', ' '))}" for state, count, _ in summary.outcomes]
+    states = [f"{count:,} {format_prose(humanize_state(state))}" for state, count, _ in summary.outcomes]
     yield f"{', '.join(states)}."
     figures = summary.figures
     if spreads := (*figures.overall, *figures.criteria):
@@ -202,7 +202,7 @@ def _worst_cases(gathered: RunData) -> list[str]:
     """Return rows of the worst cases: without a score first, then the lowest scores."""
     index = gathered.index
     order = sorted(range(len(index)), key=lambda at: (index.score[at] is not None, index.score[at] or 0.0, at))
-    graded = [grade or state.replace("_", " ") for grade, state in zip(index.grade, index.state, strict=True)]
+    graded = [grade or humanize_state(state) for grade, state in zip(index.grade, index.state, strict=True)]
     return [
         f"| {format_code(index.case[at])} | {format_number(index.score[at])} | {format_prose(graded[at])} |"
         for at in order[:MAX_WORST]

@@ -48,6 +48,7 @@ from beholder.reports.text import (
     escape_hidden,
     flag_title,
     humanize,
+    humanize_state,
     script_json,
     use_minus_sign,
 )
@@ -134,11 +135,6 @@ def _format_number_filter(value: float | None, places: int = 3) -> str:
 
 def _format_interval_filter(estimate: Estimate, places: int = 3) -> str:
     return use_minus_sign(format_interval(estimate, places))
-
-
-def humanize_state(state: str) -> str:
-    """Return a state as people read it: `over budget` for `over_budget`."""
-    return state.replace("_", " ")
 
 
 THREADS = 2

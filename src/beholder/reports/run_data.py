@@ -292,7 +292,7 @@ def _record_verdict(gathered: RunData, one: StoredVerdict) -> int:
     gathered.versions[verdict.rubric] = verdict.rubric_version
     if verdict.score is None:
         gathered.lacks.setdefault(verdict_state(one), FindingCount()).add(
-            number, verdict, verdict.detail or verdict.missing_score_reason.removeprefix("left open, ")
+            number, verdict, verdict.detail or verdict.missing_score_reason.removeprefix("not measured, ")
         )
     _record_findings(gathered, number, verdict)
     return number

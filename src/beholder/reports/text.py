@@ -77,6 +77,11 @@ def humanize(key: str) -> str:
     return escape_hidden(key).replace("_", " ").capitalize()
 
 
+def humanize_state(state: str) -> str:
+    """Return the state of a verdict as people read it: `over budget` for `over_budget`."""
+    return "not measured" if state == "left_open" else state.replace("_", " ")
+
+
 def criterion_titles(rubrics: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """Return the titles of the criteria of rubrics, by column name.
 

@@ -21,8 +21,14 @@ from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
 from beholder.reports import html_report
 from beholder.reports.formatting import format_number
-from beholder.reports.html_report import humanize_state
-from beholder.reports.text import escape_hidden, escape_hidden_values, flag_title, script_json, use_minus_sign
+from beholder.reports.text import (
+    escape_hidden,
+    escape_hidden_values,
+    flag_title,
+    humanize_state,
+    script_json,
+    use_minus_sign,
+)
 from beholder.web.security import HEADERS
 
 FIRST_TEMPLATES = ("base.html", "runs.html")  # what the first page is drawn with
@@ -123,9 +129,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def _ours(request: Request, error: Exception) -> Response:
         # This one is sent from outside the gate, which would else put the headers on; the traceback goes to the log.
-        answer = _error_response(
-            request, 500, "This is a mistake of ours; the window in which Beholder runs says more."
-        )
+        answer = _error_response(request, 500, "Internal error; see the terminal that runs Beholder.")
         answer.headers.update(HEADERS)
         return answer
 

@@ -6,7 +6,7 @@ const MARKS = {
   yes: { mark: "✓", word: "Yes", order: 2 },
   no: { mark: "✗", word: "No", order: 0 },
   not_applicable: { mark: "–", word: "Not applicable", order: 3 },
-  abstained: { mark: "?", word: "Left open", order: 1 },
+  abstained: { mark: "?", word: "Not measured", order: 1 },
 };
 
 /** Good, middling or bad by its place on the scale, as a class; a number always stands beside it. */
@@ -15,14 +15,14 @@ export function tone(share) {
 }
 
 export function stateName(state) {
-  return state === "left_open" ? "left open" : state.replaceAll("_", " ");
+  return state === "left_open" ? "not measured" : state.replaceAll("_", " ");
 }
 
 /** The score of a verdict in a line: grade, percentage or score, passed. */
 export function headline(verdict) {
   const line = h("p", { class: "headline" });
   if (verdict.score === undefined || verdict.score === null) {
-    add(line, h("span", { class: "tag lack" }, verdict.outcome === "scored" ? "left open" : stateName(verdict.outcome)));
+    add(line, h("span", { class: "tag lack" }, verdict.outcome === "scored" ? "not measured" : stateName(verdict.outcome)));
     return line;
   }
   if (verdict.grade) add(line, [h("span", { class: `grade ${tone(verdict.score)}` }, text(verdict.grade)), " "]);
@@ -113,7 +113,7 @@ function criterion(key, name, one) {
 
 function summed(list) {
   const count = (answer) => list.filter((one) => one.answer === answer).length;
-  const told = [[count("yes"), "answered Yes"], [count("abstained"), "left open"]];
+  const told = [[count("yes"), "answered Yes"], [count("abstained"), "not measured"]];
   return told.filter(([many]) => many).map(([many, word]) => `${many} ${word}`).join(", ");
 }
 
@@ -208,7 +208,7 @@ function sent(verdict) {
     ["Cost", verdict.cost_usd === undefined ? (verdict.attempts ? "unknown" : "") : verdict.cost_usd ? `$${verdict.cost_usd.toFixed(4)}` : "nothing"],
     ["Latency", verdict.latency_s === undefined ? "" : `${number(verdict.latency_s, 1)} s`],
     ["Attempts", verdict.attempts > 1 ? verdict.attempts : ""],
-    ["From the ledger", verdict.reused ? "yes, nobody was asked" : ""],
+    ["From the ledger", verdict.reused ? "yes: cached, no call in this run" : ""],
     ["Brief digest", verdict.brief_digest],
     ...Object.entries(verdict.groups ?? {}).map(([name, value]) => [`Group ${name}`, value]),
   ];

@@ -155,7 +155,7 @@ function rating() {
     if (open.length && !warned) {
       event.preventDefault();
       warned = true;
-      say(`${open.length} left open. Press Enter again to save without ${open.length === 1 ? "it" : "them"}.`, true);
+      say(`${open.length} unanswered. Press Enter again to save without ${open.length === 1 ? "it" : "them"}.`, true);
       for (const ask of open) ask.classList.add("left-open");
       go(open[0]);
       return;
@@ -197,7 +197,7 @@ function rating() {
     say("Not saved.", true);
   }
 
-  // That something is kept is no news beside what is left open.
+  // That something is kept is no news beside what is unanswered.
   const drafts = keeping(form, (words, loud) => { if (saving === null && (loud || !warned)) say(words, loud); });
   form.addEventListener("change", (event) => {
     event.target.closest("[data-ask]")?.classList.remove("left-open");
@@ -262,7 +262,7 @@ function keeping(form, tell) {
       failing = false;
       refused = !found;
       if (stopped) {} // it is being saved, which says more
-      else if (found) tell("Kept. What is left open counts as N/A.");
+      else if (found) tell("Kept. What is unanswered counts as N/A.");
       else if (answer.ok) tell("This case was rated in another window; saving changes that rating.", true);
       else tell(`Not kept: ${said.why ?? `the app refuses it (${answer.status}).`}`, true);
     } catch {
