@@ -129,7 +129,7 @@ def measured(place: Path, count: int) -> Iterator[Visit]:
             yield visit(name, f"/{name}")
         yield visit("review, to choose a run", "/review")
         yield visit(f"review, to begin, {RATERS} raters", f"/review/run/{RUN}")
-    app.state.workshop.close()
+    app.state.background.close()
 
 
 def _wait(client: httpx.Client, path: str) -> None:

@@ -40,7 +40,7 @@ def main() -> None:
             _taken(browser, page.as_uri(), "light", DOCS / "report.webp")
             _taken(browser, f"{address}/runs/{run}/case?id={CASE}", "dark", DOCS / "view.webp")
             browser.close()
-        app.state.workshop.close()
+        app.state.background.close()
         app.state.ledger.close()
 
 

@@ -52,7 +52,7 @@ def visit(ledger: Path, run: str) -> Page:
         ready_s = time.monotonic() - begun
         page = median(asked(f"/runs/{run}")[0] for _ in range(VISITS))
         cases = median(asked(f"/runs/{run}/cases")[0] for _ in range(VISITS))
-    app.state.workshop.close()
+    app.state.background.close()
     return Page(first_ms, ready_s, page, cases)
 
 

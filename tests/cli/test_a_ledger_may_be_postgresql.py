@@ -103,7 +103,7 @@ def client(judged: str) -> Iterator[httpx.Client]:
     app = create_app(judged)
     with serve_in_thread(app) as address, httpx.Client(base_url=address, trust_env=False) as client:
         yield client
-    app.state.workshop.close()
+    app.state.background.close()
     app.state.ledger.close()
 
 

@@ -41,7 +41,7 @@ def running(ledger: Path, **options: object) -> Iterator[str]:
         with serve_in_thread(app) as address:
             yield address
     finally:
-        app.state.workshop.close()
+        app.state.background.close()
         app.state.ledger.close()
 
 

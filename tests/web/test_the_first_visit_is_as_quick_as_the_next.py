@@ -59,7 +59,7 @@ def app(tmp_path: Path) -> Iterator[FastAPI]:
         ledger.update(EDITS, state="finished")
     made = create_app(tmp_path / "ledger.db")
     yield made
-    made.state.workshop.close()
+    made.state.background.close()
     made.state.ledger.close()
 
 
@@ -131,7 +131,7 @@ def test_who_comes_after_the_warming_waits_for_nothing_that_can_be_done_before(
             assert client.get(path).status_code == 200
             assert not [one for one, _ in asked if re.search(r"DISTINCT|GROUP BY", one)], path
         assert client.get(f"/runs/{RUN}/case", params={"id": "photo-00001/anime"}).status_code == 200
-    app.state.workshop.close()
+    app.state.background.close()
     app.state.ledger.close()
 
 
@@ -161,8 +161,8 @@ def test_who_asks_for_what_is_being_made_gets_that() -> None:
         assert go_on.wait(30)
         return 7
 
-    first = threading.Thread(target=lambda: found.append(shop.now("key", 1, slow)))
-    second = threading.Thread(target=lambda: found.append(shop.now("key", 1, lambda: 8)))
+    first = threading.Thread(target=lambda: found.append(shop.get_or_compute("key", 1, slow)))
+    second = threading.Thread(target=lambda: found.append(shop.get_or_compute("key", 1, lambda: 8)))
     first.start()
     assert begun.wait(30)
     second.start()

@@ -62,16 +62,16 @@ def test_a_ledger_that_may_only_be_read_can_be_looked_at(place: Path, started: S
 
 def test_what_takes_long_is_worked_out_aside_and_the_last_result_shown_meanwhile() -> None:
     shop, go = BackgroundResults(wait_s=0), threading.Event()
-    assert shop.get("a", 1, lambda: go.wait(30) and "first").value is None
+    assert shop.poll("a", 1, lambda: go.wait(30) and "first").value is None
     go.set()
-    while not (found := shop.get("a", 1, lambda: "never made")).fresh:
+    while not (found := shop.poll("a", 1, lambda: "never made")).fresh:
         pass
     assert found.value == "first"
     go.clear()
-    again = shop.get("a", 2, lambda: go.wait(30) and "second")
+    again = shop.poll("a", 2, lambda: go.wait(30) and "second")
     assert (again.value, again.fresh) == ("first", False)
     go.set()
-    while not (found := shop.get("a", 2, lambda: "never made")).fresh:
+    while not (found := shop.poll("a", 2, lambda: "never made")).fresh:
         pass
     assert found.value == "second"
     shop.close()
@@ -87,8 +87,8 @@ def test_a_process_of_its_own_gives_the_same_and_raises_the_same(place: Path) ->
 def test_what_goes_wrong_aside_is_told_to_who_asked() -> None:
     shop = BackgroundResults(wait_s=30)
     with pytest.raises(ZeroDivisionError):
-        shop.get("a", 1, lambda: 1 // 0)
-    assert shop.get("a", 1, lambda: "better").value == "better"  # who asks again is not told of the last time
+        shop.poll("a", 1, lambda: 1 // 0)
+    assert shop.poll("a", 1, lambda: "better").value == "better"  # who asks again is not told of the last time
     shop.close()
 
 

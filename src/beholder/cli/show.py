@@ -105,8 +105,8 @@ def export_ratings(
     """Write the ratings of a run as CSV: case, rater, aspect, score.
 
     An aspect is a criterion by its key, `score` for the overall (0 to 1, computed), or an assertion by its id (1 yes,
-    0 no), as the columns of the run are named. What was not answered has no row. A text that a spreadsheet would take for
-    a formula gets an apostrophe in front.
+    0 no), as the columns of the run are named. What was not answered has no row. A text that a spreadsheet would take
+    for a formula gets an apostrophe in front.
     """
     from beholder.ledger.ledger import Ledger
     from beholder.reviews.ratings import format_ratings_csv

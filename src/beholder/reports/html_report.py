@@ -55,8 +55,6 @@ from beholder.reports.text import (
 from beholder.statistics.bootstrap import Estimate
 from beholder.verdicts.verdict import format_count
 
-ASSETS = "beholder.reports.assets"
-
 STYLE_SHEETS = ("beholder.css", "compare-view.css", "charts.css", "report.css")
 SCRIPTS = ("dom.js", "theme.js", "compare-view.js", "verdict-view.js", "report.js")
 
@@ -89,7 +87,7 @@ def content_security_policy() -> str:
 
 
 def _read_asset(name: str) -> str:
-    return files(ASSETS).joinpath(name).read_text("utf-8")
+    return (files("beholder.reports") / "assets" / name).read_text("utf-8")
 
 
 def _csp_digest(text: str) -> str:

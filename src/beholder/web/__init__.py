@@ -1,13 +1,10 @@
 """The local web app: `beholder view`.
 
-app          create_app: the app for one ledger
-security     who may ask, from where, and what a page may do
-serving      a port, the server, the browser
-answering    what every page uses: the ledger, templates, errors as sentences
-assets       style sheets and scripts, from memory
-briefs       what a judge was told of a case
-standings    how far each run is
-warming      what the first visitor need not wait for
-computing    what takes longer than a page may: worked out aside, kept
-pages/       one module for each page
+app          create_app: the FastAPI app for one ledger, with its style sheets and scripts
+security     checks of host, origin and token, and security headers
+server       socket, uvicorn, browser, cache warming
+responses    what every page uses: the ledger, templates, errors as sentences
+background   results that are computed in the background and cached, progress of runs
+review_form  the form of a review; nothing a judge said is reachable there
+pages/       routes: runs and comparison, gallery, case and images, agreement and calibration, review
 """

@@ -1,7 +1,4 @@
-"""Style sheets and scripts. They are read once, when the app starts; a request only chooses among them by name.
-
-The app for one ledger.
-"""
+"""The FastAPI app for one ledger, with its style sheets and scripts."""
 
 from __future__ import annotations
 
@@ -27,43 +24,46 @@ from beholder.web.responses import NotFound, add_error_handlers, compile_first_t
 from beholder.web.security import LOOPBACK, RequestGuard
 
 if TYPE_CHECKING:
-    from fastapi.telemetry import TelemetryConfig  # only newer ones have it; older ones take and ignore the settings
+    from fastapi.telemetry import TelemetryConfig  # only in newer versions; older ones ignore the settings
 
 
 assets_router = APIRouter()
 
-_ASSET_PACKAGES = ("beholder.reports.assets", "beholder.web.static")
+_ASSET_FOLDERS = (("beholder.reports", "assets"), ("beholder.web", "static"))
 _MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True, slots=True)
 class StaticAsset:
+    """A style sheet, script or image with its media type and ETag."""
+
     data: bytes
-    kind: str
-    tag: str
+    media_type: str
+    etag: str
 
 
 @assets_router.get("/assets/{name}", include_in_schema=False)
 def serve_asset(request: Request, name: str) -> Response:
-    found = load_assets().get(name)
-    if found is None:
+    asset = load_assets().get(name)
+    if asset is None:
         raise NotFound(f"There is no asset {name!r}.")
-    headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
-    if request.headers.get("if-none-match") == found.tag:
+    headers = {"ETag": asset.etag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == asset.etag:
         return Response(status_code=304, headers=headers)
-    return Response(found.data, media_type=found.kind, headers=headers)
+    return Response(asset.data, media_type=asset.media_type, headers=headers)
 
 
 @cache
 def load_assets() -> dict[str, StaticAsset]:
-    found: dict[str, StaticAsset] = {}
-    for place in _ASSET_PACKAGES:
-        for file in files(place).iterdir():
-            kind = _MEDIA_TYPES.get("." + file.name.rpartition(".")[2])
-            if kind is not None:
+    """Read all assets into memory, by name: a request can only choose among them, and no path reaches the disk."""
+    assets: dict[str, StaticAsset] = {}
+    for package, folder in _ASSET_FOLDERS:
+        for file in (files(package) / folder).iterdir():
+            media_type = _MEDIA_TYPES.get("." + file.name.rpartition(".")[2])
+            if media_type is not None:
                 data = file.read_bytes()
-                found[file.name] = StaticAsset(data, kind, f'"{hashlib.sha256(data).hexdigest()[:16]}"')
-    return found
+                assets[file.name] = StaticAsset(data, media_type, f'"{hashlib.sha256(data).hexdigest()[:16]}"')
+    return assets
 
 
 ROUTERS = (
@@ -83,18 +83,25 @@ _NO_TELEMETRY: TelemetryConfig = {
     "metrics": False,
     "logs": False,
     "operation_spans": False,
-    "auto_configure": False,  # a variable in the environment would else send to wherever it says
+    "auto_configure": False,  # else an environment variable could make it send data somewhere
 }
 
 
 def create_app(ledger: Path | str | None, *, hosts: Collection[str] = LOOPBACK, token: str | None = None) -> FastAPI:
-    """The app for the ledger at a path. It is opened here, and upgraded if it is of an older version; it stays open
-    as long as the app lives. One that may only be read can be looked at, and not reviewed. `hosts` are the names the
-    app goes by; `token`, where there is one, must be shown."""
+    """Create the app for a ledger.
+
+    The ledger is upgraded if it is of an older version, and stays open as long as the app lives. A read-only one can be
+    viewed, not reviewed.
+
+    Args:
+        ledger: Its address; None for the default.
+        hosts: Host names that requests may name.
+        token: Secret that requests must present, if any.
+    """
     app = FastAPI(title="Beholder", docs_url=None, redoc_url=None, telemetry=_NO_TELEMETRY)
     app.state.ledger = _open_ledger(ledger)
-    app.state.workshop = BackgroundResults()
-    app.state.standings = RunProgressCache()
+    app.state.background = BackgroundResults()
+    app.state.progress_cache = RunProgressCache()
     app.state.pictures = LargeImageCache()
     app.state.queues = ReviewQueueCache()
     load_assets()
@@ -109,5 +116,5 @@ def create_app(ledger: Path | str | None, *, hosts: Collection[str] = LOOPBACK, 
 def _open_ledger(ledger: Path | str | None) -> Ledger:
     try:
         return Ledger.open(ledger, create=False)
-    except LedgerError:  # perhaps only to be read; else this says what is wrong
+    except LedgerError:  # it may be read-only; if not, opening it again raises the error
         return Ledger.open(ledger, read_only=True)

@@ -1,13 +1,8 @@
-"""A run in numbers: what its report says of it, worked out aside; and what the ledger counts at once.
+"""Results that pages need and that take long: computed in the background, cached until the run changes.
 
-What the filters of a list can be set to: everything that a run has, told by the database without unpacking it.
-
-How far each run is. The list of runs says so of all of them, and most have long been finished: such a run is counted
-once, and again only when it has changed.
-
-What takes longer than a page may: worked out aside, one thing after the other, and kept for whoever asks next.
-
-Much of it is done in a process of its own, or the pages that are asked for meanwhile would wait for their turn.
+`BackgroundResults` computes one result after the other on a thread. Work on many verdicts runs in a process of its own
+(`run_in_process`), since Python would else make requests wait for it. On top of it: the overview of a run, its counts,
+the choices of the filters of its list, and the progress of all runs.
 """
 
 from __future__ import annotations
@@ -34,28 +29,28 @@ from beholder.reports.run_data import collect_run_data
 from beholder.reports.summary import ReportSummary, count_states, grade_names, summarize_run
 
 
-def cached_overview(book: Ledger, shop: BackgroundResults, record: RunRecord) -> CachedResult[ReportSummary]:
-    """What the run came to, if that is known by now."""
-    work = partial(compute_overview, book.address, record.id)
+def cached_overview(ledger: Ledger, background: BackgroundResults, record: RunRecord) -> CachedResult[ReportSummary]:
+    """Return the summary of a run, if it is computed by now."""
+    work = partial(compute_overview, ledger.address, record.id)
     many = record.total > MANY_VERDICTS
-    return shop.get(
+    return background.poll(
         ("overview", record.id), record.updated, partial(run_in_process, work) if many else work, patient=not many
     )
 
 
 def compute_overview(address: str, run: str) -> ReportSummary:
-    """What a run of the ledger at an address came to: what another process can be sent."""
-    with Ledger.open(address, read_only=True) as book:
-        return summarize_run(collect_run_data(book, book.run(run)))
+    """Summarize a run; takes an address and an id, which can be sent to another process."""
+    with Ledger.open(address, read_only=True) as ledger:
+        return summarize_run(collect_run_data(ledger, ledger.run(run)))
 
 
-def cached_counts(book: Ledger, shop: BackgroundResults, record: RunRecord) -> RunCounts:
-    return shop.now(("counts", record.id), record.updated, lambda: book.counts(record.id))
+def cached_counts(ledger: Ledger, background: BackgroundResults, record: RunRecord) -> RunCounts:
+    return background.get_or_compute(("counts", record.id), record.updated, lambda: ledger.counts(record.id))
 
 
 @dataclass(frozen=True, slots=True)
 class FilterChoices:
-    """`assertions` are those that failed; `groups` have those values each that cases belong to, two at least."""
+    """What the filters of a list offer. `assertions` are those that failed; `groups` have at least two values each."""
 
     states: tuple[str, ...]
     grades: tuple[str, ...]
@@ -68,16 +63,18 @@ class FilterChoices:
     groups: Mapping[str, tuple[str, ...]]
 
 
-def cached_choices(book: Ledger, shop: BackgroundResults, record: RunRecord) -> FilterChoices:
-    """What there is to choose among in a run, looked up once as long as the run does not change."""
-    return shop.now(
-        ("choices", record.id), record.updated, lambda: load_choices(book, record, cached_counts(book, shop, record))
+def cached_choices(ledger: Ledger, background: BackgroundResults, record: RunRecord) -> FilterChoices:
+    """Return the choices of the filters of a run, loaded once as long as the run does not change."""
+    return background.get_or_compute(
+        ("choices", record.id),
+        record.updated,
+        lambda: load_choices(ledger, record, cached_counts(ledger, background, record)),
     )
 
 
-def load_choices(book: Ledger, record: RunRecord, counts: RunCounts) -> FilterChoices:
-    """What there is to choose among in a run; of 100,000 verdicts in a fraction of a second."""
-    values = book.filter_values(record.id)
+def load_choices(ledger: Ledger, record: RunRecord, counts: RunCounts) -> FilterChoices:
+    """Load the choices of the filters with database queries: a fraction of a second for 100,000 verdicts."""
+    values = ledger.filter_values(record.id)
     listed = [str(rubric.get("rubric", "")) for rubric in record.rubrics]  # in the order of the suite
     rubrics = (*(name for name in listed if name in values.rubrics), *sorted(values.rubrics - set(listed)))
     return FilterChoices(
@@ -85,7 +82,7 @@ def load_choices(book: Ledger, record: RunRecord, counts: RunCounts) -> FilterCh
         tuple(name for name in grade_names(record.rubrics, counts.grades) if counts.grades[name]),
         bool(counts.passed or counts.failed),
         rubrics,
-        tuple(dict.fromkeys(key for rubric in rubrics for key in _criteria(book, record, rubric))),
+        tuple(dict.fromkeys(key for rubric in rubrics for key in _criteria(ledger, record, rubric))),
         values.failed,
         values.flags,
         values.styles,
@@ -93,47 +90,47 @@ def load_choices(book: Ledger, record: RunRecord, counts: RunCounts) -> FilterCh
     )
 
 
-def _criteria(book: Ledger, record: RunRecord, rubric: str) -> Iterator[str]:
-    """As a verdict by the rubric has them."""
-    for one in islice(book.stored_verdicts(record.id, outcome="scored", rubric=rubric), 1):
+def _criteria(ledger: Ledger, record: RunRecord, rubric: str) -> Iterator[str]:
+    """Yield the criteria of a rubric, from its first scored verdict."""
+    for one in islice(ledger.stored_verdicts(record.id, outcome="scored", rubric=rubric), 1):
         yield from one.verdict.criteria
 
 
 @dataclass(frozen=True, slots=True)
 class RunListProgress:
-    """`rated` counts the cases of a review that are rated and saved."""
+    """Progress of a run in the list; `rated` counts the cases of a review that are rated and saved."""
 
-    far: RunProgress
+    progress: RunProgress
     rated: int
 
 
 class RunProgressCache:
-    """What is known of finished runs, by their ids. Whoever writes to a run changes the time of its last change."""
+    """Progress of finished runs. Every write to a run changes its `updated`, so that it is counted again."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[datetime, RunListProgress]] = {}
+        self._cached: dict[str, tuple[datetime, RunListProgress]] = {}
         self._lock = threading.Lock()
 
-    def of(self, book: Ledger, records: Sequence[RunRecord]) -> dict[str, RunListProgress]:
-        """The standings of all runs of the ledger, as `Ledger.runs` lists them, by their ids."""
-        with self._lock:  # who comes while they are counted waits for that
-            kept = self._kept
-            found = {one.id: kept[one.id][1] for one in records if one.id in kept and kept[one.id][0] == one.updated}
-            found |= _count_progress(book, [one for one in records if one.id not in found])
-            self._kept = {one.id: (one.updated, found[one.id]) for one in records if one.state == FINISHED}
-            return found
+    def load(self, ledger: Ledger, records: Sequence[RunRecord]) -> dict[str, RunListProgress]:
+        """Return the progress of all runs of the ledger, as `Ledger.runs` lists them, by their ids."""
+        with self._lock:  # a second request waits for the result of the first
+            old = self._cached
+            progress = {one.id: old[one.id][1] for one in records if one.id in old and old[one.id][0] == one.updated}
+            progress |= _count_progress(ledger, [one for one in records if one.id not in progress])
+            self._cached = {one.id: (one.updated, progress[one.id]) for one in records if one.state == FINISHED}
+            return progress
 
 
-def _count_progress(book: Ledger, records: Sequence[RunRecord]) -> dict[str, RunListProgress]:
+def _count_progress(ledger: Ledger, records: Sequence[RunRecord]) -> dict[str, RunListProgress]:
     reviews = [one.id for one in records if one.is_review]
-    far, rated = book.progress([one.id for one in records]), book.rated_cases(reviews)
-    return {one.id: RunListProgress(far.get(one.id, RunProgress()), rated.get(one.id, 0)) for one in records}
+    progress, rated = ledger.progress([one.id for one in records]), ledger.rated_cases(reviews)
+    return {one.id: RunListProgress(progress.get(one.id, RunProgress()), rated.get(one.id, 0)) for one in records}
 
 
 def _get_progress_cache(request: Request) -> RunProgressCache:
-    found = request.app.state.standings
-    assert isinstance(found, RunProgressCache)
-    return found
+    cache = request.app.state.progress_cache
+    assert isinstance(cache, RunProgressCache)
+    return cache
 
 
 ProgressCacheDep = Annotated[RunProgressCache, Depends(_get_progress_cache)]
@@ -142,13 +139,13 @@ ProgressCacheDep = Annotated[RunProgressCache, Depends(_get_progress_cache)]
 T = TypeVar("T")
 
 MAX_RESULTS = 32
-MANY_VERDICTS = 3000  # verdicts: work on more is done in another process, which takes a second to start
-WAIT_S = 0.1  # that a page waits for a result before it says that there is none yet
+MANY_VERDICTS = 3000  # work on more is done in another process, which takes a second to start
+WAIT_S = 0.1  # a page waits so long for a result before it is shown without
 
 
 @dataclass(frozen=True, slots=True)
 class CachedResult(Generic[T]):
-    """`value` is None where there is none yet; `fresh` is False where it is of an earlier state of the ledger."""
+    """A result; `value` is None if there is none yet, `fresh` False if it is of an earlier state of the ledger."""
 
     value: T | None
     fresh: bool
@@ -158,119 +155,133 @@ class CachedResult(Generic[T]):
 class _PendingResult:
     stamp: Hashable
     future: Future[Any]
-    last: Any = None  # of an earlier stamp
+    last: Any = None  # the result of an earlier stamp
 
 
 class BackgroundResults:
-    """Results by key. A result belongs to a stamp, the state of the ledger that it was made from: for another stamp it
-    is made again, and until then the last one is given."""
+    """Cache of results by key. A result belongs to a stamp, the state of the ledger that it was computed from; for
+    another stamp it is computed again, and until then the last one is returned."""
 
-    def __init__(self, kept: int = MAX_RESULTS, wait_s: float = WAIT_S) -> None:
-        self._kept, self._wait_s = kept, wait_s
-        self._works: OrderedDict[Hashable, _PendingResult] = OrderedDict()
-        self._quick: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
-        self._turns: dict[Hashable, threading.Lock] = {}  # by key, as many as there ever were: they are small
+    def __init__(self, max_results: int = MAX_RESULTS, wait_s: float = WAIT_S) -> None:
+        self._max_results, self._wait_s = max_results, wait_s
+        self._pending: OrderedDict[Hashable, _PendingResult] = OrderedDict()
+        self._computed: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
+        self._key_locks: dict[Hashable, threading.Lock] = {}  # never removed: they are small
         self._lock = threading.Lock()
-        self._orders: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        # A pool of the standard library would keep the program from ending until its work is done.
-        threading.Thread(target=self._do, name="beholder-workshop", daemon=True).start()
+        self._queue: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        # Not a ThreadPoolExecutor, which would keep the program from ending until its work is done.
+        threading.Thread(target=self._work, name="beholder-background", daemon=True).start()
 
-    def now(self, key: Hashable, stamp: Hashable, work: Callable[[], T]) -> T:
-        """What `work` makes, made at once where it is not kept: for what is quick, and yet not worth doing twice. Who
-        comes while it is being made waits for that."""
-        with self._lock:
-            turn = self._turns.setdefault(key, threading.Lock())
-        with turn:
-            with self._lock:
-                if key in self._quick and self._quick[key][0] == stamp:
-                    found: T = self._quick[key][1]
-                    return found
-            made = work()
-            with self._lock:
-                self._quick[key] = (stamp, made)
-                self._quick.move_to_end(key)
-                while len(self._quick) > self._kept:
-                    self._quick.popitem(last=False)
-        return made
+    def get_or_compute(self, key: Hashable, stamp: Hashable, work: Callable[[], T]) -> T:
+        """Return the result, computed now on this thread if it is not cached; for quick work.
 
-    def get(self, key: Hashable, stamp: Hashable, work: Callable[[], T], *, patient: bool = True) -> CachedResult[T]:
-        """What `work` makes, if that is there within a moment (at once, if not `patient`). Raises what it raised."""
+        A second request for the same key waits for the first.
+        """
         with self._lock:
-            found = self._works.get(key)
-            if found is None or (found.stamp != stamp and found.future.done()):
+            key_lock = self._key_locks.setdefault(key, threading.Lock())
+        with key_lock:
+            with self._lock:
+                if key in self._computed and self._computed[key][0] == stamp:
+                    cached: T = self._computed[key][1]
+                    return cached
+            result = work()
+            with self._lock:
+                self._computed[key] = (stamp, result)
+                self._computed.move_to_end(key)
+                while len(self._computed) > self._max_results:
+                    self._computed.popitem(last=False)
+        return result
+
+    def poll(self, key: Hashable, stamp: Hashable, work: Callable[[], T], *, patient: bool = True) -> CachedResult[T]:
+        """Return the result if it is there, and submit `work` to the background thread if it is not.
+
+        Args:
+            key: Of the result.
+            stamp: State of the ledger that the result must be of.
+            work: Computes the result.
+            patient: Wait a moment for it.
+
+        Raises:
+            BaseException: What `work` raised; the next call tries again.
+        """
+        with self._lock:
+            pending = self._pending.get(key)
+            if pending is None or (pending.stamp != stamp and pending.future.done()):
                 last = None
-                if found is not None and not found.future.cancelled() and found.future.exception() is None:
-                    last = found.future.result()
-                found = self._works[key] = _PendingResult(stamp, self._order(work), last)
-            self._works.move_to_end(key)
-            while len(self._works) > self._kept:
-                self._works.popitem(last=False)[1].future.cancel()
-        if found.stamp != stamp or not wait([found.future], self._wait_s if patient else 0).done:
-            return CachedResult(found.last, fresh=False)
+                if pending is not None and not pending.future.cancelled() and pending.future.exception() is None:
+                    last = pending.future.result()
+                pending = self._pending[key] = _PendingResult(stamp, self._submit(work), last)
+            self._pending.move_to_end(key)
+            while len(self._pending) > self._max_results:
+                self._pending.popitem(last=False)[1].future.cancel()
+        if pending.stamp != stamp or not wait([pending.future], self._wait_s if patient else 0).done:
+            return CachedResult(pending.last, fresh=False)
         try:
-            return CachedResult(found.future.result(), fresh=True)
-        except BaseException:  # who asks again may have better luck
+            return CachedResult(pending.future.result(), fresh=True)
+        except BaseException:
             with self._lock:
-                if self._works.get(key) is found:
-                    del self._works[key]
+                if self._pending.get(key) is pending:
+                    del self._pending[key]
             raise
 
     def close(self) -> None:
-        """What was begun is finished, what waits is not begun."""
+        """Finish the work in progress and cancel what waits."""
         with self._lock:
-            for work in self._works.values():
-                work.future.cancel()
-        self._orders.put(None)
+            for pending in self._pending.values():
+                pending.future.cancel()
+        self._queue.put(None)
 
-    def _order(self, work: Callable[[], Any]) -> Future[Any]:
+    def _submit(self, work: Callable[[], Any]) -> Future[Any]:
         future: Future[Any] = Future()
-        self._orders.put((future, work))
+        self._queue.put((future, work))
         return future
 
-    def _do(self) -> None:
-        while (order := self._orders.get()) is not None:
-            future, work = order
+    def _work(self) -> None:
+        while (submitted := self._queue.get()) is not None:
+            future, work = submitted
             if not future.set_running_or_notify_cancel():
                 continue
             try:
                 future.set_result(work())
-            except BaseException as error:  # whoever asked hears of it
+            except BaseException as error:  # `poll` raises it
                 future.set_exception(error)
 
 
 def run_in_process(work: Callable[[], T]) -> T:
-    """What `work` makes, in a process of its own; `work` and what it makes must be such that they can be sent there.
-    Raises what it raised. The process ends with this one."""
+    """Return what `work` returns, computed in a process of its own; raise what it raises.
+
+    `work` and its result must be picklable. The process ends with this one.
+    """
     context = get_context("spawn")  # not forked: a forked child would share our sockets and the ledger's file
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_send_result, args=(sending, work), daemon=True)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send_result, args=(sender, work), daemon=True)
     process.start()
-    sending.close()
+    sender.close()
     try:
-        value, error = receiving.recv()
+        value, error = receiver.recv()
     except EOFError:
         raise RuntimeError(f"the process that worked this out ended by itself ({process.exitcode})") from None
     finally:
         process.join()
-        receiving.close()
+        receiver.close()
     if error is not None:
         raise error
-    found: T = value
-    return found
+    result: T = value
+    return result
 
 
-def _send_result(sending: Connection, work: Callable[[], object]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the one that began it to hear
+def _send_result(sender: Connection, work: Callable[[], object]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is handled by the parent
     try:
-        sending.send((work(), None))
+        sender.send((work(), None))
     except Exception as error:
-        sending.send((None, error))
+        sender.send((None, error))
 
 
 def _get_background(request: Request) -> BackgroundResults:
-    found = request.app.state.workshop
-    assert isinstance(found, BackgroundResults)
-    return found
+    background = request.app.state.background
+    assert isinstance(background, BackgroundResults)
+    return background
 
 
 BackgroundDep = Annotated[BackgroundResults, Depends(_get_background)]

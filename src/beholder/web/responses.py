@@ -1,4 +1,4 @@
-"""What every page uses: the ledger, the templates, and errors as sentences."""
+"""What every page uses: dependencies, templates with their filters, URLs, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from beholder.reports.text import (
 )
 from beholder.web.security import HEADERS
 
-FIRST_TEMPLATES = ("base.html", "runs.html")  # what the first page is drawn with
+FIRST_TEMPLATES = ("base.html", "runs.html")  # of the first page
 
 
 def compile_first_templates() -> None:
-    """The least that is done before the app says that it is there: 20 ms."""
+    """Compile the templates of the first page (20 ms) before the app is ready; the others follow in the background."""
     for name in FIRST_TEMPLATES:
         template_environment().get_template(name)
 
 
-API = "/api/"  # what answers in JSON, errors too
+API_PREFIX = "/api/"  # routes that answer in JSON, errors too
 
 
 def _get_ledger(request: Request) -> Ledger:
-    found = request.app.state.ledger
-    assert isinstance(found, Ledger)
-    return found
+    ledger = request.app.state.ledger
+    assert isinstance(ledger, Ledger)
+    return ledger
 
 
 LedgerDep = Annotated[Ledger, Depends(_get_ledger)]
@@ -54,41 +54,47 @@ RunName = Annotated[str, Query(max_length=500)]
 
 
 class NotFound(Exception):
-    """What was asked for is not in the ledger; the sentence says what."""
+    """What a request asks for is not in the ledger; the message says what."""
 
 
 def render_page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
-    """A page from `templates/`, everything in it escaped. `title` and `here` (a part of the app) go into the frame."""
+    """Render a template with `values`; `title` and `here` (the section of the app) are for its frame."""
     return HTMLResponse(template_environment().get_template(template).render(**values), status)
 
 
-def find_run(book: Ledger, run: str) -> RunRecord:
-    """The run that an address names, as `beholder show` names it."""
+def find_run(ledger: Ledger, run: str) -> RunRecord:
+    """Return the run that a URL names, as on the command line. Raises `NotFound`."""
     try:
-        return book.run(run)
+        return ledger.run(run)
     except LedgerError as error:
         raise NotFound(str(error)) from None
 
 
 @cache
 def template_environment() -> Environment:
-    made = html_report.make_environment("beholder.web")
-    made.filters |= {"json": _json, "pair": _choice_pair, "minus": use_minus_sign, "short": format_short}
-    made.globals |= {"address": make_url, "tone": score_tone}
-    return made
+    environment = html_report.make_environment("beholder.web")
+    environment.filters |= {"json": _json, "pair": _choice_pair, "minus": use_minus_sign, "short": format_short}
+    environment.globals |= {"address": make_url, "tone": score_tone}
+    return environment
 
 
 def make_url(path: str, **asked: object) -> str:
-    """An address in the app. Each part of the path is made safe with its place; what is None or empty is not asked, of
-    several values each."""
+    """Return a URL of the app.
+
+    Args:
+        path: Path, which is quoted.
+        asked: Query parameters; None and empty ones are omitted, a tuple is repeated.
+    """
     values = [(name, one) for name, value in asked.items() for one in (value if isinstance(value, tuple) else (value,))]
     kept = [(name, storable_text(str(value))) for name, value in values if value is not None and value != ""]
     return quote(storable_text(path)) + (f"?{urlencode(kept)}" if kept else "")
 
 
 def to_json_values(value: object) -> object:
-    """JSON values that any reader takes: halves of surrogate pairs written out, and numbers that JSON has no word for
-    as texts. Not made plain for people to read: who asks for JSON wants names as they are."""
+    """Return values that are valid JSON: lone surrogates as escapes, infinity and nan as texts.
+
+    Hidden characters are not escaped: a program wants names as they are.
+    """
     if isinstance(value, str):
         return storable_text(value)
     if isinstance(value, float):
@@ -99,19 +105,19 @@ def to_json_values(value: object) -> object:
 
 
 def format_short(value: float | None) -> str:
-    """A score as people write it: `4`, `3.5`, at most two decimals."""
+    """Return a score as people write it: `4`, `3.5`, at most two decimals."""
     return use_minus_sign(format_number(value, 2).removesuffix("0").removesuffix(".0"))
 
 
 def score_tone(share: float | None) -> str:
-    """Good, middling or bad by its place on the scale, as a class; as in verdict-view.js."""
+    """Return the CSS class of a share of the scale: good, fair or bad; the same thresholds as in verdict-view.js."""
     if share is None:
         return "none"
     return "good" if share >= 0.7 else "fair" if share >= 0.5 else "bad"
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Whatever goes wrong by a person's doing is answered with its sentence; our own mistakes stay what they are."""
+    """Answer errors of the user with their message, and internal errors with a general one."""
 
     @app.exception_handler(NotFound)
     async def _not_there(request: Request, error: NotFound) -> Response:
@@ -128,7 +134,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def _ours(request: Request, error: Exception) -> Response:
-        # This one is sent from outside the gate, which would else put the headers on; the traceback goes to the log.
+        # Starlette sends this response outside of RequestGuard, which would add the headers; the log has the traceback.
         answer = _error_response(request, 500, "Internal error; see the terminal that runs Beholder.")
         answer.headers.update(HEADERS)
         return answer
@@ -140,18 +146,18 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 def _error_response(request: Request, status: int, sentence: str) -> Response:
-    # Whoever looks at a ledger through us need not know where on the disk it lies: "the ledger PATH" is this ledger.
+    # A visitor must not learn the path of the ledger: "the ledger PATH" becomes "this ledger".
     sentence = sentence.replace(f"he ledger {request.app.state.ledger.place!r}", "his ledger")
-    if request.url.path.startswith(API):
+    if request.url.path.startswith(API_PREFIX):
         return JSONResponse({"error": escape_hidden(sentence)}, status)
     return render_page(
         request, "error.html", status, title="Not found" if status == 404 else "That did not work", why=sentence
     )
 
 
-def _choice_pair(value: str, told: str = "") -> tuple[str, str]:
-    """A value of a choice, and how it is shown: as it is, or by the filter `state` or `flag`."""
-    return value, {"state": humanize_state, "flag": flag_title}[told](value) if told else value
+def _choice_pair(value: str, kind: str = "") -> tuple[str, str]:
+    """Return a value of a choice with its label; `kind` is `state`, `flag` or empty for the value itself."""
+    return value, {"state": humanize_state, "flag": flag_title}[kind](value) if kind else value
 
 
 def _json(value: object) -> Markup:

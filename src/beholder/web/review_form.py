@@ -1,4 +1,7 @@
-"""The form of a review: what a person is asked, laid out for the template. Nothing a judge said is at hand here."""
+"""The form of a review for its template.
+
+It is made from the review sheet only, so that nothing a judge said can reach the page.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from beholder.reviews.sheet import (
 )
 from beholder.rubrics.rubric import Criterion, Rubric
 
-TENTHS = 10  # steps of a scale that takes any number
+TENTHS = 10  # choices on a scale that takes any number
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerChoice:
-    """One answer to pick. `key` is what picks it on a keyboard; empty: none."""
+    """One answer to choose; `key` selects it on a keyboard, if any."""
 
     value: str
     words: str
@@ -31,7 +34,7 @@ class AnswerChoice:
 
 @dataclass(frozen=True, slots=True)
 class FormQuestion:
-    """A question with answers to pick. `sure` is the name of the field for how sure one is, where that is asked."""
+    """A question with answers to choose. `sure` is the name of the field for the confidence, where that is asked."""
 
     name: str
     kind: str
@@ -45,7 +48,7 @@ class FormQuestion:
 
 @dataclass(frozen=True, slots=True)
 class FindingField:
-    """A finding: a text field with an entry a line."""
+    """A finding: a text field with one entry per line."""
 
     name: str
     words: str
@@ -55,8 +58,8 @@ class FindingField:
 
 @dataclass(frozen=True, slots=True)
 class CriterionForm:
-    """A criterion with its questions. `guides` are titled lists of what to look at; `ceiling` what a number of failed
-    assertions allows at most."""
+    """A criterion with its questions. `guides` are titled lists of hints; `ceiling` the highest score for each number
+    of failed assertions."""
 
     key: str
     words: str
@@ -68,7 +71,7 @@ class CriterionForm:
 
 @dataclass(frozen=True, slots=True)
 class RubricForm:
-    """A rubric of the run."""
+    """A rubric with its criteria and findings."""
 
     name: str
     words: str
@@ -79,17 +82,18 @@ class RubricForm:
 
 
 def make_form(sheet: ReviewSheet, answers: Mapping[str, str]) -> list[RubricForm]:
+    """Return the form of each rubric, with the answers so far by field name."""
     return [_rubric_form(rubric, answers) for rubric in sheet.rubrics]
 
 
 def score_keys(asked: Sequence[RubricForm]) -> list[str]:
-    """The keys that give a score, the lowest first; empty where no score is asked for."""
+    """Return the keys that give a score, the lowest first; empty if no score is asked for."""
     asks = (ask for section in asked for part in section.parts for ask in part.asks if ask.kind == "score")
     return next(([one.key for one in ask.choices if one.key and one.value != OPEN_ANSWER] for ask in asks), [])
 
 
 def image_labels(sheet: ReviewSheet) -> dict[str, str]:
-    """By role, what an image is called."""
+    """Return the label of each image by its role."""
     return {image.role: image.label for rubric in sheet.rubrics for image in rubric.images}
 
 
@@ -160,7 +164,7 @@ def _score_question(rubric: Rubric, criterion: Criterion, answers: Mapping[str, 
     picked = answers.get(name)
     offered = _score_choices(criterion)
     if picked not in (None, "", OPEN_ANSWER, *offered) and _is_number(str(picked)):
-        offered = {**offered, str(picked): ""}  # a finer number, from a file
+        offered = {**offered, str(picked): ""}  # a finer number, imported from a file
         offered = dict(sorted(offered.items(), key=lambda item: float(item[0])))
     choices = [AnswerChoice(value, value, key, picked == value) for value, key in offered.items()]
     choices.append(AnswerChoice(OPEN_ANSWER, "N/A", "x", picked == OPEN_ANSWER))
@@ -169,8 +173,11 @@ def _score_question(rubric: Rubric, criterion: Criterion, answers: Mapping[str, 
 
 
 def _score_choices(criterion: Criterion) -> dict[str, str]:
-    """The numbers to pick from, each with its key: the digit itself; of tenths 1 to 9 for 0.1 to 0.9, and as on a
-    keyboard 0 after 9 for the highest."""
+    """Return the scores to choose from, each with its key.
+
+    The key of a whole number is its digit. On a scale of tenths, 1 to 9 are 0.1 to 0.9 and, as on a keyboard, 0 after 9
+    is the highest.
+    """
     low, high = criterion.scale
     if criterion.whole:
         values = range(int(low), int(high) + 1)

@@ -1,10 +1,10 @@
-"""Who may ask, from where, and what a page may do. Everything here holds for every page, before it is reached.
+"""Security of the app: an ASGI middleware that checks every request before it reaches a page.
 
-- A request must name a host that we go by: a page elsewhere whose name was pointed at this machine (DNS rebinding)
-  names its own.
-- What changes something must come from one of our own pages: the browser says so in `Origin`.
-- Where there is a token, it must be shown: once in the address, from then on by a cookie.
-- Pages run no script and no style but our own files, load nothing from elsewhere, and stand in no frame.
+- `Host` must be a name of this app. A page of another site whose name resolves to this machine (DNS rebinding) sends
+  its own name.
+- A request that changes something must come from a page of this app, by its `Origin` (CSRF).
+- If there is a token, it must be presented: once in the URL, then by a cookie.
+- Security headers: pages run only our own scripts and styles, load nothing from elsewhere, and cannot be framed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 COOKIE = "beholder"
-MAX_REQUEST_BYTES = 8_000_000  # bytes of a request's body
-MIN_TOKEN_LENGTH = 16  # characters of a token
+MAX_REQUEST_BYTES = 8_000_000  # of the body
+MIN_TOKEN_LENGTH = 16  # characters
 
 _TOO_LONG = f"A request has at most {MAX_REQUEST_BYTES:,} bytes."
 
@@ -36,7 +36,7 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with `no-referrer` a form of ours would come from the origin `null`
+    "Referrer-Policy": "same-origin",  # with `no-referrer` our own forms would be sent with the origin `null`
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -44,14 +44,16 @@ HEADERS = {
 
 
 class RequestGuard:
-    """The gate in front of an app. `hosts` are the names that we go by; with a `token` any literal address is one too
-    (to be rebound an attack needs a name)."""
+    """Checks requests before the app gets them.
+
+    `hosts` are the names of the app; with a `token` any IP address is allowed too (DNS rebinding needs a name).
+    """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] = LOOPBACK, token: str | None = None) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
         self._token = token
-        self._kept = None if token is None else hashlib.sha256(f"beholder {token}".encode()).hexdigest()
+        self._cookie = None if token is None else hashlib.sha256(f"beholder {token}".encode()).hexdigest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,7 +75,7 @@ class RequestGuard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > MAX_REQUEST_BYTES:
             return _refuse(413, _TOO_LONG)
-        return None if self._token is None else self._unknown(scope, headers)
+        return None if self._token is None else self._check_token(scope, headers)
 
     def _is_ours(self, name: str) -> bool:
         if name in self._hosts:
@@ -86,11 +88,11 @@ class RequestGuard:
             return False
         return True
 
-    def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
-        """Nothing for who has shown the token; else what to answer."""
+    def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return None if the token was presented; else the response: a redirect that sets the cookie, or a refusal."""
         assert self._token is not None
-        assert self._kept is not None
-        if _same_token(_token_cookie(headers), self._kept) or _same_token(
+        assert self._cookie is not None
+        if _same_token(_token_cookie(headers), self._cookie) or _same_token(
             headers.get("authorization", ""), f"Bearer {self._token}"
         ):
             return None
@@ -99,16 +101,16 @@ class RequestGuard:
             name == "token" and _same_token(value, self._token) for name, value in asked
         ):
             rest = urlencode([(name, value) for name, value in asked if name != "token"])
-            # Two slashes at the start would lead to another host.
+            # A path with two slashes at the start would redirect to another host.
             path = "/" + scope["path"].lstrip("/\\")
-            found = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
-            found.set_cookie(COOKIE, self._kept, httponly=True, samesite="lax")
-            return found
+            redirect = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
+            redirect.set_cookie(COOKIE, self._cookie, httponly=True, samesite="lax")
+            return redirect
         return _refuse(401, "This app asks for its token; open the address with ?token=… that it was started with.")
 
 
 def _host_name(host: str) -> str:
-    """The name in a Host header, without the port."""
+    """Return the name in a Host header, without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower()
@@ -116,10 +118,10 @@ def _host_name(host: str) -> str:
 
 def _token_cookie(headers: Headers) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    return "" if cookie is None else cookie.value
 
 
 def _same_token(one: str, other: str) -> bool:
@@ -143,7 +145,7 @@ def _with_security_headers(send: Send) -> Send:
 
 
 def _limit_body(receive: Receive) -> Receive:
-    """A body that does not say its length is refused where it gets too long, by whoever reads it."""
+    """Refuse a body without Content-Length as soon as it gets too long while it is read."""
     seen = 0
 
     async def receiving() -> Message:

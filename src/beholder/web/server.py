@@ -1,8 +1,7 @@
-"""What the first visitor would else wait for, done in the background once the app answers: runs are counted, pages are
-compiled, and what the filters of the newest run offer is looked up, which brings the ledger's indexes from the disk.
-Whoever comes meanwhile is answered, only not yet as quickly.
+"""Serving of the app: the socket, uvicorn, the browser, and warming of caches.
 
-A port, the server on it, and the browser.
+Once the app answers, `warm_caches` does in the background what the first visitor would wait for: it counts the runs,
+compiles the templates, and loads the filters of the newest run, which brings the indexes of the ledger into memory.
 """
 
 from __future__ import annotations
@@ -26,21 +25,23 @@ from beholder.web.security import LOOPBACK, MIN_TOKEN_LENGTH
 
 
 def warm_in_background(app: FastAPI) -> threading.Thread:
+    """Start a thread that warms the caches."""
     thread = threading.Thread(target=warm_caches, args=(app,), name="beholder-warming", daemon=True)
     thread.start()
     return thread
 
 
 def warm_caches(app: FastAPI) -> None:
-    book: Ledger = app.state.ledger
-    shop: BackgroundResults = app.state.workshop
-    stands: RunProgressCache = app.state.standings
-    with suppress(LedgerError):  # who asks for a page is told what is wrong
-        records = book.runs()
-        stands.of(book, records)
+    """Fill the caches that the first pages need."""
+    ledger: Ledger = app.state.ledger
+    background: BackgroundResults = app.state.background
+    progress_cache: RunProgressCache = app.state.progress_cache
+    with suppress(LedgerError):  # a page reports the error
+        records = ledger.runs()
+        progress_cache.load(ledger, records)
         _compile_templates()
         if newest := _newest_finished(records):
-            cached_choices(book, shop, newest)
+            cached_choices(ledger, background, newest)
 
 
 def _compile_templates() -> None:
@@ -49,14 +50,17 @@ def _compile_templates() -> None:
 
 
 def _newest_finished(records: list[RunRecord]) -> RunRecord | None:
-    """Not one that is running: what is looked up of it is old at once. Nor more than one: who comes at once would
-    wait."""
+    """Return the newest run that is not running (its cached data would be outdated at once); only one, so that early
+    visitors do not wait."""
     return next((one for one in records if not one.is_review and one.state != RUNNING), None)
 
 
 def allowed_hosts(host: str, token: str | None) -> frozenset[str]:
-    """The names that an app on this address goes by. Raises `UsageError` for an address that others can reach without
-    a token that deserves the name."""
+    """Return the host names that requests to an app on this address may name.
+
+    Raises:
+        UsageError: The token is too short, or others can reach the address and there is no token.
+    """
     if token is not None and len(token) < MIN_TOKEN_LENGTH:
         raise UsageError(f"The token has {len(token)} characters; it must have at least {MIN_TOKEN_LENGTH}.")
     if _is_loopback(host):
@@ -70,10 +74,12 @@ def allowed_hosts(host: str, token: str | None) -> frozenset[str]:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 is any that is free. Raises `UsageError` where that cannot be."""
+    """Bind a socket; port 0 is any free one. Raises `UsageError` if that fails."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio turns delays off only for TCP
+        made = socket.socket(
+            family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )  # with the protocol named, asyncio sets TCP_NODELAY
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             made.bind((host, port))
@@ -87,26 +93,26 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def socket_url(listening: socket.socket, host: str) -> str:
-    """What to open in a browser, here or elsewhere: of an address that stands for all of them, the machine's name."""
+    """Return the URL to open in a browser; for an address such as 0.0.0.0 it has the name of the machine."""
     shown = _machine_name() if host in ("0.0.0.0", "::", "") else host
     return f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
 
 
 def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-    """Serves until it is interrupted; `ready` is called once requests are answered."""
+    """Serve until interrupted; `ready` is called once requests are answered."""
     _WebServer(app, ready).run(sockets=[listening])
 
 
 @contextmanager
 def serve_in_thread(app: FastAPI, host: str = "127.0.0.1") -> Iterator[str]:
-    """The app on a free port of this machine, in a thread, for tests; the value is its address."""
+    """Serve the app on a free port in a thread, for tests; yield its URL."""
     listening = open_socket(host, 0)
-    up = threading.Event()
-    server = _WebServer(app, up.set)
+    started = threading.Event()
+    server = _WebServer(app, started.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
-        if not up.wait(30):
+        if not started.wait(30):
             raise RuntimeError("the server did not start within 30 seconds")
         yield socket_url(listening, host).rstrip("/")
     finally:
@@ -118,7 +124,7 @@ def serve_in_thread(app: FastAPI, host: str = "127.0.0.1") -> Iterator[str]:
 
 
 def open_browser(address: str) -> None:
-    """Where there is one; who works without a screen opens the address by hand."""
+    """Open the browser, if there is one, without waiting for it."""
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
@@ -147,7 +153,7 @@ def _server_config(app: FastAPI) -> uvicorn.Config:
 
 
 def _machine_name() -> str:
-    """What others call this machine; loopback where that name leads nowhere even from here."""
+    """Return the host name of this machine; 127.0.0.1 if it does not resolve."""
     name = socket.gethostname().lower()
     try:
         socket.getaddrinfo(name, None)

@@ -1,9 +1,4 @@
-"""Charts that only the app has, as SVG for the eye: people against a judge. Their numbers stand beside them.
-
-A run beside what people said of it in reviews: pairs, agreement, and what people say where the judge says much.
-
-A judge beside people, from the reviews in the ledger.
-"""
+"""Pages: agreement of a judge with the people who reviewed a run, and its calibration (reliability curves)."""
 
 from __future__ import annotations
 
@@ -37,14 +32,13 @@ from beholder.statistics.data import Column, ColumnKind, Floats, Ratings, Scores
 from beholder.web.background import BackgroundDep, BackgroundResults, ProgressCacheDep, RunProgressCache
 from beholder.web.responses import LedgerDep, RunName, find_run, render_page
 
-MAX_BINS = 8  # into which a scale is divided that has more values
-MIN_BIN_CASES = 2  # cases that a step must have
+MAX_BINS = 8  # of a scale with more values
+MIN_BIN_CASES = 2  # a bin with fewer is not shown
 
 
 @dataclass(frozen=True, slots=True)
 class AspectAgreement:
-    """One aspect: the judge beside people. `said` is what the numbers come to, in sentences; `leans` is the bias of
-    each rater, drawn."""
+    """Agreement on one aspect. `said` are the conclusions in sentences, `leans` charts of the bias of each rater."""
 
     title: str
     criterion: CriterionAgreement
@@ -62,8 +56,12 @@ class RunAgreement:
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityCurve:
-    """What people say of one aspect where the judge says so much; of `cases` in all, of which `left_out` are in no
-    step, each being the only one for which the judge says so much. `drawn` says how intervals were."""
+    """The mean human rating over the judge's score, for one aspect.
+
+    Attributes:
+        cases: Number of all cases; `left_out` of them are in bins that are too small.
+        drawn: How intervals were computed.
+    """
 
     title: str
     steps: tuple[ReliabilityBin, ...]
@@ -73,12 +71,12 @@ class ReliabilityCurve:
     drawn: str
 
 
-def compute_agreement(book: Ledger, record: RunRecord) -> RunAgreement | None:
-    """The run beside people; nothing where nobody rated it, or no case has both a score and a rating."""
-    ratings = read_review_ratings(book, record.id, assertions=False)
+def compute_agreement(ledger: Ledger, record: RunRecord) -> RunAgreement | None:
+    """Compute the agreement of a run with its reviews; None if no case has both a score and a rating."""
+    ratings = read_review_ratings(ledger, record.id, assertions=False)
     if not ratings:
         return None
-    scores = _rated_scores(book, record, ratings)
+    scores = _rated_scores(ledger, record, ratings)
     scales = {name: column.scale for name, column in scores.columns.items() if column.scale is not None}
     try:
         found = agree(
@@ -88,7 +86,7 @@ def compute_agreement(book: Ledger, record: RunRecord) -> RunAgreement | None:
         )
     except LedgerError:
         raise
-    except UsageError:  # what it says is for who chose files and options; a page has a sentence of its own
+    except UsageError:  # its message is about files and options; the page has a sentence of its own
         return None
     titles = criterion_titles(record.rubrics)
     aspects = [
@@ -109,12 +107,12 @@ def compute_agreement(book: Ledger, record: RunRecord) -> RunAgreement | None:
     return RunAgreement(found, tuple(aspects), describe_overall(found))
 
 
-def compute_reliability(book: Ledger, record: RunRecord) -> tuple[ReliabilityCurve, ...] | None:
-    """What people say where the judge says so much, by aspect; nothing where nobody rated the run."""
-    ratings = read_review_ratings(book, record.id, assertions=False)
+def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityCurve, ...] | None:
+    """Compute reliability curves of a run by aspect; None if nobody rated it."""
+    ratings = read_review_ratings(ledger, record.id, assertions=False)
     if not ratings:
         return None
-    scores, titles = _rated_scores(book, record, ratings), criterion_titles(record.rubrics)
+    scores, titles = _rated_scores(ledger, record, ratings), criterion_titles(record.rubrics)
     found = []
     for aspect, people in ratings.items():
         column = scores.columns.get(aspect)
@@ -134,17 +132,17 @@ def compute_reliability(book: Ledger, record: RunRecord) -> tuple[ReliabilityCur
     return tuple(found)
 
 
-def _rated_scores(book: Ledger, record: RunRecord, ratings: dict[str, Ratings]) -> Scores:
-    """What the judge said of the cases that people rated."""
+def _rated_scores(ledger: Ledger, record: RunRecord, ratings: dict[str, Ratings]) -> Scores:
+    """Return the scores of the judge for the cases that people rated."""
     cases = list(dict.fromkeys(case for one in ratings.values() for case in one.cases))
     return tabulate_verdicts(
-        record.name, ((one.verdict, one.groups) for one in book.stored_verdicts_on(record.id, cases))
+        record.name, ((one.verdict, one.groups) for one in ledger.stored_verdicts_on(record.id, cases))
     )
 
 
 def _rater_biases(one: CriterionAgreement) -> tuple[Markup, ...]:
     known = [abs(rater.bias) for rater in one.each_rater if rater.bias is not None]
-    reach = max([*known, (one.rated_on[1] - one.rated_on[0]) / 4])  # little ones shall look little
+    reach = max([*known, (one.rated_on[1] - one.rated_on[0]) / 4])  # so that a small bias looks small
     return tuple(bias_chart(rater.bias, reach) for rater in one.each_rater)
 
 
@@ -157,7 +155,7 @@ def _score_pairs(scores: Scores, column: Column, people: Ratings) -> list[tuple[
 def _reliability_bins(
     judge: Floats, people: Floats, scale: ScaleRange, draws: ClusterBootstrap
 ) -> list[ReliabilityBin]:
-    """Cases by what the judge says: each value for itself where there are few, else equal parts of the scale."""
+    """Bin cases by the judge's score: one bin per value if there are few, else equal parts of the scale."""
     levels = np.unique(judge)
     if len(levels) <= MAX_BINS + 3:
         places = np.searchsorted(levels, judge)
@@ -176,48 +174,48 @@ router = APIRouter()
 
 T = TypeVar("T")
 
-AGREEMENT_REFRESH_S = 5  # that the page looks whether somebody rated meanwhile
+AGREEMENT_REFRESH_S = 5  # between two checks for new ratings
 
 
 @router.get("/agreement")
 def agreement_view(
-    request: Request, book: LedgerDep, shop: BackgroundDep, stands: ProgressCacheDep, run: RunName = ""
+    request: Request, ledger: LedgerDep, background: BackgroundDep, progress_cache: ProgressCacheDep, run: RunName = ""
 ) -> HTMLResponse:
     """How far the judge of a run agrees with the people who reviewed it, beside how far they agree with each other."""
-    return _agreement_page(request, book, shop, stands, run, "Agreement", compute_agreement)
+    return _agreement_page(request, ledger, background, progress_cache, run, "Agreement", compute_agreement)
 
 
 @router.get("/calibration")
 def calibration_view(
-    request: Request, book: LedgerDep, shop: BackgroundDep, stands: ProgressCacheDep, run: RunName = ""
+    request: Request, ledger: LedgerDep, background: BackgroundDep, progress_cache: ProgressCacheDep, run: RunName = ""
 ) -> HTMLResponse:
-    """What people say where the judge says so much."""
-    return _agreement_page(request, book, shop, stands, run, "Calibration", compute_reliability)
+    """The mean human rating over the judge's score."""
+    return _agreement_page(request, ledger, background, progress_cache, run, "Calibration", compute_reliability)
 
 
 def _agreement_page(
     request: Request,
-    book: Ledger,
-    shop: BackgroundResults,
-    stands: RunProgressCache,
+    ledger: Ledger,
+    background: BackgroundResults,
+    progress_cache: RunProgressCache,
     run: str,
     name: str,
     work: Callable[[Ledger, RunRecord], T | None],
 ) -> HTMLResponse:
-    records = book.runs()
-    rated = {id_: one.rated for id_, one in stands.of(book, records).items()}
+    records = ledger.runs()
+    rated = {id_: one.rated for id_, one in progress_cache.load(ledger, records).items()}
     reviews: dict[str, list[RunRecord]] = {}
     for one in records:
-        if one.is_review and rated.get(one.id):  # who has only begun has not said anything
+        if one.is_review and rated.get(one.id):  # a review without a saved rating does not count
             reviews.setdefault(review_from_record(one).run, []).append(one)
     runs = [record for record in records if record.id in reviews]
-    record = find_run(book, run) if run else runs[0] if runs else None
+    record = find_run(ledger, run) if run else runs[0] if runs else None
     found, waiting, fresh = None, False, True
     if record is not None and record.id in reviews:
         chosen = record
         stamp = (record.updated, *((one.id, one.updated, rated[one.id]) for one in reviews[record.id]))
-        told = shop.get((name, record.id), stamp, lambda: work(book, chosen))
-        found, waiting, fresh = told.value, told.value is None and not told.fresh, told.fresh
+        result = background.poll((name, record.id), stamp, lambda: work(ledger, chosen))
+        found, waiting, fresh = result.value, result.value is None and not result.fresh, result.fresh
     answer = render_page(
         request,
         f"{name.lower()}.html",

@@ -1,9 +1,6 @@
-"""What a judge was told of a case. Briefs are not kept, their digests are: composed again from what the run keeps, a
-brief is the one that was sent exactly if its digest is.
+"""Page: a case with its images, verdicts, prompt, and verdicts of other runs; and the routes of images.
 
-A case: its images, what was said of it and why, and what others said of it in other runs.
-
-Images of cases, by the digest of their file and in no other way; always made anew, never the file itself.
+Images are addressed by the digest of their file only, and always re-encoded: a request can never read a file.
 """
 
 from __future__ import annotations
@@ -37,8 +34,7 @@ from beholder.web.responses import LedgerDep, NotFound, find_run, make_url, rend
 
 @dataclass(frozen=True, slots=True)
 class SentBrief:
-    """`system` and `message` are what the judge read, an image as its label in brackets; empty where that cannot be
-    said. `note` says why not, or what to know of it."""
+    """The prompt: `system` and `message` with labels in brackets for images, or empty with the reason in `note`."""
 
     system: str = ""
     message: str = ""
@@ -46,6 +42,7 @@ class SentBrief:
 
 
 def recompose_brief(record: RunRecord, case: Case, verdict: Verdict) -> SentBrief:
+    """Compose the brief of a verdict again; the ledger keeps only its digest, which tells whether it is the one sent."""
     if verdict.judge.startswith(PERSON_PREFIX):
         return SentBrief(note="A person rated: by the questions of the rubric, without this text.")
     if verdict.judge == INSTRUMENTS:
@@ -75,7 +72,7 @@ def recompose_brief(record: RunRecord, case: Case, verdict: Verdict) -> SentBrie
 
 
 def _image_placeholder(digest: str) -> PreparedImage:
-    """An image of which only the digest matters."""
+    """Return an image of which only the digest matters."""
     return PreparedImage(b"", "", 0, 0, digest, "", 0, 0, "")
 
 
@@ -87,7 +84,7 @@ ListPosition = Annotated[int | None, Query(ge=0, le=1_000_000_000)]
 
 @dataclass(frozen=True, slots=True)
 class OtherVerdict:
-    """A verdict on the same case: in which run, by whom, on the same images or on others."""
+    """A verdict on the same case in some run; `here` if it is this run."""
 
     run: RunRecord
     link: str
@@ -101,18 +98,18 @@ class OtherVerdict:
 @router.get("/runs/{run}/case")
 def case_view(
     request: Request,
-    book: LedgerDep,
+    ledger: LedgerDep,
     run: str,
     filters: FiltersDep,
     id: CaseId = "",
     rubric_: Annotated[str, Query(alias="by", max_length=500)] = "",
     place: ListPosition = None,
 ) -> HTMLResponse:
-    """A case of a run. With the filters of a list and the place in it, the next and the previous are known."""
-    record = find_run(book, run)
-    judged, asked = _case_verdicts(book, record, id)
+    """A case of a run. With the filters of a list and the place in it, it links to the next and the previous."""
+    record = find_run(ledger, run)
+    judged, asked = _case_verdicts(ledger, record, id)
     chosen = next((one for one in judged if one.verdict.rubric == rubric_), judged[0])
-    others = _other_verdicts(book, record, chosen)
+    others = _other_verdicts(ledger, record, chosen)
     back = make_url(
         f"/runs/{record.id}/cases", **filters.asked, at=place // PAGE_SIZE + 1 if place and place >= PAGE_SIZE else None
     )
@@ -146,21 +143,21 @@ def case_view(
             name: value for name, value in verdict_json(chosen, asked).items() if name != "groups"
         },  # at the top already
         brief=recompose_brief(record, asked, chosen.verdict),
-        images=_case_images(book, record, chosen, asked),
-        raw=book.raw_answers(record.id, id).get(chosen.verdict.rubric, []),
+        images=_case_images(ledger, record, chosen, asked),
+        raw=ledger.raw_answers(record.id, id).get(chosen.verdict.rubric, []),
         others=others,
         columns=list(dict.fromkeys(key for one in others for key in one.verdict.criteria)),
         back=back,
-        turns=_neighbor_links(book, record, filters, place),
+        turns=_neighbor_links(ledger, record, filters, place),
         place=place,
     )
 
 
 @router.get("/api/runs/{run}/case")
-def case_json(book: LedgerDep, run: str, id: CaseId = "") -> dict[str, object]:
+def case_json(ledger: LedgerDep, run: str, id: CaseId = "") -> dict[str, object]:
     """The verdicts on a case with its groups and fields."""
-    record = find_run(book, run)
-    judged, asked = _case_verdicts(book, record, id)
+    record = find_run(ledger, run)
+    judged, asked = _case_verdicts(ledger, record, id)
     return {
         "run": record.id,
         "case": to_json_values(asked.id),
@@ -169,32 +166,32 @@ def case_json(book: LedgerDep, run: str, id: CaseId = "") -> dict[str, object]:
 
 
 def verdict_json(one: StoredVerdict, asked: Case) -> dict[str, object]:
-    """A verdict as the page draws it: the names of `Verdict.to_dict`, without what is empty, with groups and fields."""
+    """Return a verdict as the page shows it: as `verdict_detail`, with the texts of the questions."""
     questions = StringTable()
-    found = verdict_detail(one, asked.fields, questions, {})
-    criteria = found.get("criteria")
+    detail = verdict_detail(one, asked.fields, questions, {})
+    criteria = detail.get("criteria")
     for result in criteria.values() if isinstance(criteria, dict) else ():
         for assertion in result.get("assertions", ()):
             if "question" in assertion:
                 assertion["question"] = questions.texts[assertion["question"]]
-    values = to_json_values(found)
+    values = to_json_values(detail)
     assert isinstance(values, dict)
     return values
 
 
-def _case_verdicts(book: Ledger, record: RunRecord, case_id: str) -> tuple[list[StoredVerdict], Case]:
-    judged = list(book.stored_verdicts(record.id, case=case_id))
+def _case_verdicts(ledger: Ledger, record: RunRecord, case_id: str) -> tuple[list[StoredVerdict], Case]:
+    judged = list(ledger.stored_verdicts(record.id, case=case_id))
     if not judged:
         raise NotFound(f"There is no case {case_id!r} in the run {record.name!r}.")
     try:
-        return judged, book.case(record.id, case_id)
+        return judged, ledger.case(record.id, case_id)
     except LedgerError:
         return judged, Case(case_id, {}, {}, dict(judged[0].groups))
 
 
-def _case_images(book: Ledger, record: RunRecord, one: StoredVerdict, asked: Case) -> list[dict[str, object]]:
-    """The images that can be shown: a small copy is kept, or the file is still there."""
-    kept = book.has_thumbnail([image.source_digest for image in one.verdict.images])
+def _case_images(ledger: Ledger, record: RunRecord, one: StoredVerdict, asked: Case) -> list[dict[str, object]]:
+    """Return the images that can be shown: the ledger has a thumbnail, or the file is unchanged."""
+    kept = ledger.has_thumbnail([image.source_digest for image in one.verdict.images])
     return [
         {"role": image.role, "src": large_image_url(record, one.verdict.case, image.source_digest)}
         for image in one.verdict.images
@@ -202,13 +199,13 @@ def _case_images(book: Ledger, record: RunRecord, one: StoredVerdict, asked: Cas
     ]
 
 
-def _neighbor_links(book: Ledger, record: RunRecord, filters: GalleryFilters, place: int | None) -> dict[str, str]:
-    """Links to the neighbours in the list that the case was opened from; empty where there is none."""
+def _neighbor_links(ledger: Ledger, record: RunRecord, filters: GalleryFilters, place: int | None) -> dict[str, str]:
+    """Return links to the neighbors in the list that the case was opened from; empty where there is none."""
     links = {"before": "", "after": ""}
     if place is None:
         return links
     first = max(0, place - 1)
-    found = book.browse(record.id, filters.wanted, offset=first, limit=3).verdicts
+    found = ledger.browse(record.id, filters.wanted, offset=first, limit=3).verdicts
     for name, wanted in (("before", place - 1), ("after", place + 1)):
         if 0 <= wanted - first < len(found) and wanted >= 0:
             one = found[wanted - first].verdict
@@ -216,11 +213,11 @@ def _neighbor_links(book: Ledger, record: RunRecord, filters: GalleryFilters, pl
     return links
 
 
-def _other_verdicts(book: Ledger, record: RunRecord, chosen: StoredVerdict) -> list[OtherVerdict]:
-    records = {one.id: one for one in book.runs()}
+def _other_verdicts(ledger: Ledger, record: RunRecord, chosen: StoredVerdict) -> list[OtherVerdict]:
+    records = {one.id: one for one in ledger.runs()}
     images = {image.source_digest for image in chosen.verdict.images}
     found = []
-    for run_id, one in book.case_history(chosen.verdict.case):
+    for run_id, one in ledger.case_history(chosen.verdict.case):
         verdict = one.verdict
         if verdict.rubric != chosen.verdict.rubric or run_id not in records:
             continue
@@ -248,56 +245,56 @@ QUALITY = 82
 MAX_CACHE_BYTES = 64 * 1024 * 1024
 
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="of the image file, SHA-256 in hex")]
-# What a digest names never changes.
+# The content of a digest never changes.
 _CACHE_HEADERS = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 
 class LargeImageCache:
-    """Larger pictures that were made, the last ones used, up to `kept_bytes`."""
+    """LRU cache of re-encoded images, up to `max_bytes`."""
 
-    def __init__(self, kept_bytes: int = MAX_CACHE_BYTES) -> None:
-        self._kept_bytes = kept_bytes
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._images: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
-        self._making = threading.Semaphore(2)  # decoding takes memory
+        self._decoding = threading.Semaphore(2)  # decoding takes memory
 
-    def get(self, book: Ledger, record: RunRecord, case_id: str, digest: str) -> bytes | None:
-        """The picture, as long as its file is where the case says and still the one that was judged."""
-        return self._kept_or(digest, lambda: _make_large(book, record, case_id, digest))
+    def get(self, ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> bytes | None:
+        """Return an image of a case, or None if its file is gone or was changed since it was judged."""
+        return self._get_or_make(digest, lambda: _make_large(ledger, record, case_id, digest))
 
     def of_file(self, case: Case, role: str) -> bytes | None:
-        """An image of a case that the judge was not sent, so that nothing says which file it was."""
+        """Return an image of a case that was not sent to the judge, so that there is no digest to check."""
         data = _image_data(case, role)
-        return None if data is None else self._kept_or(digest_of(data), lambda: _scale_image(data))
+        return None if data is None else self._get_or_make(digest_of(data), lambda: _scale_image(data))
 
-    def _kept_or(self, digest: str, make: Callable[[], bytes | None]) -> bytes | None:
+    def _get_or_make(self, digest: str, make: Callable[[], bytes | None]) -> bytes | None:
         with self._lock:
-            if digest in self._kept:
-                self._kept.move_to_end(digest)
-                return self._kept[digest]
-        with self._making:
+            if digest in self._images:
+                self._images.move_to_end(digest)
+                return self._images[digest]
+        with self._decoding:
             made = make()
         if made is not None:
             with self._lock:
-                if digest not in self._kept:
+                if digest not in self._images:
                     self._size += len(made)
-                self._kept[digest] = made
-                while self._size > self._kept_bytes:
-                    self._size -= len(self._kept.popitem(last=False)[1])
+                self._images[digest] = made
+                while self._size > self._max_bytes:
+                    self._size -= len(self._images.popitem(last=False)[1])
         return made
 
 
 def _get_large_cache(request: Request) -> LargeImageCache:
-    found = request.app.state.pictures
-    assert isinstance(found, LargeImageCache)
-    return found
+    cache = request.app.state.pictures
+    assert isinstance(cache, LargeImageCache)
+    return cache
 
 
 @pictures_router.get("/pictures/{digest}.webp", response_class=Response)
-def thumbnail_image(book: LedgerDep, digest: Digest) -> Response:
-    """The small copy that the ledger keeps of an image."""
-    found = book.thumbnail(digest)
+def thumbnail_image(ledger: LedgerDep, digest: Digest) -> Response:
+    """The thumbnail of an image in the ledger."""
+    found = ledger.thumbnail(digest)
     if found is None:
         raise NotFound("The ledger keeps no such picture.")
     return Response(found, media_type="image/webp", headers=_CACHE_HEADERS)
@@ -305,16 +302,16 @@ def thumbnail_image(book: LedgerDep, digest: Digest) -> Response:
 
 @pictures_router.get("/pictures/{digest}/large.webp", response_class=Response)
 def large_image(
-    book: LedgerDep,
+    ledger: LedgerDep,
     larger: Annotated[LargeImageCache, Depends(_get_large_cache)],
     digest: Digest,
     run: Annotated[str, Query(max_length=500)] = "",
     case: Annotated[str, Query(max_length=4000)] = "",
 ) -> Response:
-    """An image of a case, up to 1,600 pixels wide and high; the small copy where its file is gone or another by now."""
-    record = find_run(book, run)
-    _require_image(book, record, case, digest)
-    found = larger.get(book, record, case, digest)
+    """An image of a case, up to 1,600 pixels wide and high; its thumbnail if the file is gone or was changed."""
+    record = find_run(ledger, run)
+    _require_image(ledger, record, case, digest)
+    found = larger.get(ledger, record, case, digest)
     if found is None:
         return RedirectResponse(f"/pictures/{digest}.webp", 307)
     return Response(found, media_type="image/webp", headers=_CACHE_HEADERS)
@@ -324,14 +321,14 @@ def large_image_url(record: RunRecord, case_id: str, digest: str) -> str:
     return make_url(f"/pictures/{digest}/large.webp", run=record.id, case=case_id)
 
 
-def _require_image(book: Ledger, record: RunRecord, case_id: str, digest: str) -> None:
-    if _image_role(book, record, case_id, digest) is None:
+def _require_image(ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> None:
+    if _image_role(ledger, record, case_id, digest) is None:
         raise NotFound("No case of this run has such an image.")
 
 
-def _image_role(book: Ledger, record: RunRecord, case_id: str, digest: str) -> str | None:
-    """The role of the image in the case."""
-    for one in book.stored_verdicts(record.id, case=case_id):
+def _image_role(ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> str | None:
+    """Return the role of an image in the case; None if it has no such image."""
+    for one in ledger.stored_verdicts(record.id, case=case_id):
         for image in one.verdict.images:
             if image.source_digest == digest:
                 return image.role
@@ -339,7 +336,7 @@ def _image_role(book: Ledger, record: RunRecord, case_id: str, digest: str) -> s
 
 
 def is_available(case: Case, role: str, digest: str) -> bool:
-    """Whether the file that was judged is still where the case says."""
+    """Return whether the file that was judged is still where the case says."""
     return _image_file(case, role, digest) is not None
 
 
@@ -353,14 +350,14 @@ def _image_data(case: Case, role: str) -> bytes | None:
     if not isinstance(source, str):
         return None
     try:
-        return read_image(source)  # refuses what is no plain file, and whatever is on the web
+        return read_image(source)  # refuses anything but a plain file, and remote images
     except ImageError:
         return None
 
 
-def _make_large(book: Ledger, record: RunRecord, case_id: str, digest: str) -> bytes | None:
+def _make_large(ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> bytes | None:
     try:
-        data = _image_file(book.case(record.id, case_id), _image_role(book, record, case_id, digest) or "", digest)
+        data = _image_file(ledger.case(record.id, case_id), _image_role(ledger, record, case_id, digest) or "", digest)
     except LedgerError:
         return None
     return None if data is None else _scale_image(data)

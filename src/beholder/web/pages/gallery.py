@@ -1,4 +1,4 @@
-"""The verdicts of a run: filtered, sorted and paged by the database. The filters are the address."""
+"""Page: the verdicts of a run as cards, filtered, sorted and paged by the database. The URL has the filters."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SORT_NAMES = {"worst": "worst first", "best": "best first", "order": "as in the 
 QueryText = Annotated[str, Query(max_length=500)]
 QueryNumber = Annotated[str, Query(max_length=40)]
 QueryGroups = Annotated[Sequence[Annotated[str, Field(max_length=500)]], Query(max_length=200)]
-QueryValues: TypeAlias = "dict[str, str | tuple[str, ...]]"  # what an address asks for, by name
+QueryValues: TypeAlias = "dict[str, str | tuple[str, ...]]"  # query parameters of a URL, by name
 
 
 @dataclass(frozen=True, slots=True)
 class GalleryFilters:
-    """What an address asks for, as it stands there; `wanted` is what that means."""
+    """The filters of a URL: its query parameters as they are, and the parsed filter."""
 
     asked: QueryValues
     wanted: VerdictFilter
@@ -44,12 +44,19 @@ class GalleryFilters:
         return any(value for name, value in self.asked.items() if name != "sort")
 
 
-def _parse_filters(
+def _verdict_query(
     q: QueryText = "",
     outcome: QueryText = "",
     grade: QueryText = "",
     passed: QueryText = "",
     rubric: QueryText = "",
+    sort: QueryText = "",
+) -> dict[str, str]:
+    """Return the filters by the verdict as a whole."""
+    return {"q": q, "outcome": outcome, "grade": grade, "passed": passed, "rubric": rubric, "sort": sort}
+
+
+def _detail_query(
     criterion: QueryText = "",
     least: QueryNumber = "",
     most: QueryNumber = "",
@@ -57,40 +64,45 @@ def _parse_filters(
     flag: QueryText = "",
     style: QueryText = "",
     group: QueryGroups = (),
-    sort: QueryText = "",
+) -> QueryValues:
+    """Return the filters by details; a `group` is NAME or NAME=VALUE, one for each name."""
+    return {
+        "criterion": criterion,
+        "least": least,
+        "most": most,
+        "assertion": assertion,
+        "flag": flag,
+        "style": style,
+        "group": tuple(one for one in group if one),
+    }
+
+
+def _parse_filters(
+    whole: Annotated[dict[str, str], Depends(_verdict_query)], details: Annotated[QueryValues, Depends(_detail_query)]
 ) -> GalleryFilters:
-    """A `group` is NAME or NAME=VALUE, of each name one. A form sends empty texts for what was left alone."""
+    """Parse the filters of a URL; a form sends empty texts for filters that are not set."""
+    sort, passed = whole.pop("sort"), whole["passed"]
     if sort and sort not in SORT_ORDERS:
         raise UsageError(f"Cases are sorted by {', '.join(SORT_ORDERS)}, not by {sort!r}.")
     if passed not in ("", "yes", "no"):
         raise UsageError(f"passed is yes or no, not {passed!r}.")
-    groups = _group_filters(group)
+    texts = {name: value for name, value in details.items() if isinstance(value, str)}
     wanted = VerdictFilter(
-        outcome=outcome,
-        grade=grade,
+        outcome=whole["outcome"],
+        grade=whole["grade"],
         passed={"yes": True, "no": False}.get(passed),
-        rubric=rubric,
-        criterion=criterion,
-        least=_parse_number(least),
-        most=_parse_number(most),
-        assertion=assertion,
-        flag=flag,
-        style=style,
-        groups=groups,
-        text=q,
+        rubric=whole["rubric"],
+        criterion=texts["criterion"],
+        least=_parse_number(texts["least"]),
+        most=_parse_number(texts["most"]),
+        assertion=texts["assertion"],
+        flag=texts["flag"],
+        style=texts["style"],
+        groups=_group_filters(details["group"]),
+        text=whole["q"],
         sort=sort or "worst",
     )
-    asked: QueryValues = {
-        "q": q,
-        "outcome": outcome,
-        "grade": grade,
-        "passed": passed,
-        "rubric": rubric,
-        "criterion": criterion,
-    }
-    asked |= {"least": least, "most": most, "assertion": assertion, "flag": flag, "style": style}
-    asked |= {"group": tuple(one for one in group if one), "sort": "" if sort == "worst" else sort}
-    return GalleryFilters(asked, wanted)
+    return GalleryFilters({**whole, **details, "sort": "" if sort == "worst" else sort}, wanted)
 
 
 FiltersDep = Annotated[GalleryFilters, Depends(_parse_filters)]
@@ -99,15 +111,17 @@ PageNumber = Annotated[int, Query(ge=1, le=10_000_000)]
 
 @dataclass(frozen=True, slots=True)
 class CardBar:
-    """A criterion on a card: its name with its score, and where on its scale that lies, in percent."""
+    """A criterion on a card: its label with its score, and the place on its scale in percent."""
 
-    told: str
+    label: str
     percent: float | None
     tone: str
 
 
 @dataclass(frozen=True, slots=True)
 class GalleryCard:
+    """A verdict in the gallery; `audited` if the audit contradicts the judge, `pictures` are role and digest."""
+
     case: str
     link: str
     rubric: str
@@ -123,17 +137,17 @@ class GalleryCard:
 
 @router.get("/runs/{run}/cases")
 def gallery_view(
-    request: Request, book: LedgerDep, shop: BackgroundDep, run: str, filters: FiltersDep, at: PageNumber = 1
+    request: Request, ledger: LedgerDep, background: BackgroundDep, run: str, filters: FiltersDep, at: PageNumber = 1
 ) -> HTMLResponse:
     """The verdicts of a run as cards."""
-    record = find_run(book, run)
-    found = book.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
+    record = find_run(ledger, run)
+    found = ledger.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
     pages = max(1, math.ceil(found.total / PAGE_SIZE))
-    if at > pages:  # the list has become shorter since the address was written down
+    if at > pages:  # the list is shorter than when the URL was made
         at = pages
-        found = book.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
+        found = ledger.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
     here = f"/runs/{record.id}/cases"
-    offered = cached_choices(book, shop, record)
+    offered = cached_choices(ledger, background, record)
     turns = {
         name: make_url(here, **filters.asked, at=number if number > 1 else None) if 1 <= number <= pages else ""
         for name, number in (("before", at - 1), ("after", at + 1))
@@ -145,7 +159,7 @@ def gallery_view(
         here="Runs",
         run=record,
         total=found.total,
-        cards=_make_cards(book, record, found.verdicts, filters, (at - 1) * PAGE_SIZE),
+        cards=_make_cards(ledger, record, found.verdicts, filters, (at - 1) * PAGE_SIZE),
         first=(at - 1) * PAGE_SIZE + 1,
         at=at,
         pages=pages,
@@ -162,15 +176,15 @@ def gallery_view(
 
 @router.get("/api/runs/{run}/verdicts")
 def gallery_json(
-    book: LedgerDep,
+    ledger: LedgerDep,
     run: str,
     filters: FiltersDep,
     at: PageNumber = 1,
     size: Annotated[int, Query(ge=1, le=200)] = PAGE_SIZE,
 ) -> dict[str, object]:
     """The same verdicts as JSON: page `at` of those that the filters leave, `size` to a page."""
-    record = find_run(book, run)
-    found = book.browse(record.id, filters.wanted, offset=(at - 1) * size, limit=size)
+    record = find_run(ledger, run)
+    found = ledger.browse(record.id, filters.wanted, offset=(at - 1) * size, limit=size)
     verdicts = [
         to_json_values({**one.verdict.to_dict(), "groups": dict(one.groups), "reused": one.reused})
         for one in found.verdicts
@@ -179,15 +193,15 @@ def gallery_json(
 
 
 def case_link(record: RunRecord, case: str, asked: QueryValues | None = None, place: int | None = None) -> str:
-    """To a case; with the filters of the list it came from and its place there, so that next and previous are known."""
+    """Return the URL of a case; with the filters of its list and its place there, the page links to its neighbors."""
     return make_url(f"/runs/{record.id}/case", id=case, **(asked or {}), place=place)
 
 
 def _make_cards(
-    book: Ledger, record: RunRecord, judged: Sequence[StoredVerdict], filters: GalleryFilters, first: int
+    ledger: Ledger, record: RunRecord, judged: Sequence[StoredVerdict], filters: GalleryFilters, first: int
 ) -> list[GalleryCard]:
-    shots = {image.source_digest for one in judged for image in one.verdict.images[:2]}
-    kept, titles = book.has_thumbnail(list(shots)), criterion_titles(record.rubrics)
+    digests = {image.source_digest for one in judged for image in one.verdict.images[:2]}
+    kept, titles = ledger.has_thumbnail(list(digests)), criterion_titles(record.rubrics)
     return [_make_card(record, one, filters, first + place, kept, titles) for place, one in enumerate(judged)]
 
 
@@ -218,33 +232,32 @@ def _make_card(
 
 
 def _make_bars(verdict: Verdict, titles: Mapping[str, str]) -> list[CardBar]:
-    found = []
+    bars = []
     for key, result in verdict.criteria.items():
         low, high = result.scale
         share = None if result.score is None else (result.score - low) / ((high - low) or 1)
-        told = (
-            f"{titles.get(key) or humanize(key)}: {'no score' if result.score is None else format_short(result.score)}"
-        )
-        found.append(CardBar(told, None if share is None else max(3.0, 100 * share), score_tone(share)))
-    return found
+        score = "no score" if result.score is None else format_short(result.score)
+        percent = None if share is None else max(3.0, 100 * share)  # a low score stays visible
+        bars.append(CardBar(f"{titles.get(key) or humanize(key)}: {score}", percent, score_tone(share)))
+    return bars
 
 
 def _group_filters(asked: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     for name, _, value in (one.partition("=") for one in asked if one):
-        if name in found:
-            raise UsageError(f"Of the group {name!r} one value can be asked for, not {found[name]!r} and {value!r}.")
-        found[name] = value
-    return found
+        if name in groups:
+            raise UsageError(f"Of the group {name!r} one value can be asked for, not {groups[name]!r} and {value!r}.")
+        groups[name] = value
+    return groups
 
 
 def _parse_number(text: str) -> float | None:
     if not text.strip():
         return None
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = math.nan
-    if math.isnan(found):
+        number = math.nan
+    if math.isnan(number):
         raise UsageError(f"least and most are numbers, not {text!r}.")
-    return found
+    return number

@@ -1,4 +1,4 @@
-"""People rate the cases of a run, blind until they have rated; then judge and person stand side by side."""
+"""Pages: people rate the cases of a run without seeing the judge's verdict, and see both once they have rated."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 JSON = "application/json"
 MAX_FIELDS = 2000
-MAX_GROUP_CASES = 1000  # cases whose groups are offered
-MAX_PAIRS_SHOWN = 20  # cases in a list of differences
+MAX_GROUP_CASES = 1000  # cases that are searched for groups to offer
+MAX_PAIRS_SHOWN = 20  # in the list of differences
 MAX_TURN_LENGTH = 40
-CSV_CHUNK_LINES = 2000  # sent at a time: each time costs about as much as a hundred lines
+CSV_CHUNK_LINES = 2000  # sent at a time: a chunk costs about as much as a hundred lines
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    """What a form sent, urlencoded; of a name that comes twice the last."""
+    """Parse an urlencoded form; the last value of a repeated name counts."""
     body = await request.body()
     try:
         return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
@@ -59,10 +59,10 @@ def _get_queues(request: Request) -> ReviewQueueCache:
     return found
 
 
-def _get_review(book: LedgerDep, review: str) -> Review:
-    """The review that an address names; its run may have been deleted since."""
-    found = _find_or_404(lambda: load_review(book, review))
-    find_run(book, found.run)
+def _get_review(ledger: LedgerDep, review: str) -> Review:
+    """Return the review that a URL names. Raises `NotFound` if it or its run is gone."""
+    found = _find_or_404(lambda: load_review(ledger, review))
+    find_run(ledger, found.run)
     return found
 
 
@@ -72,13 +72,13 @@ ReviewDep = Annotated[Review, Depends(_get_review)]
 
 
 @router.get("/review")
-def choose_run_view(request: Request, book: LedgerDep, stands: ProgressCacheDep) -> HTMLResponse:
+def choose_run_view(request: Request, ledger: LedgerDep, progress_cache: ProgressCacheDep) -> HTMLResponse:
     """Which run to rate."""
-    records = book.runs()
-    standings = stands.of(book, records)
+    records = ledger.runs()
+    progress = progress_cache.load(ledger, records)
     raters: dict[str, list[Review]] = {}
     for review in (review_from_record(record) for record in reversed(records) if record.is_review):
-        if standings[review.id].rated:
+        if progress[review.id].rated:
             raters.setdefault(review.run, []).append(review)
     return render_page(
         request,
@@ -87,74 +87,74 @@ def choose_run_view(request: Request, book: LedgerDep, stands: ProgressCacheDep)
         here="Review",
         runs=[record for record in records if not record.is_review],
         raters=raters,
-        standings=standings,
+        progress=progress,
     )
 
 
 @router.get("/review/run/{run}")
-def start_view(request: Request, book: LedgerDep, run: str) -> HTMLResponse:
+def start_view(request: Request, ledger: LedgerDep, run: str) -> HTMLResponse:
     """Who rates, and in which order."""
-    return _start_page(request, book, find_run(book, run))
+    return _start_page(request, ledger, find_run(ledger, run))
 
 
 @router.post("/review/run/{run}")
-def start_review(request: Request, book: LedgerDep, queues: QueuesDep, run: str, sent: FormDep) -> Response:
-    record = find_run(book, run)
+def start_review(request: Request, ledger: LedgerDep, queues: QueuesDep, run: str, sent: FormDep) -> Response:
+    record = find_run(ledger, run)
     try:
-        review = _start_or_resume(book, queues, record, sent)
+        review = _start_or_resume(ledger, queues, record, sent)
     except LedgerError:
         raise
     except UsageError as error:
-        return _start_page(request, book, record, sent, str(error))
+        return _start_page(request, ledger, record, sent, str(error))
     return _redirect(f"/review/{review.id}/next")
 
 
 @router.get("/review/run/{run}/ratings.csv")
-def export_run_ratings(book: LedgerDep, run: str) -> Response:
+def export_run_ratings(ledger: LedgerDep, run: str) -> Response:
     """The ratings of all raters, as `beholder ratings export` writes them."""
-    return _csv_response(book, find_run(book, run), None)
+    return _csv_response(ledger, find_run(ledger, run), None)
 
 
 @router.get("/review/{review}")
-def summary_view(request: Request, book: LedgerDep, queues: QueuesDep, review: ReviewDep) -> HTMLResponse:
-    """How far a review is, and how judge and person agree so far."""
-    far = read_review_progress(book, review, queues)
+def summary_view(request: Request, ledger: LedgerDep, queues: QueuesDep, review: ReviewDep) -> HTMLResponse:
+    """Progress of a review, and agreement of judge and person so far."""
+    far = read_review_progress(ledger, review, queues)
     hidden = review.hide and far.rated < far.of
-    agreed, apart = ([], []) if hidden else compare_with_judge(book, review)
+    agreed, apart = ([], []) if hidden else compare_with_judge(ledger, review)
     return render_page(
         request,
         "review_summary.html",
         title=f"Review by {review.rater}",
         here="Review",
         review=review,
-        record=find_run(book, review.run),
+        record=find_run(ledger, review.run),
         far=far,
         agreed=agreed,
-        apart=[(one, case_label(book, review, one.case)) for one in apart[:MAX_PAIRS_SHOWN]],
+        apart=[(one, case_label(ledger, review, one.case)) for one in apart[:MAX_PAIRS_SHOWN]],
         more=len(apart) - MAX_PAIRS_SHOWN,
         hidden=hidden,
-        called=_aspect_title(book, review),
+        called=_aspect_title(ledger, review),
     )
 
 
 @router.get("/review/{review}/ratings.csv")
-def export_review_ratings(book: LedgerDep, review: ReviewDep) -> Response:
+def export_review_ratings(ledger: LedgerDep, review: ReviewDep) -> Response:
     """One person's ratings."""
-    return _csv_response(book, find_run(book, review.run), review)
+    return _csv_response(ledger, find_run(ledger, review.run), review)
 
 
 @router.get("/review/{review}/next")
-def next_view(book: LedgerDep, queues: QueuesDep, review: ReviewDep, after: str = "") -> Response:
+def next_view(ledger: LedgerDep, queues: QueuesDep, review: ReviewDep, after: str = "") -> Response:
     """The case to rate next; the summary when there is none."""
-    passed = _find_or_404(lambda: case_from_label(book, review, after)) if after else None
-    case = find_next_case(book, review, queues, after=passed)
+    passed = _find_or_404(lambda: case_from_label(ledger, review, after)) if after else None
+    case = find_next_case(ledger, review, queues, after=passed)
     if case is None:
         return _redirect(f"/review/{review.id}")
-    return _redirect(f"/review/{review.id}/case/{case_label(book, review, case)}")
+    return _redirect(f"/review/{review.id}/case/{case_label(ledger, review, case)}")
 
 
-def _get_rating(book: LedgerDep, review: ReviewDep, label: str) -> Rating:
-    return load_rating(book, review, _find_or_404(lambda: case_from_label(book, review, label)))
+def _get_rating(ledger: LedgerDep, review: ReviewDep, label: str) -> Rating:
+    return load_rating(ledger, review, _find_or_404(lambda: case_from_label(ledger, review, label)))
 
 
 RatingDep = Annotated[Rating, Depends(_get_rating)]
@@ -162,39 +162,41 @@ RatingDep = Annotated[Rating, Depends(_get_rating)]
 
 @router.get("/review/{review}/case/{label}")
 def rate_view(
-    request: Request, book: LedgerDep, queues: QueuesDep, review: ReviewDep, rating: RatingDep, change: bool = False
+    request: Request, ledger: LedgerDep, queues: QueuesDep, review: ReviewDep, rating: RatingDep, change: bool = False
 ) -> HTMLResponse:
     """The form; once the case is rated, what the judge said beside it."""
     if rating.saved and not change:
-        return _reveal_page(request, book, queues, review, rating)
-    return _form_page(request, book, queues, review, rating, rating.answers)
+        return _reveal_page(request, ledger, queues, review, rating)
+    return _form_page(request, ledger, queues, review, rating, rating.answers)
 
 
 @router.post("/review/{review}/case/{label}")
 def save_rating(
-    request: Request, book: LedgerDep, queues: QueuesDep, review: ReviewDep, rating: RatingDep, sent: FormDep
+    request: Request, ledger: LedgerDep, queues: QueuesDep, review: ReviewDep, rating: RatingDep, sent: FormDep
 ) -> Response:
-    """Saves a rating, and leads on. The script of the form asks for JSON: where to, or why not."""
+    """Save a rating and redirect to the next page. The script of the form asks for JSON instead."""
     script = request.headers.get("accept", "") == JSON
     try:
-        record_rating(book, review, rating.case.id, sent)
+        record_rating(ledger, review, rating.case.id, sent)
     except LedgerError:
         raise
     except UsageError as error:
         if script:
             return JSONResponse({"why": escape_hidden(str(error))}, 400)
-        return _form_page(request, book, queues, review, rating, sent, str(error))
+        return _form_page(request, ledger, queues, review, rating, sent, str(error))
     path = f"/review/{review.id}/next" if review.hide else f"/review/{review.id}/case/{rating.sheet.label}"
     return JSONResponse({"next": make_url(path)}) if script else _redirect(path)
 
 
 @router.post("/review/{review}/draft/{label}")
-def save_draft(book: LedgerDep, review: ReviewDep, label: str, sent: FormDep, turn: str = "") -> Response:
-    """Keeps answers that are not saved yet; for the script of the form, which sends each as it is given. `turn` tells
-    an older one from a newer one, in whichever order they come. What is no answer is refused, and nothing kept."""
-    case = _find_or_404(lambda: case_from_label(book, review, label))
+def save_draft(ledger: LedgerDep, review: ReviewDep, label: str, sent: FormDep, turn: str = "") -> Response:
+    """Save a draft of answers, which the script of the form sends as they are given.
+
+    `turn` orders drafts that arrive out of order. Invalid answers are rejected, and nothing is saved.
+    """
+    case = _find_or_404(lambda: case_from_label(ledger, review, label))
     try:
-        return JSONResponse({"kept": record_draft(book, review, case, sent, turn[:MAX_TURN_LENGTH])})
+        return JSONResponse({"kept": record_draft(ledger, review, case, sent, turn[:MAX_TURN_LENGTH])})
     except LedgerError:
         raise
     except UsageError as error:
@@ -202,15 +204,15 @@ def save_draft(book: LedgerDep, review: ReviewDep, label: str, sent: FormDep, tu
 
 
 @router.post("/review/{review}/remove")
-def remove_review(book: LedgerDep, review: ReviewDep) -> Response:
-    """Forgets a name under which nothing was saved."""
-    delete_review(book, review)
+def remove_review(ledger: LedgerDep, review: ReviewDep) -> Response:
+    """Delete a review without saved ratings."""
+    delete_review(ledger, review)
     return _redirect(f"/review/run/{review.run}")
 
 
 @router.get("/review/{review}/case/{label}/{at}.webp", response_class=Response)
 def review_image(
-    request: Request, book: LedgerDep, review: ReviewDep, rating: RatingDep, at: Annotated[int, Path(ge=0, le=99)]
+    request: Request, ledger: LedgerDep, review: ReviewDep, rating: RatingDep, at: Annotated[int, Path(ge=0, le=99)]
 ) -> Response:
     """An image of a case by its place: as large as there is one, under an address that names nothing."""
     if at >= len(rating.sheet.roles):
@@ -220,8 +222,8 @@ def review_image(
     sent = (image for verdict in rating.judged for image in verdict.images if image.role == role)
     digest = next((image.source_digest for image in sent), None)
     if digest is not None:
-        data = larger.get(book, find_run(book, review.run), rating.case.id, digest) or book.thumbnail(digest)
-    else:  # the judge needed no look at it, a person does
+        data = larger.get(ledger, find_run(ledger, review.run), rating.case.id, digest) or ledger.thumbnail(digest)
+    else:  # the judge did not need the image, a person does
         data = larger.of_file(rating.case, role)
     if data is None:
         raise NotFound("The image is not where it was, and the ledger keeps no copy of it.")
@@ -232,34 +234,34 @@ def _redirect(path: str) -> RedirectResponse:
     return RedirectResponse(make_url(path), 303)
 
 
-def _csv_response(book: Ledger, record: RunRecord, review: Review | None) -> Response:
-    lines = format_ratings_csv(book, record.id, None if review is None else [review])
+def _csv_response(ledger: Ledger, record: RunRecord, review: Review | None) -> Response:
+    lines = format_ratings_csv(ledger, record.id, None if review is None else [review])
     parts = iter(lambda: b"".join(islice(lines, CSV_CHUNK_LINES)), b"")
     name = quote((record if review is None else review).id, safe="")
     headers = {"Content-Disposition": f'attachment; filename="ratings-{name}.csv"'}
     return StreamingResponse(parts, media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def _start_or_resume(book: Ledger, queues: ReviewQueueCache, record: RunRecord, sent: Mapping[str, str]) -> Review:
-    """The review that the form asks for. Without an order a review goes on as it was begun. Raises `UsageError`."""
+def _start_or_resume(ledger: Ledger, queues: ReviewQueueCache, record: RunRecord, sent: Mapping[str, str]) -> Review:
+    """Start the review that the form asks for, or resume it; without an order it keeps the one that it has."""
     rater, chosen, hide = parse_rater_name(sent.get("rater", "")), sent.get("order", ""), bool(sent.get("hide"))
     if not chosen:
-        return find_or_start_review(book, record.id, rater, hide=hide or None)
+        return find_or_start_review(ledger, record.id, rater, hide=hide or None)
     each = sent.get("each", "").strip() or "0"
     if not each.isdecimal() or len(each) > 6:
         raise UsageError(f"So many cases of each value are rated as you say: a whole number, not {each[:20]!r}.")
     order = parse_order(chosen, sent.get("group", ""), int(each))
-    queues.of(book, Review("", record.id, rater, order))  # says what is wrong before anything is written
-    return find_or_start_review(book, record.id, rater, order, hide=hide)
+    queues.of(ledger, Review("", record.id, rater, order))  # raises for a wrong order before anything is written
+    return find_or_start_review(ledger, record.id, rater, order, hide=hide)
 
 
 def _start_page(
-    request: Request, book: Ledger, record: RunRecord, sent: Mapping[str, str] | None = None, wrong: str = ""
+    request: Request, ledger: Ledger, record: RunRecord, sent: Mapping[str, str] | None = None, wrong: str = ""
 ) -> HTMLResponse:
     if record.is_review:
         raise NotFound(f"The run {record.id} is a review itself; rate the run that it is about.")
-    reviews = list_reviews(book, record.id)
-    rated = book.rated_cases([one.id for one in reviews])
+    reviews = list_reviews(ledger, record.id)
+    rated = ledger.rated_cases([one.id for one in reviews])
     return render_page(
         request,
         "review_start.html",
@@ -267,9 +269,9 @@ def _start_page(
         title=f"Review {record.name}",
         here="Review",
         record=record,
-        cases=book.case_count(record.id),
+        cases=ledger.case_count(record.id),
         reviews=[(one, rated.get(one.id, 0)) for one in reviews],
-        groups=sorted({name for one in book.case_groups(record.id, MAX_GROUP_CASES).values() for name in one}),
+        groups=sorted({name for one in ledger.case_groups(record.id, MAX_GROUP_CASES).values() for name in one}),
         sent=sent or {},
         wrong=wrong,
     )
@@ -277,16 +279,16 @@ def _start_page(
 
 def _form_page(
     request: Request,
-    book: Ledger,
+    ledger: Ledger,
     queues: ReviewQueueCache,
     review: Review,
     rating: Rating,
     answers: Mapping[str, str],
     wrong: str = "",
 ) -> HTMLResponse:
-    """Only what is on the sheet goes to this page: neither the case's id nor its groups, nor any verdict."""
+    """Render the form. It gets only what is on the sheet: neither the case's id nor its groups, nor any verdict."""
     sheet = rating.sheet
-    far = read_review_progress(book, review, queues)
+    far = read_review_progress(ledger, review, queues)
     asked = make_form(sheet, answers)
     return render_page(
         request,
@@ -309,11 +311,11 @@ def _form_page(
 
 
 def _reveal_page(
-    request: Request, book: Ledger, queues: ReviewQueueCache, review: Review, rating: Rating
+    request: Request, ledger: Ledger, queues: ReviewQueueCache, review: Review, rating: Rating
 ) -> HTMLResponse:
-    far = read_review_progress(book, review, queues)
+    far = read_review_progress(ledger, review, queues)
     hidden = review.hide and far.rated < far.of
-    agreed, apart = ([], []) if hidden else compare_with_judge(book, review)
+    agreed, apart = ([], []) if hidden else compare_with_judge(ledger, review)
     own = {verdict.rubric: verdict for verdict in rating.verdicts}
     sheet = rating.sheet
     return render_page(
@@ -330,21 +332,21 @@ def _reveal_page(
         names={criterion.key: criterion.name for rubric in sheet.rubrics for criterion in rubric.criteria},
         several=len(rating.judged) > 1,
         agreed=agreed,
-        apart=[(one, case_label(book, review, one.case)) for one in apart[:5] if one.share > 0],
+        apart=[(one, case_label(ledger, review, one.case)) for one in apart[:5] if one.share > 0],
         far=far,
         hidden=hidden,
-        called=_aspect_title(book, review),
+        called=_aspect_title(ledger, review),
     )
 
 
-def _aspect_title(book: Ledger, review: Review) -> Callable[[str], str]:
-    """What people call an aspect."""
-    titles = criterion_titles(find_run(book, review.run).rubrics)
+def _aspect_title(ledger: Ledger, review: Review) -> Callable[[str], str]:
+    """Return a function that gives the title of an aspect."""
+    titles = criterion_titles(find_run(ledger, review.run).rubrics)
     return lambda aspect: column_title(aspect, titles)
 
 
 def _find_or_404(find: Callable[[], T]) -> T:
-    """What an address names; what is not there is told as that."""
+    """Call `find`; a `UsageError` becomes `NotFound`."""
     try:
         return find()
     except UsageError as error:

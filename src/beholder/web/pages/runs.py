@@ -1,9 +1,4 @@
-"""All runs, newest first; reviews apart. `/api/runs` says how far each is.
-
-A run: what it came to.
-
-Two runs, case by case: what changed, and whether that could be chance.
-"""
+"""Pages: the list of runs with their progress, one run with its summary, and the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -38,15 +33,15 @@ from beholder.web.responses import LedgerDep, RunName, find_run, make_url, rende
 
 router = APIRouter()
 
-REFRESH_S = 2  # that a page of a run that is running is drawn anew
+REFRESH_S = 2  # between two updates of the page of a running run
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run in the list. `rater`, `of` and `rated` are for a review: who rated, the run, how many cases of it."""
+    """A run in the list. `rater`, `of` and `rated` are for a review: who rates, which run, how many cases so far."""
 
     record: RunRecord
-    far: RunProgress
+    progress: RunProgress
     judges: str
     age: str
     rater: str = ""
@@ -55,9 +50,9 @@ class RunRow:
 
 
 @router.get("/")
-def runs_view(request: Request, book: LedgerDep, stands: ProgressCacheDep) -> HTMLResponse:
+def runs_view(request: Request, ledger: LedgerDep, progress_cache: ProgressCacheDep) -> HTMLResponse:
     """All runs."""
-    rows = list_rows(book, stands)
+    rows = list_rows(ledger, progress_cache)
     return render_page(
         request,
         "runs.html",
@@ -70,41 +65,42 @@ def runs_view(request: Request, book: LedgerDep, stands: ProgressCacheDep) -> HT
 
 
 @router.get("/api/runs")
-def runs_json(book: LedgerDep, stands: ProgressCacheDep) -> list[dict[str, object]]:
-    """All runs, newest first, and how far each is."""
-    return [_run_json(row.record, row.far) for row in list_rows(book, stands)]
+def runs_json(ledger: LedgerDep, progress_cache: ProgressCacheDep) -> list[dict[str, object]]:
+    """All runs, newest first, and their progress."""
+    return [_run_json(row.record, row.progress) for row in list_rows(ledger, progress_cache)]
 
 
 @router.get("/api/runs/{run}")
-def run_json(book: LedgerDep, run: str) -> dict[str, object]:
-    """How far a run is."""
-    record = find_run(book, run)
-    counts = book.counts(record.id)
-    far = RunProgress(counts.verdicts, counts.states["scored"], counts.mean)
+def run_json(ledger: LedgerDep, run: str) -> dict[str, object]:
+    """Progress of a run."""
+    record = find_run(ledger, run)
+    counts = ledger.counts(record.id)
+    progress = RunProgress(counts.verdicts, counts.states["scored"], counts.mean)
     return {
-        **_run_json(record, far),
+        **_run_json(record, progress),
         "states": dict(counts.states),
         "grades": escape_hidden_values(dict(counts.grades)),
     }
 
 
-def list_rows(book: Ledger, stands: RunProgressCache) -> list[RunRow]:
-    records = book.runs()
-    standings = stands.of(book, records)
+def list_rows(ledger: Ledger, progress_cache: RunProgressCache) -> list[RunRow]:
+    records = ledger.runs()
+    progress = progress_cache.load(ledger, records)
     by_id = {record.id: record for record in records}
     rows = []
     for record in records:
-        standing = standings[record.id]
-        row = RunRow(record, standing.far, ", ".join(run_judges(record)), format_age(record.created))
+        known = progress[record.id]
+        row = RunRow(record, known.progress, ", ".join(run_judges(record)), format_age(record.created))
         if record.is_review:
             review = review_from_record(record)
             of = by_id.get(review.run)
-            row = replace(row, rater=review.rater or "somebody", of=of, rated=standing.rated)
+            row = replace(row, rater=review.rater or "somebody", of=of, rated=known.rated)
         rows.append(row)
     return rows
 
 
 def format_age(moment: datetime) -> str:
+    """Return the time since `moment` in words: `3 hours ago`."""
     seconds = (datetime.now(UTC) - moment).total_seconds()
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= length:
@@ -113,7 +109,7 @@ def format_age(moment: datetime) -> str:
     return "just now"  # also when the clock was set back since
 
 
-def _run_json(record: RunRecord, far: RunProgress) -> dict[str, object]:
+def _run_json(record: RunRecord, progress: RunProgress) -> dict[str, object]:
     return {
         "run": record.id,
         "name": escape_hidden(record.name),
@@ -123,9 +119,9 @@ def _run_json(record: RunRecord, far: RunProgress) -> dict[str, object]:
         "updated": record.updated.isoformat(),
         "total": record.total,
         "skipped": record.skipped,
-        "done": far.done,
-        "scored": far.scored,
-        "score": far.mean_score,
+        "done": progress.done,
+        "scored": progress.scored,
+        "score": progress.mean_score,
         "spent_usd": None if record.spent_usd is None else float(record.spent_usd),
         "unpriced": record.unpriced,
         "tags": escape_hidden_values(list(record.tags)),
@@ -134,15 +130,15 @@ def _run_json(record: RunRecord, far: RunProgress) -> dict[str, object]:
 
 run_router = APIRouter()
 
-LARGE_RUN_REFRESH_S = 15  # as runs.EVERY_S, where what is to be told takes a process of its own
+LARGE_RUN_REFRESH_S = 15  # of a run whose summary is computed in a process of its own
 
 
 @run_router.get("/runs/{run}")
-def run_view(request: Request, book: LedgerDep, shop: BackgroundDep, run: str) -> HTMLResponse:
-    """What a run came to, as its report says it: outcomes, how scores are spread, means with intervals, what failed."""
-    record = find_run(book, run)
-    counts = cached_counts(book, shop, record)
-    told = cached_overview(book, shop, record)
+def run_view(request: Request, ledger: LedgerDep, background: BackgroundDep, run: str) -> HTMLResponse:
+    """The summary of a run, as in its report: outcomes, histograms, means with intervals, what failed."""
+    record = find_run(ledger, run)
+    counts = cached_counts(ledger, background, record)
+    overview = cached_overview(ledger, background, record)
 
     def case_link(one: ExampleVerdict) -> str:
         return make_url(f"/runs/{record.id}/case", id=one.case, by=one.rubric if len(record.rubrics) > 1 else "")
@@ -157,32 +153,32 @@ def run_view(request: Request, book: LedgerDep, shop: BackgroundDep, run: str) -
         state=run_state(record),
         done=counts.verdicts - (counts.states[str(Outcome.INTERRUPTED)] if record.is_review else 0),
         counts=counts,
-        outcomes=told.value.outcomes
-        if told.value and told.fresh
+        outcomes=overview.value.outcomes
+        if overview.value and overview.fresh
         else [(*one, list[ExampleVerdict]()) for one in count_states(counts.states)],
-        facts=[*_run_facts(record, told), ("Run", [record.id])],
-        summary=told.value,
-        fresh=told.fresh,
+        facts=[*_run_facts(record, overview), ("Run", [record.id])],
+        summary=overview.value,
+        fresh=overview.fresh,
         live_s=0 if record.state != RUNNING else REFRESH_S if record.total <= MANY_VERDICTS else LARGE_RUN_REFRESH_S,
         case_link=case_link,
         list_link=lambda **asked: _gallery_link(record, **asked),
     )
-    if not told.fresh and told.value is None:
+    if not overview.fresh and overview.value is None:
         answer.headers["Refresh"] = "1"
     return answer
 
 
-def _run_facts(record: RunRecord, told: CachedResult[ReportSummary]) -> list[tuple[str, list[str]]]:
-    """What was worked out of the run; what it costs as it is by now."""
+def _run_facts(record: RunRecord, overview: CachedResult[ReportSummary]) -> list[tuple[str, list[str]]]:
+    """Return the facts of the summary, with the present cost if the summary is outdated."""
     now = run_facts(RunData(record))
-    if told.value is None:
+    if overview.value is None:
         return now
-    cost = dict(now).get("Cost", []) if not told.fresh else []
-    return [(name, cost if cost and name == "Cost" else values) for name, values in told.value.facts]
+    cost = dict(now).get("Cost", []) if not overview.fresh else []
+    return [(name, cost if cost and name == "Cost" else values) for name, values in overview.value.facts]
 
 
 def _gallery_link(record: RunRecord, **asked: str) -> str:
-    """The cases that these filters leave. The style of a verdict counts as a group, and is a filter of its own."""
+    """Return the URL of the filtered gallery. The style is a group in the summary, and a filter of its own there."""
     name, _, value = asked.get("group", "").partition("=")
     if name == FACET_STYLE:
         asked = {**asked, "group": "", "style": value}
@@ -194,19 +190,19 @@ compare_router = APIRouter()
 
 @compare_router.get("/compare")
 def compare_view(
-    request: Request, book: LedgerDep, shop: BackgroundDep, before: RunName = "", after: RunName = ""
+    request: Request, ledger: LedgerDep, background: BackgroundDep, before: RunName = "", after: RunName = ""
 ) -> HTMLResponse:
     """What changed from one run to another; without both, a form to choose them."""
-    old, new = (find_run(book, name) if name else None for name in (before, after))
-    records = [record for record in book.runs() if not record.is_review]
+    old, new = (find_run(ledger, name) if name else None for name in (before, after))
+    records = [record for record in ledger.runs() if not record.is_review]
     if new is not None and old is None:
         old = _previous_run(records, new)
-    told: CachedResult[ComparisonSection] | None = None
+    compared: CachedResult[ComparisonSection] | None = None
     if old is not None and new is not None and old.id != new.id:
-        work = partial(_comparison_data, book.address, new.id, old.id)
+        work = partial(_comparison_data, ledger.address, new.id, old.id)
         if new.total + old.total > MANY_VERDICTS:
             work = partial(run_in_process, work)
-        told = shop.get(("compare", old.id, new.id), (old.updated, new.updated), work)
+        compared = background.poll(("compare", old.id, new.id), (old.updated, new.updated), work)
     answer = render_page(
         request,
         "compare.html",
@@ -215,18 +211,18 @@ def compare_view(
         runs=records,
         old=old,
         new=new,
-        asked=told is not None,
-        against=told.value if told else None,
-        fresh=told is None or told.fresh,
+        asked=compared is not None,
+        against=compared.value if compared else None,
+        fresh=compared is None or compared.fresh,
         case_link=partial(_changed_case_link, new),
     )
-    if told is not None and not told.fresh:
-        answer.headers["Refresh"] = "1" if told.value is None else "5"
+    if compared is not None and not compared.fresh:
+        answer.headers["Refresh"] = "1" if compared.value is None else "5"
     return answer
 
 
 def _previous_run(records: list[RunRecord], new: RunRecord) -> RunRecord | None:
-    """The last run before it that has the same name."""
+    """Return the last earlier run of the same name."""
     ids = [record.id for record in records]
     older = records[ids.index(new.id) + 1 :] if new.id in ids else []
     return next((record for record in older if record.name == new.name), None)
@@ -237,6 +233,6 @@ def _changed_case_link(new: RunRecord | None, one: ChangedCase) -> str:
 
 
 def _comparison_data(address: str, new: str, old: str) -> ComparisonSection:
-    with Ledger.open(address, read_only=True) as book:
-        later, earlier = book.run(new), book.run(old)
-        return comparison_section(compare_runs(book, later, earlier), earlier, RunData(later))
+    with Ledger.open(address, read_only=True) as ledger:
+        later, earlier = ledger.run(new), ledger.run(old)
+        return comparison_section(compare_runs(ledger, later, earlier), earlier, RunData(later))
