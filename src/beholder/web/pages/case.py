@@ -42,7 +42,7 @@ class SentBrief:
 
 
 def recompose_brief(record: RunRecord, case: Case, verdict: Verdict) -> SentBrief:
-    """Compose the brief of a verdict again; the ledger keeps only its digest, which tells whether it is the one sent."""
+    """Compose the brief of a verdict again; the ledger keeps only its digest, which tells if it is the one sent."""
     if verdict.judge.startswith(PERSON_PREFIX):
         return SentBrief(note="A person rated: by the questions of the rubric, without this text.")
     if verdict.judge == INSTRUMENTS:
