@@ -38,7 +38,7 @@ def test_what_is_as_it_was_is_not_opened(place: Path, run: Any, server: JudgeSer
     spoil(place / "after3.png", later_s=0)
     done = run()
     assert (done.returncode, len(server.received)) == (0, COUNT)
-    assert "going on with run" in done.stdout
+    assert "resuming run" in done.stdout
     with Ledger.open(place / "ledger.db") as ledger:
         assert [one.state for one in ledger.runs()] == ["finished"]
 

@@ -145,7 +145,7 @@ def test_an_interrupt_finishes_what_is_under_way_and_says_how_to_go_on(
     _, err = process.communicate()
     asked = len(server.received)
     assert process.returncode == 3  # not all have a score
-    assert "the same command goes on" in err
+    assert "run the same command again to resume" in err
     assert asked < 200
     last = summary(run("--json"))
     assert last["tally"]["outcomes"] == {"scored": 200}

@@ -1,10 +1,5 @@
-"""`beholder run`: all cases of a suite, begun or gone on with.
-
-`beholder collect`: what came back for a run that was handed in with `run --batch`.
-
-`beholder init`: a suite to start from.
-
-`beholder plan`: what a run would do and cost, without a call.
+"""`beholder run`: judge a suite, starting or resuming a run. `beholder collect`: fetch the results of a batch run.
+`beholder init`: write a suite to start from. `beholder plan`: what a run would ask and cost, without a call.
 """
 
 from __future__ import annotations
@@ -43,30 +38,28 @@ def run(
     suite: Suite,
     retry: Annotated[str, typer.Option(help="Final outcomes to try again: refused,filtered.")] = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew and ask even what is answered already.")] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without cases that are wrong.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid cases.")] = False,
     batch: Annotated[bool, typer.Option("--batch", help="By the provider's batch API: half price, in a day.")] = False,
-    of: Annotated[str, typer.Option("--run", help="Go on with this run, though its files were moved or touched.")] = "",
+    of: Annotated[str, typer.Option("--run", help="Resume this run, though its files were moved or touched.")] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: progress, then the summary.")] = False,
 ) -> None:
-    """Judge all cases of a suite. Stopped or killed, the same command goes on where it was.
+    """Judge all cases of a suite. If it was stopped, run the same command again to resume.
 
     Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 some cases have no score and no --max-unscored was given.
     """
     from beholder.runs.execution import prepare_run
 
     if of and fresh:
-        raise UsageError("--run goes on with a run, and --fresh begins one; give one of them.")
+        raise UsageError("--run resumes a run, and --fresh starts one; give one of them.")
     again = _parse_outcomes(retry)
     output = Output(quiet=quiet, as_json=json_)
     with prepare_run(suite, fresh=fresh, run=of, skip_bad=skip_bad, batch=batch) as suite_run:
         if suite_run.checked.problem_count and not json_:
-            print(
-                f"beholder: {len(suite_run.checked.bad_positions)} cases are left out; they are wrong.", file=sys.stderr
-            )
+            print(f"beholder: {len(suite_run.checked.bad_positions)} invalid cases are skipped.", file=sys.stderr)
         if not quiet and not json_:
             record = suite_run.record
-            begun = "run" if suite_run.is_new else "going on with run"
+            begun = "run" if suite_run.is_new else "resuming run"
             print(f"{begun} {record.id} ({record.name}), {record.total} verdicts")
         # Requests that are in a provider's batch are not asked live as well.
         if batch or suite_run.ledger.has_uncollected_batches(suite_run.id):
@@ -110,7 +103,7 @@ def execute_run(
         with suite_run.lock():
             if suite_run.ledger.has_uncollected_batches(suite_run.id):
                 raise UsageError(
-                    f"The run {suite_run.id} was handed in as a batch just now; `beholder collect` goes on."
+                    f"The run {suite_run.id} was submitted as a batch just now; `beholder collect` fetches it."
                 )
             state = asyncio.run(run_interruptible(lambda stop: suite_run.execute(counts, stop, retry)))
     except KeyboardInterrupt:
@@ -155,7 +148,7 @@ def report_result(suite_run: SuiteRun, state: str, counts: ProgressCounter, outp
 
         print_summary(summary, tally)
     if state == "interrupted" and not output.as_json:
-        print("interrupted; the same command goes on where it was", file=sys.stderr)
+        print("interrupted; run the same command again to resume", file=sys.stderr)
     if not output.quiet and not output.as_json:
         for failure in counts.failures:
             print(f"  {printable(failure)[:300]}", file=sys.stderr)
@@ -173,21 +166,21 @@ MAX_POLL_S = 600.0
 @with_suite
 def collect(
     suite: Suite,
-    wait: Annotated[bool, typer.Option("--wait", help="Look again and again until all is answered.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Poll until everything is answered.")] = False,
     repair: Annotated[str, typer.Option(help="Ask for repairs in a following batch, or live: batch, live.")] = "batch",
-    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel what is under way at the provider.")] = False,
-    pause: Annotated[float, typer.Option(help="With --wait: seconds to the second look; later ones take longer.")] = (
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel what is in progress at the provider.")] = False,
+    pause: Annotated[float, typer.Option(help="With --wait: seconds to the second poll; later ones take longer.")] = (
         FIRST_POLL_S
     ),
     of: Annotated[str, typer.Option("--run", help="The run, if cases or images have changed since.")] = "",
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without cases that are wrong.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid cases.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: how it stands, then the summary.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Lines of JSON: status, then the summary.")] = False,
 ) -> None:
-    """Fetch what is answered of a run that was handed in with `run --batch`, check and score it as always.
+    """Fetch what is answered of a run that was submitted with `run --batch`, check and score it as always.
 
-    Give the same suite and flags as to `run`. What expired is handed in again; so are repairs of invalid answers.
-    Exit codes: 0, also while something is under way; else as those of `run`.
+    Give the same suite and flags as to `run`. What expired is submitted again; so are repairs of invalid answers.
+    Exit codes: 0, also while something is in progress; else as those of `run`.
     """
     import asyncio
 
@@ -263,8 +256,8 @@ def _print_batch_status(record: RunRecord, standing: BatchRunStatus, counts: Pro
         typer.echo(json.dumps(said))
         return
     jobs = "1 job" if standing.jobs == 1 else f"{standing.jobs} jobs"
-    new = f"{standing.fetched} fetched, {standing.handed_in} handed in; "
-    typer.echo(f"{new}{standing.requests} requests are under way in {jobs}, {standing.answered} of them answered")
+    new = f"{standing.fetched} fetched, {standing.handed_in} submitted; "
+    typer.echo(f"{new}{standing.requests} requests are in progress in {jobs}, {standing.answered} of them answered")
     typer.echo("see: beholder collect with the same suite; most jobs end within hours, all within a day or so")
 
 
@@ -298,7 +291,7 @@ def init(
 @with_suite
 def plan(
     suite: Suite,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without cases that are wrong.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid cases.")] = False,
     brief: Annotated[bool, typer.Option("--brief/--no-brief", help="Show the brief of one case.")] = True,
     exact: Annotated[bool, typer.Option("--exact", help="Make every brief, however many cases there are.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -380,10 +373,10 @@ def _print_plan(result: Plan, suite: Suite, left_out: int) -> None:
 
     console = Console(highlight=False, emoji=False)
     rubrics = ", ".join(one.name for one in suite.rubrics())
-    bad = f" ({left_out} left out: they are wrong)" if left_out else ""
+    bad = f" ({left_out} invalid ones skipped)" if left_out else ""
     console.print(f"{result.cases} cases{bad}, {result.verdicts} verdicts by {rubrics}")
     if result.run:
-        console.print(f"goes on with run {result.run}: {result.done} are done", markup=False)
+        console.print(f"would resume run {result.run}: {result.done} are done", markup=False)
     if not result.judges:
         console.print("no judge is named")
         return
