@@ -48,7 +48,7 @@ async def test_a_stored_image_is_read_where_remote_ones_are_allowed(stored: Call
 
 async def test_the_pictures_of_a_run_may_be_in_a_store(stored: Callable[[bytes], str]) -> None:
     pictures = ImagePool(allow_remote=True, workers=0)
-    prepared = await pictures.get(stored(PNG), Sizing())
+    prepared = await pictures.prepare(stored(PNG), Sizing())
     assert prepared.data == PNG
 
 

@@ -162,7 +162,7 @@ def test_a_flag_replaces_all_that_the_suite_says_of_servers(suite: Callable[...,
 
 def test_the_order_and_number_of_servers_is_nothing_that_matters(suite: Callable[..., Suite]) -> None:
     made = [suite(f"{{judge: openai:x, base_urls: {urls}}}") for urls in ([A, B], [B, A], [A])]
-    assert len({json.dumps(one.settings_that_matter()) for one in made}) == 1
+    assert len({json.dumps(one.fingerprint_settings()) for one in made}) == 1
     assert json.loads(json.dumps(made[0].public_dict()))["judges"] == [{"judge": "openai:x", "base_urls": [A, B]}]
 
 

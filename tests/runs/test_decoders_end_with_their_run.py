@@ -17,7 +17,7 @@ from beholder.runs.image_pool import ImagePool
 
 async def main():
     pictures = ImagePool(workers=1)
-    await pictures.measured(plan_audit(load_rubric("edit-preservation")), b"", b"")
+    await pictures.audit(plan_audit(load_rubric("edit-preservation")), b"", b"")
     print(*pictures._pool._processes, flush=True)
     sys.stdin.read()
 

@@ -213,25 +213,25 @@ def test_what_the_ledger_keeps_is_what_was_given(bench: Path, monkeypatch: pytes
 
 
 def test_only_what_changes_verdicts_makes_another_run(bench: Path) -> None:
-    same = load_suite("bench/suite.yaml").settings_that_matter()
+    same = load_suite("bench/suite.yaml").fingerprint_settings()
     speed = {"concurrency": 5, "budget": 3, "limits": {"timeout_s": 5}, "fail_under": 3, "name": "x", "tags": ["y"]}
-    assert load_suite("bench/suite.yaml", speed).settings_that_matter() == same
+    assert load_suite("bench/suite.yaml", speed).fingerprint_settings() == same
     for change in ({"samples": 1}, {"max_side": 99}, {"params": {"seed": 1}}, {"judges": ["openai:x"]}):
-        assert load_suite("bench/suite.yaml", change).settings_that_matter() != same
+        assert load_suite("bench/suite.yaml", change).fingerprint_settings() != same
 
 
 def test_another_server_makes_another_run(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when only the environment names it, as everybody's client does."""
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    here = load_suite("bench/suite.yaml").settings_that_matter()
+    here = load_suite("bench/suite.yaml").fingerprint_settings()
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
-    assert load_suite("bench/suite.yaml").settings_that_matter() != here
+    assert load_suite("bench/suite.yaml").fingerprint_settings() != here
     monkeypatch.setenv("OPENAI_BASE_URL", "https://api.openai.com/v1")
-    assert load_suite("bench/suite.yaml").settings_that_matter() == here
+    assert load_suite("bench/suite.yaml").fingerprint_settings() == here
 
 
 @pytest.mark.parametrize("params", [{"max_side": 77}, {"detail": "low"}])
 def test_how_a_judge_gets_its_pictures_makes_another_run(bench: Path, params: dict[str, object]) -> None:
-    same = load_suite("bench/suite.yaml").settings_that_matter()
-    assert load_suite("bench/suite.yaml", {"params": params}).settings_that_matter() != same
-    assert load_suite("bench/suite.yaml", params).settings_that_matter() != same
+    same = load_suite("bench/suite.yaml").fingerprint_settings()
+    assert load_suite("bench/suite.yaml", {"params": params}).fingerprint_settings() != same
+    assert load_suite("bench/suite.yaml", params).fingerprint_settings() != same

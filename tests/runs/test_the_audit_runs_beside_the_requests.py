@@ -50,11 +50,11 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     assert order is not None
     pictures = ImagePool(workers=1)
     try:
-        first = await pictures.measured(order, picture, picture)
+        first = await pictures.audit(order, picture, picture)
         assert pictures._pool is not None
         for pid in list(pictures._pool._processes):
             os.kill(pid, signal.SIGKILL)
-        assert await pictures.measured(order, picture, picture) == first
+        assert await pictures.audit(order, picture, picture) == first
         assert first.identical
     finally:
         pictures.close()
@@ -83,5 +83,5 @@ async def test_measuring_that_fails_costs_no_answer(tmp_path: Path) -> None:
         cv2.imwrite(str(tmp_path / f"{name}.png"), np.full((8, 8, 3), 90, np.uint8))
     pictures = ImagePool(workers=0)
     picture = (tmp_path / "a.png").read_bytes()
-    evidence = await pictures.measured(AuditPlan(("nobody.measures",)), picture, picture)
+    evidence = await pictures.audit(AuditPlan(("nobody.measures",)), picture, picture)
     assert "measuring failed" in evidence.failed

@@ -1,4 +1,4 @@
-"""Answers that the ledger has, whoever paid for them, found without a look for each case."""
+"""The answer cache: answers that the ledger has, whichever run paid for them, looked up behind a Bloom filter."""
 
 from __future__ import annotations
 
@@ -22,40 +22,44 @@ _FOUR_INTEGERS = Struct("<4I")
 
 
 class AnswerCache:
-    """Looking an answer up costs a quarter of a millisecond of CPU, and most cases of most runs are new: a Bloom filter
-    of all that was answered, brought up to date with every batch of our own and every chunk of cases, tells which need
-    no look. 2 MB hold a million keys with 2 needless looks in a thousand."""
+    """Looks up stored answers.
 
-    def __init__(self, clerk: LedgerThread) -> None:
-        self._clerk = clerk
+    A lookup in the ledger costs a quarter of a millisecond of CPU, and most cases of most runs are new. So a Bloom
+    filter of all answered keys tells which need no lookup. It is updated with every batch of our own verdicts and
+    before every chunk of cases. Its 2 MB hold a million keys with 2 false positives in a thousand.
+    """
+
+    def __init__(self, ledger_thread: LedgerThread) -> None:
+        self._thread = ledger_thread
         self._newest = 0
         self._bits = bytearray(_BLOOM_BYTES)
-        self._looks: CallCoalescer[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = CallCoalescer(
+        self._lookups: CallCoalescer[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = CallCoalescer(
             self._find_all
         )
 
     async def refresh(self) -> None:
-        """Learns what others have written."""
-        new, self._newest = await self._clerk.call(self._clerk.ledger.answered_since, self._newest)
+        """Add the answers that other processes have written since."""
+        new, self._newest = await self._thread.call(self._thread.ledger.answered_since, self._newest)
         self.add(split_ids(new))
 
     def add(self, ids: Iterable[bytes]) -> None:
+        """Add answers by the ids of their keys (`ledger.encoding.key_id`)."""
         for id_ in ids:
             for bit in _bloom_bits(id_):
                 self._bits[bit >> 3] |= 1 << (bit & 7)
 
     async def look_up(self, keys: Sequence[AnswerKey]) -> Mapping[AnswerKey, StoredAnswer]:
-        """Those of the answers that there are; asked for together with all that other workers want just now."""
+        """Return the stored answers to these keys; coalesced with the lookups of other workers."""
         likely = [key for key in keys if all(self._bits[bit >> 3] >> (bit & 7) & 1 for bit in _bloom_bits(key_id(key)))]
-        return await self._looks.call(likely) if likely else {}
+        return await self._lookups.call(likely) if likely else {}
 
     async def _find_all(self, wanted: Sequence[Sequence[AnswerKey]]) -> Sequence[Mapping[AnswerKey, StoredAnswer]]:
-        found = await self._clerk.call(self._clerk.ledger.cached_answers, [key for keys in wanted for key in keys])
+        found = await self._thread.call(self._thread.ledger.cached_answers, [key for keys in wanted for key in keys])
         return [found] * len(wanted)
 
 
 def _bloom_bits(id_: bytes) -> tuple[int, ...]:
-    """The places of an id in the filter: four parts of it, since it is a hash already."""
+    """Return the positions of an id in the filter: four parts of it, since it is a hash already."""
     return tuple(place & _BLOOM_MASK for place in _FOUR_INTEGERS.unpack(id_))
 
 
@@ -63,7 +67,7 @@ AnswerLookup = Callable[[Sequence[AnswerKey]], Awaitable[Mapping[AnswerKey, Stor
 
 
 def digest_identity(identity: str) -> str:
-    """What tells a judge with its parameters from every other, in short."""
+    """Return a short digest of a judge's identity, as in `AnswerKey.judge`."""
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 

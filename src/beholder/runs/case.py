@@ -132,7 +132,7 @@ class CaseJudge:
         if plan is None or brief is None or len(brief.images) != 2:
             return None
         before, after = (picture.image.data for picture in brief.images)
-        return asyncio.create_task(self.images.measured(plan, before, after))
+        return asyncio.create_task(self.images.audit(plan, before, after))
 
 
 def _make_key(conversation: Conversation) -> AnswerKey:
@@ -184,7 +184,7 @@ async def apply_calibration(
     features: dict[str, float] = {}
     roles = choose_pair_roles(case.images)
     if calibration.instrument_names and roles and any(verdict.scored for verdict in verdicts):
-        features, _ = await images.pixels((case.images[roles[0]], case.images[roles[1]]), calibration.instrument_names)
+        features, _ = await images.measure((case.images[roles[0]], case.images[roles[1]]), calibration.instrument_names)
     return apply_calibration(calibration, verdicts, features)
 
 
@@ -210,7 +210,7 @@ async def make_brief(composer: Composer, case: Case, sizing: Sizing | None, imag
     prepared = {}
     for role in roles:
         try:
-            prepared[role] = await images.get(case.images[role], sizing)
+            prepared[role] = await images.prepare(case.images[role], sizing)
         except ImageError as error:
             raise ImageError(f"{role}: {error}") from None
     return composer.compose(case, prepared)

@@ -72,9 +72,9 @@ class SuiteRun:
         """Give a run that is resumed the name and tags that were set by flag."""
         if self.is_new:
             return
-        if "name" in self.suite.by_flag:
+        if "name" in self.suite.flag_keys:
             self.ledger.rename(self.id, self.suite.name)
-        if "tags" in self.suite.by_flag:
+        if "tags" in self.suite.flag_keys:
             self.ledger.tag(self.id, *self.suite.tags)
 
     async def execute(self, observer: RunObserver, stop: asyncio.Event, retry: frozenset[Outcome] = frozenset()) -> str:
@@ -310,7 +310,7 @@ def compute_fingerprint(suite: Suite, checked: CaseCheck) -> str:
     """Return what makes two runs the same; see `find_or_create_run`."""
     parts = [
         checked.fingerprint,
-        suite.settings_that_matter(),
+        suite.fingerprint_settings(),
         [msgspec.to_builtins(rubric) for rubric in suite.rubrics()],
         suite.prompt_text(),
     ]
@@ -319,7 +319,8 @@ def compute_fingerprint(suite: Suite, checked: CaseCheck) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunMeans:
-    """What a run came to. `means` has the mean of each criterion's scores on its own scale, and of `score`, 0 to 1."""
+    """The result of a run as far as thresholds need it. `means` has the mean of each criterion on its own scale, and of
+    `score`, 0 to 1."""
 
     total: int
     scored: int
@@ -329,31 +330,37 @@ class RunMeans:
 def find_missed_thresholds(
     means: RunMeans, fail_under: Mapping[str, float], max_unscored: str | float | None
 ) -> list[str]:
-    """What was missed, each as a sentence. `fail_under["score"]` is on a scale to 100; other names are criteria."""
-    said = []
-    for name, least in fail_under.items():
+    """Return a sentence for each threshold that was missed.
+
+    Args:
+        means: The result of the run.
+        fail_under: Lowest means: that of `score` on a scale to 100, others by criterion on its own scale.
+        max_unscored: How many verdicts may have no score: a number, or a share such as `2%`.
+    """
+    missed = []
+    for name, minimum in fail_under.items():
         mean = means.means.get(name)
         if mean is None:
-            said.append(f"{name}: no case has a score, and {least:g} was asked for")
+            missed.append(f"{name}: no case has a score, and {minimum:g} was asked for")
             continue
         reached = to_fraction(str(mean)) * (100 if name == "score" else 1)
-        if reached < to_fraction(least):
-            said.append(f"{name}: the mean is {float(reached):.2f}, and {least:g} was asked for")
+        if reached < to_fraction(minimum):
+            missed.append(f"{name}: the mean is {float(reached):.2f}, and {minimum:g} was asked for")
     unscored = means.total - means.scored
     if max_unscored is not None and unscored > count_allowed_unscored(max_unscored, means.total):
-        said.append(f"{unscored} of {means.total} have no score, and {max_unscored} may")
-    return said
+        missed.append(f"{unscored} of {means.total} have no score, and {max_unscored} may")
+    return missed
 
 
 def choose_exit_code(means: RunMeans, fail_under: Mapping[str, float], max_unscored: str | float | None) -> int:
-    """See the module's docstring."""
+    """Return the exit code of a run: 0, 1 or 3, as in the module's docstring."""
     if find_missed_thresholds(means, fail_under, max_unscored):
         return 1
     return 3 if max_unscored is None and means.scored < means.total else 0
 
 
 def count_allowed_unscored(max_unscored: str | float, total: int) -> Fraction:
-    """How many may be without a score: a number, or a share of all such as `2%`."""
+    """Return how many verdicts may have no score. `max_unscored` is a number, or a share of all such as `2%`."""
     text = str(max_unscored).strip()
     try:
         share = text.endswith("%")

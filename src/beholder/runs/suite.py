@@ -1,7 +1,7 @@
-"""A suite: cases, rubric, judges and settings, from a `suite.yaml`, from flags, or from both.
+"""`Suite`: cases, rubric, judges and settings, loaded from a `suite.yaml`, from flags, or from both.
 
-Flags have the names of the file's keys and win over them. Paths in the file are relative to the file, those of flags
-to the working folder. A suite never holds a key: it names the variable that does.
+Flags have the names of the file's keys and take precedence. Paths in the file are relative to the file, those of flags
+to the working folder. A suite never holds a secret key: it names the environment variable that does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,11 +47,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Suite(SuiteFile, frozen=True, kw_only=True):
-    """A suite that is ready to run: everything loaded that it names, and checked. Made by `suite_from`.
+class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
+    """A suite that is ready to run: everything that it names is loaded and checked. Made by `load_suite`.
 
-    Strings stay as they were given; `by_flag` are the keys that a flag gave, whose paths are relative to the working
-    folder and not to `folder`.
+    Strings stay as they were given. `flag_keys` are the keys that were set by flag: their paths are relative to the
+    working folder and not to `folder`.
     """
 
     judges: tuple[JudgeEntry, ...]
@@ -61,18 +62,18 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
     _prompt: str | None
     _calibration: Calibration | None
     folder: Path
-    by_flag: frozenset[str]
+    flag_keys: frozenset[str]
 
     def rubrics(self) -> tuple[Rubric, ...]:
-        """The rubrics that `rubric` stands for, with the suite's changes to their scoring."""
+        """Return the rubrics that `rubric` stands for, with the suite's changes to their scoring."""
         return self._rubrics
 
     def prompt_text(self) -> str | None:
-        """What stands in the file that `prompt` names."""
+        """Return the text of the file that `prompt` names."""
         return self._prompt
 
     def calibration_map(self) -> Calibration | None:
-        """What stands in the file that `calibration` names."""
+        """Return the calibration in the file that `calibration` names."""
         return self._calibration
 
     def style_folders(self) -> tuple[Path, ...]:
@@ -82,17 +83,18 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
         return None if self.budget is None else Decimal(str(self.budget))
 
     def ledger_place(self) -> str | None:
-        """The ledger as a URL or a path from the working folder; `None` where nothing was said."""
+        """Return the ledger as a URL or a path from the working folder; `None` for the default one."""
         if self.ledger is None or "://" in self.ledger:
             return self.ledger
         return str(self._base("ledger") / self.ledger)
 
-    def settings_that_matter(self) -> dict[str, object]:
-        """What, besides cases, rubrics and prompt, decides which verdicts come out: another one is another run."""
+    def fingerprint_settings(self) -> dict[str, object]:
+        """Return what decides, besides cases, rubrics and prompt, which verdicts come out: if it differs, it is another
+        run."""
         files = [file for folder in self.style_folders() for file in sorted(folder.glob("*.yaml"))]
         calibrated = self.calibration_map()
         return {
-            "judges": [one.mark(self.image_params()) for one in self.judges],
+            "judges": [judge.identity_key(self.image_params()) for judge in self.judges],
             "samples": self.samples,
             "setting": self.setting,
             "styles": [[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files],
@@ -100,9 +102,13 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
         }
 
     def shape(self) -> CaseSchema:
-        """What the rubrics need of a case, in names."""
+        """Return which images and fields the rubrics need of a case."""
         shape = _derive_shape(self._rubrics, self.setting, tuple(self.fields))
         return shape if self._needs_images() else replace(shape, roles=(*shape.roles, ()))
+
+    @cached_property
+    def _shape(self) -> CaseSchema:
+        return self.shape()
 
     def _needs_images(self) -> bool:
         from beholder.judges.base import INSTRUMENTS, capabilities_of
@@ -114,7 +120,11 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
         return any(capabilities_of(judge).needs_images(rubric) for rubric in self._rubrics)
 
     def composers(self) -> tuple[Composer, ...]:
-        """What makes the briefs, one for each rubric."""
+        """Return what makes the briefs, one composer for each rubric; made once."""
+        return self._composers
+
+    @cached_property
+    def _composers(self) -> tuple[Composer, ...]:
         from beholder.rubrics.brief import Composer
 
         return tuple(
@@ -123,23 +133,25 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
         )
 
     def rows(self) -> RowSource:
-        """The rows that are chosen, each tried on the rubrics; can be gone through again and again."""
+        """Return the selected rows, each checked against the rubrics; they can be iterated over several times."""
         return RowSource(self._rows)
 
     def _rows(self) -> Iterator[CaseRow]:
         if self.pairs:
-            rows = pair_rows(self.pairs, self.shape(), self._base("pairs"))
+            rows = pair_rows(self.pairs, self._shape, self._base("pairs"))
         else:
-            rows = read_rows(self._base("cases") / self.cases, self.shape())
+            rows = read_rows(self._base("cases") / self.cases, self._shape)
         fitted = _check_rows(rows, self.fields, self.composers())
         return select_rows(fitted, self.limit, self.only, self.shuffle)
 
     def _base(self, key: str) -> Path:
-        return _base_folder(self.folder, self.by_flag, key)
+        return _base_folder(self.folder, self.flag_keys, key)
 
     def public_dict(self) -> dict[str, object]:
-        """The suite as JSON values for the ledger: what was set, paths as given. It has no secrets, and the ledger's
-        own address, which may hold one, is left out."""
+        """Return the suite as JSON values for the ledger: what was set, paths as given.
+
+        It has no secrets: the ledger's own address, which may have a password, is left out.
+        """
         given = {
             one.name: getattr(self, one.name)
             for one in structs.fields(SuiteFile)
@@ -155,7 +167,7 @@ class Suite(SuiteFile, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Rows that are read anew each time they are gone through."""
+    """Rows that are read again for each iteration."""
 
     make: Callable[[], Iterator[CaseRow]]
 
@@ -164,23 +176,28 @@ class RowSource:
 
 
 def load_suite(path: str | os.PathLike[str] | None, flags: Mapping[str, object] | None = None) -> Suite:
-    """The suite of a file with flags over it, or of flags alone.
+    """Load a suite from a file with flags over it, or from flags alone.
 
-    `flags` has the file's keys; `None` means not given. `limits` and `fields` are merged entry by entry; `cases` and
-    `pairs` replace one another, and so do `base_url` and `base_urls`; these, `key_variable`, `params` and `price` go to
-    every judge. Raises `RubricError` with the line and key of everything that is wrong in the file, `UsageError` for a
-    flag.
+    Args:
+        path: The `suite.yaml`; `None` for flags alone.
+        flags: Values by the file's keys; `None` means not given. `limits` and `fields` are merged entry by entry;
+            `cases` and `pairs` replace one another, and so do `base_url` and `base_urls`; these, `key_variable`,
+            `params` and `price` apply to every judge.
+
+    Raises:
+        RubricError: Something is wrong in the file; it lists everything, with line and key.
+        UsageError: A flag is wrong.
     """
     given = {key: value for key, value in (flags or {}).items() if value is not None}
     for_judges = {key: given.pop(key) for key in JUDGE_KEYS if key in given}
     flagged = _convert_flags(given, SuiteFile)
     said = _convert_flags({"judge": "", **for_judges}, JudgeEntry)
-    by_flag = frozenset(given)
+    flag_keys = frozenset(given)
     made: list[Suite] = []
 
     def complete(file: SuiteFile, folder: Path) -> list[Problem]:
         merged = _complete_judges(_merge_flags(file, flagged, given), said, for_judges)
-        suite, problems = _build_suite(merged, folder, by_flag)
+        suite, problems = _build_suite(merged, folder, flag_keys)
         wrong = [one for one in problems if path is None or _is_from_flag(one.key, given, for_judges)]
         if wrong:
             raise _make_flag_error(wrong)
@@ -211,7 +228,7 @@ def _make_flag_error(problems: Iterable[Problem]) -> UsageError:
 
 
 def _is_from_flag(key: str, given: Mapping[str, object], for_judges: Mapping[str, object]) -> bool:
-    """Whether it was a flag that said what stands at a key."""
+    """Return whether the value of a key comes from a flag."""
     root = root_key(key)
     if root in _MERGED_KEYS:
         said = given.get(root)
@@ -237,8 +254,8 @@ def _merge_flags(file: SuiteFile, flagged: SuiteFile, given: Mapping[str, object
 
 
 def _complete_judges(file: SuiteFile, said: JudgeEntry, for_judges: Iterable[str]) -> SuiteFile:
-    """The suite with every judge spelled out (the instruments where none is named), and what flags say of all that are
-    models."""
+    """Return the suite with every judge as an entry (the instruments where none is named), and with what flags set for
+    all models."""
     from beholder.judges.base import INSTRUMENTS
 
     judges = [JudgeEntry(one) if isinstance(one, str) else one for one in file.judges] or [JudgeEntry(INSTRUMENTS)]
@@ -258,12 +275,12 @@ def _complete_judges(file: SuiteFile, said: JudgeEntry, for_judges: Iterable[str
     return structs.replace(file, judges=tuple(judges))
 
 
-def _build_suite(file: SuiteFile, folder: Path, by_flag: frozenset[str]) -> tuple[Suite, list[Problem]]:
-    """The suite as far as it can be made, and everything that stands against it."""
+def _build_suite(file: SuiteFile, folder: Path, flag_keys: frozenset[str]) -> tuple[Suite, list[Problem]]:
+    """Return the suite as far as it can be made, and everything that is wrong with it."""
     problems = [*find_plain_problems(file), *find_judge_problems(file)]
 
     def place(key: str, name: str) -> Path:
-        return _base_folder(folder, by_flag, key) / name
+        return _base_folder(folder, flag_keys, key) / name
 
     rubrics: tuple[Rubric, ...] = ()
     if not file.rubric:
@@ -281,7 +298,9 @@ def _build_suite(file: SuiteFile, folder: Path, by_flag: frozenset[str]) -> tupl
     values["fields"] = {name: tuple(text) if isinstance(text, list) else text for name, text in file.fields.items()}
     if not isinstance(file.fail_under, dict):
         values["fail_under"] = {} if file.fail_under is None else {"score": file.fail_under}
-    suite = Suite(**values, _rubrics=rubrics, _prompt=prompt, _calibration=calibrated, folder=folder, by_flag=by_flag)
+    suite = Suite(
+        **values, _rubrics=rubrics, _prompt=prompt, _calibration=calibrated, folder=folder, flag_keys=flag_keys
+    )
     return suite, problems
 
 
@@ -297,7 +316,7 @@ def _apply_scoring(rubrics: tuple[Rubric, ...], file: SuiteFile, problems: list[
 
 
 def _find_misfits(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[str, str], Path]) -> Iterator[Problem]:
-    """What does not fit the rubrics, or is not there."""
+    """Return what does not fit the rubrics, or does not exist."""
     if file.cases and not place("cases", file.cases).is_file():
         yield Problem(f"there is no case file {str(place('cases', file.cases))!r}", "cases")
     if file.address and file.engine != "ray":
@@ -348,7 +367,7 @@ def _read_calibration(path: Path, problems: list[Problem]) -> Calibration | None
 
 
 def _resolve_rubric(name: str, path: Path) -> str | Path:
-    """A known name is that rubric, as everywhere; anything else that is there is a path."""
+    """Return the name if it is that of a known rubric; anything else that exists is a path."""
     if not path.exists() or (os.path.basename(name) == name and name in list_rubrics()):
         return name
     return path
@@ -374,7 +393,8 @@ def _derive_shape(rubrics: Sequence[Rubric], setting: str, given: Sequence[str])
 def _check_rows(
     rows: Iterable[CaseRow], fields: Mapping[str, FieldValue], composers: Sequence[Composer]
 ) -> Iterator[CaseRow]:
-    """The rows with the suite's own fields filled in, and what a rubric has against them (an impossible style)."""
+    """Return the rows with the suite's own fields filled in, and with problems that a rubric finds (an impossible
+    style)."""
     for row in rows:
         if row.case is None:
             yield row
@@ -389,8 +409,8 @@ def _check_rows(
             yield replace(row, case=case) if fields else row
 
 
-def _base_folder(folder: Path, by_flag: frozenset[str], key: str) -> Path:
-    return Path() if key in by_flag else folder
+def _base_folder(folder: Path, flag_keys: frozenset[str], key: str) -> Path:
+    return Path() if key in flag_keys else folder
 
 
 def _default_name(path: str | os.PathLike[str] | None, suite: Suite) -> str:

@@ -1,4 +1,7 @@
-"""What stands in a `suite.yaml`: its shape, its JSON Schema, and what is wrong with it taken by itself."""
+"""The format of `suite.yaml`: its keys, its JSON Schema, and problems that can be found without loading anything.
+
+The docstrings of the classes are the descriptions in the JSON Schema that `beholder init --schema` prints.
+"""
 
 from __future__ import annotations
 
@@ -51,23 +54,29 @@ class JudgeEntry(Struct, frozen=True, forbid_unknown_fields=True):
     price: PriceEntry | None = None
 
     def given_price(self) -> Price | None:
-        """The price that the suite states."""
+        """Return the price that the suite gives, if any."""
         from beholder.providers.prices import Price
 
         if self.price is None:
             return None
         return Price(**{name: Decimal(str(amount)) for name, amount in dump_non_defaults(self.price).items()})
 
-    def mark(self, images: Mapping[str, object]) -> tuple[object, ...]:
-        """What tells its answers from those of other judges; `images` is what the suite says of all images. Raises
-        `SetupError` for a judge that cannot be."""
+    def identity_key(self, image_params: Mapping[str, object]) -> tuple[object, ...]:
+        """Return what distinguishes its answers from those of other judges.
+
+        Args:
+            image_params: Parameters that the suite sets for all images.
+
+        Raises:
+            SetupError: There can be no such judge.
+        """
         from beholder.judges.model import judge_identity
 
-        params = {**images, **self.params}
+        params = {**image_params, **self.params}
         return judge_identity(self.judge, self.base_url, params, self.base_urls), params.get("max_side")
 
     def max_tokens(self) -> int | None:
-        """The longest answer that the parameters allow; `None` where they say nothing."""
+        """Return the token limit among the parameters, if any."""
         given = (self.params.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"))
         return next((value for value in given if isinstance(value, int)), None)
 
@@ -140,18 +149,18 @@ class SuiteFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = ""
 
     def image_params(self) -> dict[str, object]:
-        """What is said of all images, as parameters of a judge."""
-        said = {"max_side": self.max_side, "detail": self.detail}
-        return {name: value for name, value in said.items() if value is not None}
+        """Return what is set for all images, as parameters of a judge."""
+        params = {"max_side": self.max_side, "detail": self.detail}
+        return {name: value for name, value in params.items() if value is not None}
 
 
 def suite_schema() -> dict[str, Any]:
-    """The JSON Schema of a `suite.yaml`, for editors."""
+    """Return the JSON Schema of a `suite.yaml`, for editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(SuiteFile)}
 
 
 def parse_thresholds(values: Iterable[str]) -> dict[str, float]:
-    """`--fail-under 80 --fail-under accuracy=4` as the key `fail_under` has it."""
+    """Return `--fail-under 80 --fail-under accuracy=4` as the key `fail_under` has it."""
     found: dict[str, float] = {}
     for value in values:
         name, _, number = value.rpartition("=")
@@ -163,7 +172,7 @@ def parse_thresholds(values: Iterable[str]) -> dict[str, float]:
 
 
 def find_plain_problems(file: SuiteFile) -> Iterator[Problem]:
-    """What is wrong without looking at anything else."""
+    """Return problems of single keys, and of keys that exclude one another."""
     if file.cases and file.pairs:
         yield Problem("`cases` and `pairs` are both given; keep one", "pairs")
     elif not file.cases and not file.pairs:
@@ -190,7 +199,7 @@ _UNSCORED = re.compile(r"\d{1,12}|\s*(\d{1,2}(\.\d{1,9})?|100)\s*%\s*")
 
 
 def _iterate_numbers(file: SuiteFile) -> Iterator[tuple[str, object]]:
-    """Numbers that may still be none: NaN and infinity are floats to everybody else."""
+    """Return all numbers by key: msgspec accepts NaN and infinity, and we do not."""
     if isinstance(file.fail_under, dict):
         yield from ((f"fail_under.{name}", value) for name, value in file.fail_under.items())
     elif file.fail_under is not None:
@@ -212,6 +221,7 @@ _NO_KEYS = "a suite never holds a key: remove it and name the variable that does
 
 
 def find_judge_problems(file: SuiteFile) -> Iterator[Problem]:
+    """Return problems of the judges: unknown names, bad URLs, secret keys in the file, duplicates."""
     from beholder.judges.model import split_spec
 
     seen: set[tuple[object, ...]] = set()
@@ -232,11 +242,11 @@ def find_judge_problems(file: SuiteFile) -> Iterator[Problem]:
             )
         for key in _find_secret_keys(judge.params):
             yield Problem(f"{key!r}: {_NO_KEYS}", f"{place}.params")
-        with suppress(UsageError):  # told above, or by the judge itself
-            mark = judge.mark(file.image_params())
-            if mark in seen:
+        with suppress(UsageError):  # reported above, or when the judge is made
+            identity = judge.identity_key(file.image_params())
+            if identity in seen:
                 yield Problem("stands here twice; use `samples` to ask one judge several times", place)
-            seen.add(mark)
+            seen.add(identity)
 
 
 def _find_url_problems(judge: JudgeEntry, place: str) -> Iterator[Problem]:
@@ -273,7 +283,7 @@ def root_key(key: str) -> str:
     return re.split(r"[.\[]", key, maxsplit=1)[0]
 
 
-# By key, the name of the flag where that is another one. `params` and `price` are those of every judge.
+# The flag of a key, where its name differs. `params` and `price` apply to every judge.
 FLAG_NAMES = {
     "pairs": "pair",
     "fields": "set",
@@ -294,13 +304,13 @@ JUDGE_KEYS = ("base_url", "base_urls", "key_variable", "params", "price")
 
 
 def judge_flag_key(key: str) -> str:
-    """For `judges[0].base_url`, the key by which a flag says it of every judge; the empty text for other keys."""
+    """Return for `judges[0].base_url` the key by which a flag sets it for every judge; empty for other keys."""
     found = re.fullmatch(rf"judges\[\d+\]\.(({'|'.join(JUDGE_KEYS)})\b.*)", key)
     return found[1] if found else ""
 
 
 def describe_flag_problem(problem: Problem) -> str:
-    """What is wrong with a flag."""
+    """Return the sentence that says what is wrong with a flag."""
     key = judge_flag_key(problem.key) or problem.key
     known = key if key in FLAG_NAMES else root_key(key)
     rest = key[len(known) :].lstrip(".")
@@ -309,8 +319,8 @@ def describe_flag_problem(problem: Problem) -> str:
 
 
 def add_hint(problem: Problem) -> Problem:
-    """An unknown key with the nearest known one; for one that would hold a secret, what to do instead. A wrong choice
-    with those that there are."""
+    """Return the problem with a hint: for an unknown key the nearest known one, for one that would hold a secret what to
+    do instead, for a wrong choice the choices."""
     if choices := _find_choices().get(problem.key):
         return Problem(_describe_wrong_choice(problem.message, choices), problem.key, problem.line)
     if problem.message != "is not a key that is known here":
@@ -327,7 +337,7 @@ def add_hint(problem: Problem) -> Problem:
 
 
 def _find_choices() -> dict[str, tuple[str, ...]]:
-    """By key, the words of which one can be chosen."""
+    """Return the choices of each key that has some."""
     found = {}
     for one in structs.fields(SuiteFile):
         kind = get_args(one.type)[0]  # all are annotated
@@ -347,7 +357,7 @@ def _describe_wrong_choice(message: str, choices: Sequence[str]) -> str:
 
 
 def dump_non_defaults(value: Struct) -> dict[str, object]:
-    """A struct as plain values, without what was left at its default."""
+    """Return a struct as plain values, without those that are at their defaults."""
     given = {one.name: getattr(value, one.name) for one in structs.fields(value)}
     defaults = {one.name: one.default for one in structs.fields(value)}
     return {
