@@ -1,4 +1,4 @@
-"""For tests of code that asks judges: a real HTTP server on loopback that speaks the providers' protocols.
+"""For tests of code that asks judges: a real HTTP server on loopback with the protocols of the providers.
 
     with JudgeServer() as server:
         server.say({"score": 4}, Fault.status(429, retry_after=0), "not JSON")
@@ -6,8 +6,8 @@
         ...
         assert server.received[0].images == (picture,)
 
-It checks requests as the providers do (key, parameters, schema dialect, picture types), so a request that it accepts is
-one that they would.
+It checks requests as the providers do (key, parameters, schema dialect, image types), so that they would accept a
+request that it accepts.
 """
 
 from __future__ import annotations

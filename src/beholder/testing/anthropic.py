@@ -1,10 +1,11 @@
-"""Anthropic's messages, from the server's side.
+"""Anthropic's messages and message batches, from the server's side.
 
-Forms: https://platform.claude.com/docs/en/api/messages
+Requests and replies: https://platform.claude.com/docs/en/api/messages
 Errors: https://platform.claude.com/docs/en/api/errors
 Schemas: https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations
 Versions: https://platform.claude.com/docs/en/api/versioning
 Stop reasons: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+Batches: https://platform.claude.com/docs/en/build-with-claude/batch-processing and …/api/messages/batches
 """
 
 from __future__ import annotations
@@ -34,19 +35,20 @@ from beholder.testing.base import (
 
 
 class AnthropicBatchDialect(BatchDialect):
-    name, prefix, most_requests = "anthropic", "msgbatch_", 100_000
-    after, key, needed, live = "after_id", "x-api-key", "anthropic-version", "/anthropic/v1/messages"
-    canceling = (("processing_status", "canceling"),)
+    name, prefix, max_requests = "anthropic", "msgbatch_", 100_000
+    page_parameter, key_header, live_path = "after_id", "x-api-key", "/anthropic/v1/messages"
+    required_header = "anthropic-version"
+    cancel_fields = (("processing_status", "canceling"),)
     routes = (
         ("create", "POST /anthropic/v1/messages/batches"),
         ("list_jobs", "GET /anthropic/v1/messages/batches"),
-        ("look", "GET /anthropic/v1/messages/batches/([^/]+)"),
+        ("get_job", "GET /anthropic/v1/messages/batches/([^/]+)"),
         ("cancel", "POST /anthropic/v1/messages/batches/([^/]+)/cancel"),
         ("results", "GET /anthropic/v1/messages/batches/([^/]+)/results"),
     )
 
-    def order(self, wanted: Mapping[str, Any], files: FileReader) -> SubmittedBatch:
-        requests = [(str(one["custom_id"]), as_mapping(one["params"])) for one in as_objects(wanted.get("requests"))]
+    def parse_order(self, body: Mapping[str, Any], read_file: FileReader) -> SubmittedBatch:
+        requests = [(str(item["custom_id"]), as_mapping(item["params"])) for item in as_objects(body.get("requests"))]
         if wrong := [key for key, _ in requests if not re.fullmatch("[a-zA-Z0-9_-]{1,64}", key)]:
             raise Rejection(400, f"requests.custom_id: {wrong[0]!r} should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'")
         return requests, "", ""
@@ -58,16 +60,16 @@ class AnthropicBatchDialect(BatchDialect):
     def failed(self, line: JsonLine) -> bool:
         return bool(line["result"]["type"] != "succeeded")
 
-    def about(self, job: FakeBatchJob) -> JsonLine:
+    def describe(self, job: FakeBatchJob) -> JsonLine:
         bad, rest = sum(map(self.failed, job.lines)), len(job.keys) - len(job.lines)
         counts = {"processing": 0, "succeeded": len(job.lines) - bad, "errored": bad}
         counts |= {"canceled": rest * job.canceled, "expired": rest * (not job.canceled)}
-        waiting = {**dict.fromkeys(counts, 0), "processing": len(job.keys)}
+        processing = {**dict.fromkeys(counts, 0), "processing": len(job.keys)}
         return {
             "id": job.id,
             "type": "message_batch",
             "processing_status": "ended" if job.ended else "in_progress",
-            "request_counts": counts if job.ended else waiting,
+            "request_counts": counts if job.ended else processing,
             "created_at": job.created.isoformat(),
             "results_url": f"https://api.anthropic.com/v1/messages/batches/{job.id}/results" if job.ended else None,
         }
@@ -84,14 +86,14 @@ PARAMETERS = word_set(
     speed stop_sequences stream system temperature thinking tool_choice tools top_k top_p"""
 )
 VERSIONS = ("2023-06-01", "2026-10-21")
-# Removed in the second.
+# Removed in the second version.
 SAMPLING_PARAMETERS = frozenset({"temperature", "top_p", "top_k"})
 # "JSON Schema limitations": numeric, string-length and array-length constraints are refused.
 UNSUPPORTED_KEYWORDS = word_set(
     """minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems uniqueItems
     propertyOrdering nullable"""
 )
-# `input_tokens` leaves out what was read from the cache and written to it: the total is their sum, 2310.
+# `input_tokens` excludes what was read from the cache and written to it: the total is their sum, 2310.
 USAGE = {
     "input_tokens": 286,
     "cache_creation_input_tokens": 500,
@@ -146,15 +148,15 @@ class AnthropicDialect(ProviderDialect):
                     source = as_mapping(part.get("source"))
                     media_type = str(source.get("media_type"))
                     where = f"messages.{number}.content.{place}.image.source.base64"
-                    wrong = (
+                    complaint = (
                         f"{where}: The image was specified using the {media_type} media type, but it is no such image"
                     )
-                    images.append(decode_image(source.get("data"), media_type, wrong))
+                    images.append(decode_image(source.get("data"), media_type, complaint))
         return Received(
             self.name, path, headers, body, system, tuple(texts), tuple(images), self._schema(body), str(body["model"])
         )
 
-    def answer(self, text: str, heard: Received, kind: FaultKind | None = None) -> dict[str, object]:
+    def answer(self, text: str, received: Received, kind: FaultKind | None = None) -> dict[str, object]:
         # https://platform.claude.com/docs/en/api/messages, response; thinking comes before the text.
         stopped = kind in (FaultKind.REFUSAL, FaultKind.FILTERED)
         thinking = {
@@ -166,7 +168,7 @@ class AnthropicDialect(ProviderDialect):
             "id": "msg_01XFDUDYJgAACzvnptvVoYEL",
             "type": "message",
             "role": "assistant",
-            "model": heard.model if heard.model.endswith(MODEL_DATE) else f"{heard.model}-{MODEL_DATE}",
+            "model": received.model if received.model.endswith(MODEL_DATE) else f"{received.model}-{MODEL_DATE}",
             "content": [] if stopped or kind is FaultKind.EMPTY else [thinking, {"type": "text", "text": text}],
             "stop_reason": "refusal" if stopped else "max_tokens" if kind is FaultKind.TRUNCATED else "end_turn",
             "stop_sequence": None,
@@ -178,18 +180,18 @@ class AnthropicDialect(ProviderDialect):
         error = {"type": ERROR_TYPES.get(status, "api_error"), "message": message or "Overloaded"}
         return {"type": "error", "error": error, "request_id": "req_011CSHoEeqs5C35K2UUqR7Fy"}
 
-    def rejection(self, fault: Fault, heard: Received) -> Rejection:
+    def rejection(self, fault: Fault, received: Received) -> Rejection:
         if fault.kind is FaultKind.UNKNOWN_MODEL:
-            return Rejection(404, f"model: {heard.model}")
+            return Rejection(404, f"model: {received.model}")
         if fault.kind is FaultKind.BAD_KEY:
             return Rejection(401, "invalid x-api-key")
-        return Rejection(400, f"'{heard.model}' does not support output format.")
+        return Rejection(400, f"'{received.model}' does not support output format.")
 
     def _schema(self, body: Mapping[str, object]) -> Mapping[str, object] | None:
-        form = as_mapping(as_mapping(body.get("output_config")).get("format"))
-        if not form:
+        output_format = as_mapping(as_mapping(body.get("output_config")).get("format"))
+        if not output_format:
             return None
-        schema = as_mapping(form.get("schema"))
+        schema = as_mapping(output_format.get("schema"))
         for part in iter_schemas(schema):
             if wrong := part.keys() & UNSUPPORTED_KEYWORDS:
                 words = ", ".join(sorted(wrong))

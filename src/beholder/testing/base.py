@@ -1,12 +1,6 @@
-"""What the loopback server says, and what it heard.
+"""What the loopback server replies and receives, and what the three providers have in common on the server's side.
 
-What the three protocols have in common on the server's side.
-
-What differs between the providers' batch APIs, from the server's side: paths, words, and how a result is written.
-
-OpenAI: https://developers.openai.com/api/docs/guides/batch and …/api-reference/batch
-Anthropic: https://platform.claude.com/docs/en/build-with-claude/batch-processing and …/api/messages/batches
-Google: https://ai.google.dev/gemini-api/docs/batch-api, https://ai.google.dev/api/batch-api and …/api/files
+`ProviderDialect` is a provider's live API, `BatchDialect` its batch API: paths, names, and how a result is written.
 """
 
 from __future__ import annotations
@@ -25,7 +19,7 @@ from aiohttp import web
 
 
 class FaultKind(Enum):
-    """What goes wrong."""
+    """Kinds of faults."""
 
     STATUS = auto()
     HTML = auto()
@@ -44,7 +38,7 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A reply that goes wrong, worded as each provider words it. Made by the functions below."""
+    """A faulty reply, in each provider's own form. Made by the functions below."""
 
     kind: FaultKind
     code: int = 0
@@ -59,53 +53,60 @@ class Fault:
         retry_after: float | str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Fault:
-        """An error status with the provider's body for it. `retry_after` is seconds or an HTTP date."""
+        """Return an error status with the provider's body for it.
+
+        Args:
+            code: HTTP status.
+            message: in the body; by default a typical one.
+            retry_after: for the header, seconds or an HTTP date.
+            headers: further headers.
+        """
         extra = dict(headers or {}) | ({} if retry_after is None else {"Retry-After": str(retry_after)})
         return Fault(FaultKind.STATUS, code, message, extra)
 
     @staticmethod
     def html() -> Fault:
-        """A gateway's page with status 200."""
+        """Return a gateway's HTML page with status 200."""
         return Fault(FaultKind.HTML)
 
     @staticmethod
     def drop() -> Fault:
-        """The connection closes before a byte is answered."""
+        """Close the connection before the first byte of a reply."""
         return Fault(FaultKind.DROP)
 
     @staticmethod
     def cut() -> Fault:
-        """The connection closes in the middle of the body."""
+        """Close the connection in the middle of the body."""
         return Fault(FaultKind.CUT)
 
     @staticmethod
     def hang() -> Fault:
-        """Headers, and then nothing until the server closes."""
+        """Send headers, and then nothing until the server closes."""
         return Fault(FaultKind.HANG)
 
     @staticmethod
     def empty() -> Fault:
-        """A proper reply without any text."""
+        """Return a proper reply without any text."""
         return Fault(FaultKind.EMPTY)
 
     @staticmethod
     def truncated(text: str) -> Fault:
-        """An answer that ended at the token limit."""
+        """Return an answer that ended at the token limit."""
         return Fault(FaultKind.TRUNCATED, text=text)
 
     @staticmethod
     def refusal(text: str) -> Fault:
-        """The model declines. Google has no refusals of its own; there it is an answer in prose."""
+        """Return a refusal by the model; Google has none of its own, there it is an answer in prose."""
         return Fault(FaultKind.REFUSAL, text=text)
 
     @staticmethod
     def filtered() -> Fault:
-        """A content filter stopped the answer. Anthropic's only filter is its refusal."""
+        """Return an answer that a content filter stopped; Anthropic's only filter is its refusal."""
         return Fault(FaultKind.FILTERED)
 
     @staticmethod
     def no_structured_output() -> Fault:
-        """400, as servers and models say it that cannot hold an answer to a schema."""
+        """Return 400, as servers and models without structured output do."""
         return Fault(FaultKind.NO_STRUCTURED_OUTPUT, 400)
 
     @staticmethod
@@ -114,19 +115,30 @@ class Fault:
 
     @staticmethod
     def unknown_model() -> Fault:
-        """404 for the model that was asked for."""
+        """Return 404 for the model that was asked for."""
         return Fault(FaultKind.UNKNOWN_MODEL, 404)
 
     @staticmethod
     def bad_key() -> Fault:
-        """The key is refused; OpenAI echoes part of it."""
+        """Reject the key; OpenAI echoes part of it."""
         return Fault(FaultKind.BAD_KEY, 401)
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request as the server understood it. `texts` and `images` are those of the conversation, in order; header
-    names are in lower case; `schema` is the answer's in the provider's dialect."""
+    """A request as the server understood it.
+
+    Attributes:
+        protocol: `openai`, `anthropic` or `google`.
+        path: of the request.
+        headers: with names in lower case.
+        body: decoded JSON.
+        system: the system message.
+        texts: of the conversation, in order.
+        images: of the conversation, in order, decoded.
+        schema: of the answer, in the provider's dialect; `None` without structured output.
+        model: that was asked for.
+    """
 
     protocol: str
     path: str
@@ -145,7 +157,7 @@ Reply: TypeAlias = "ReplyContent | Callable[[Received], ReplyContent]"
 
 @dataclass(eq=False)
 class Rejection(Exception):
-    """A request that the provider would not take."""
+    """The provider would reject the request."""
 
     status: int
     message: str
@@ -153,36 +165,36 @@ class Rejection(Exception):
 
 
 class ProviderDialect(ABC):
-    """A provider's protocol as its server speaks it: checks and reads requests, writes replies and errors."""
+    """A provider's live API from the server's side: checks and parses requests, writes replies and errors."""
 
     name: str
 
     @abstractmethod
     def read(self, path: str, headers: Mapping[str, str], body: Mapping[str, object], keyless: bool) -> Received:
-        """The request; raises `Rejection` where the provider would."""
+        """Parse a request; raise `Rejection` where the provider would reject it."""
 
     @abstractmethod
-    def answer(self, text: str, heard: Received, kind: FaultKind | None = None) -> dict[str, object]:
-        """The body of a reply with status 200; `kind` is how it went wrong, if it did."""
+    def answer(self, text: str, received: Received, kind: FaultKind | None = None) -> dict[str, object]:
+        """Return the body of a reply with status 200; `kind` is the fault it has, if any."""
 
     @abstractmethod
     def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, object]:
-        """The body of a reply with an error status."""
+        """Return the body of a reply with an error status."""
 
     @abstractmethod
-    def rejection(self, fault: Fault, heard: Received) -> Rejection:
-        """How the provider words `no_structured_output`, `unknown_model` and `bad_key`."""
+    def rejection(self, fault: Fault, received: Received) -> Rejection:
+        """Return how the provider rejects `no_structured_output`, `unknown_model` and `bad_key`."""
 
-    def reply(self, said: ReplyContent, heard: Received) -> tuple[int, dict[str, object]]:
-        """Status and body of what a test wants said, if it is said at all; may raise a `Rejection` of it."""
-        if not isinstance(said, Fault):
-            text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
-            return 200, self.answer(text, heard)
-        if said.kind is FaultKind.STATUS:
-            return said.code, self.error(said.code, said.text)
-        if said.kind in (FaultKind.NO_STRUCTURED_OUTPUT, FaultKind.UNKNOWN_MODEL, FaultKind.BAD_KEY):
-            raise self.rejection(said, heard)
-        return 200, self.answer(said.text, heard, said.kind)
+    def reply(self, content: ReplyContent, received: Received) -> tuple[int, dict[str, object]]:
+        """Return status and body of the reply that a test wants; raise `Rejection` where it wants one."""
+        if not isinstance(content, Fault):
+            text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+            return 200, self.answer(text, received)
+        if content.kind is FaultKind.STATUS:
+            return content.code, self.error(content.code, content.text)
+        if content.kind in (FaultKind.NO_STRUCTURED_OUTPUT, FaultKind.UNKNOWN_MODEL, FaultKind.BAD_KEY):
+            raise self.rejection(content, received)
+        return 200, self.answer(content.text, received, content.kind)
 
 
 def lowercase_headers(request: web.Request) -> dict[str, str]:
@@ -195,7 +207,7 @@ def drop_connection(request: web.Request) -> None:
 
 
 def decode_image(data: object, media_type: str, complaint: str) -> bytes:
-    """The picture's bytes; rejected when the base64 is broken or the media type is not what the bytes are."""
+    """Decode an image; reject broken base64, and a media type that is not that of the bytes."""
     try:
         decoded = base64.b64decode(str(data), validate=True)
     except binascii.Error:
@@ -206,7 +218,7 @@ def decode_image(data: object, media_type: str, complaint: str) -> bytes:
 
 
 def iter_schemas(schema: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """A schema and every schema inside it."""
+    """Iterate over a schema and every schema inside it."""
     yield schema
     properties = schema.get("properties")
     inner = list(properties.values()) if isinstance(properties, Mapping) else []
@@ -216,7 +228,7 @@ def iter_schemas(schema: Mapping[str, object]) -> Iterator[Mapping[str, object]]
 
 
 def check_strict_object(schema: Mapping[str, object]) -> str | None:
-    """What is wrong with an object schema by OpenAI's and Anthropic's rules; `None` when nothing is."""
+    """Return what is wrong with an object schema by OpenAI's and Anthropic's rules; `None` where nothing is."""
     if schema.get("type") != "object":
         return None
     if schema.get("additionalProperties") is not False:
@@ -251,21 +263,26 @@ def _sniff_media_type(data: bytes) -> str | None:
 
 
 JsonLine = dict[str, Any]
-SubmittedBatch = tuple[
-    list[tuple[str, Mapping[str, object]]], str, str
-]  # requests by key, their note, the file they were in
-FileReader = Callable[[object], bytes]  # by their ids; raises `Rejection`
+# Requests by key, their note, and the file that they were in.
+SubmittedBatch = tuple[list[tuple[str, Mapping[str, object]]], str, str]
+FileReader = Callable[[object], bytes]  # returns an uploaded file by its id; raises `Rejection`
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How a job goes. It is in progress for so many `looks`; then its last `expired` requests have not been run, the
-    others were answered by what `say` queued (a `Fault.status` is a request that failed).
+    """What happens to a batch job. Its requests are answered by what `say` queued; a `Fault.status` is one that failed.
 
-    `backwards`: results come in another order than requests. `cut`: so many times the results break off in the middle,
-    by a dropped connection, or with `short` by a file that is too short, with `even` at the end of a line. `fails`: the
-    job as a whole is refused after it was taken, for this reason (`full`: too much is waiting). `forgotten`: nobody
-    knows the job any more. `unheard`: the job is taken, and the connection drops before the answer.
+    Attributes:
+        looks: the job is in progress for so many status requests.
+        expired: so many of its last requests are not run.
+        backwards: results come in the reverse order.
+        cut: so many times the results break off in the middle, by a dropped connection.
+        short: they break off by a file that is too short instead.
+        even: they break off at the end of a line.
+        fails: the whole job fails after it was accepted, for this reason.
+        full: it fails because too much is queued.
+        forgotten: the job is not known any more.
+        unheard: the job is accepted, and the connection drops before the reply.
     """
 
     looks: int = 0
@@ -282,7 +299,7 @@ class Course:
 
 @dataclass
 class FakeBatchJob:
-    """A job as the server keeps it. `lines` are the results of those requests that were run."""
+    """A job at the server; `lines` are the results of those requests that were run."""
 
     id: str
     protocol: str
@@ -302,52 +319,64 @@ class FakeBatchJob:
 
     @property
     def state(self) -> str:
-        """In OpenAI's words."""
-        unrun = "cancelled" if self.canceled else "expired" if len(self.lines) < len(self.keys) else "completed"
-        return "in_progress" if not self.ended else "failed" if self.course.fails else unrun
+        """State by OpenAI's names."""
+        end = "cancelled" if self.canceled else "expired" if len(self.lines) < len(self.keys) else "completed"
+        return "in_progress" if not self.ended else "failed" if self.course.fails else end
 
 
 class BatchDialect(ABC):
-    """A provider's batch API. `routes` are its calls, each under the method of `BatchCounter` that answers it; `after`
-    is the parameter by which a list goes on; `key` and `needed` are headers of every call; a request by itself would
-    be sent to `live`; `listing` stands in every list, and `canceling` in a job that was just cancelled, if it is shown
-    at all. The results of a job have a name that ends with its id, after `of-` if anything is before it."""
+    """A provider's batch API from the server's side.
+
+    The results of a job have a name that ends with its id, after `of-` if anything is before it.
+
+    Attributes:
+        name: of the provider.
+        prefix: of the ids of its jobs.
+        max_requests: most requests in a job.
+        page_parameter: query parameter of the next page of a list.
+        key_header: header that holds the key.
+        required_header: another header that every call needs; empty for none.
+        live_path: where a single request would be sent.
+        routes: method of `BatchServer` that handles a call, and a pattern of the call's method and path.
+        list_fields: fields of every list.
+        cancel_fields: fields of a job that was just canceled; where there are none, it is not shown.
+    """
 
     name: str
     prefix: str
-    most_requests: int
-    after: str
-    key: str
-    needed: str = ""
-    live: str
+    max_requests: int
+    page_parameter: str
+    key_header: str
+    required_header: str = ""
+    live_path: str
     routes: Sequence[tuple[str, str]]
-    listing: Sequence[tuple[str, str]] = ()
-    canceling: Sequence[tuple[str, str]] = ()
+    list_fields: Sequence[tuple[str, str]] = ()
+    cancel_fields: Sequence[tuple[str, str]] = ()
 
     @abstractmethod
-    def order(self, wanted: Mapping[str, Any], files: FileReader) -> SubmittedBatch:
-        """What the body that makes a job asks for."""
+    def parse_order(self, body: Mapping[str, Any], read_file: FileReader) -> SubmittedBatch:
+        """Parse the body that creates a job."""
 
     @abstractmethod
     def line(self, key: str, status: int, body: Mapping[str, object]) -> JsonLine:
-        """A result: what the live API says to the request of that key."""
+        """Return the result of a request: what the live API replies to it."""
 
     @abstractmethod
     def failed(self, line: JsonLine) -> bool: ...
 
     @abstractmethod
-    def about(self, job: FakeBatchJob) -> JsonLine:
-        """A job as it is shown."""
+    def describe(self, job: FakeBatchJob) -> JsonLine:
+        """Return the job as the provider shows it."""
 
-    def listed(self, page: Sequence[FakeBatchJob], more: bool) -> JsonLine:
-        return {**dict(self.listing), "data": [self.about(job) for job in page], "has_more": more}
+    def list_page(self, page: Sequence[FakeBatchJob], has_more: bool) -> JsonLine:
+        return {**dict(self.list_fields), "data": [self.describe(job) for job in page], "has_more": has_more}
 
-    def cancelled(self, job: FakeBatchJob) -> JsonLine:
-        return {**self.about(job), **dict(self.canceling)} if self.canceling else {}
+    def describe_canceled(self, job: FakeBatchJob) -> JsonLine:
+        return {**self.describe(job), **dict(self.cancel_fields)} if self.cancel_fields else {}
 
     def results(self, job: FakeBatchJob, name: str) -> list[JsonLine]:
         return job.lines
 
-    async def uploaded(self, request: web.Request, number: str) -> tuple[str, bytes, JsonLine]:
-        """The id of a file, its bytes, and what is said to it."""
+    async def receive_file(self, request: web.Request, number: str) -> tuple[str, bytes, JsonLine]:
+        """Return the id of an uploaded file, its bytes, and the reply."""
         raise Rejection(404, "No files are taken here: the requests stand in the body that makes a job.")

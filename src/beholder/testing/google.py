@@ -1,8 +1,9 @@
-"""Google's `generateContent`, from the server's side.
+"""Google's `generateContent` and batches, from the server's side.
 
-Forms: https://ai.google.dev/api/generate-content
+Requests and replies: https://ai.google.dev/api/generate-content
 Schema: https://ai.google.dev/api/caching#Schema
 Errors: https://ai.google.dev/gemini-api/docs/troubleshooting and https://google.aip.dev/193
+Batches: https://ai.google.dev/gemini-api/docs/batch-api, https://ai.google.dev/api/batch-api and …/api/files
 """
 
 from __future__ import annotations
@@ -32,28 +33,29 @@ from beholder.testing.base import (
     word_set,
 )
 
-BATCH_STATES = {"in_progress": "RUNNING", "completed": "SUCCEEDED"}  # Google's, where it has another word
+BATCH_STATES = {"in_progress": "RUNNING", "completed": "SUCCEEDED"}  # Google's states, where they have other names
 RPC_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 429: 8, 500: 13, 503: 14, 504: 4}
 
 
 class GoogleBatchDialect(BatchDialect):
-    name, prefix, most_requests = "google", "batches/", 1_000_000
-    after, key, live = "pageToken", "x-goog-api-key", "/google/v1beta/models/{model}:generateContent"
+    name, prefix, max_requests = "google", "batches/", 1_000_000
+    page_parameter, key_header = "pageToken", "x-goog-api-key"
+    live_path = "/google/v1beta/models/{model}:generateContent"
     routes = (
         ("begin_upload", "POST /google/upload/v1beta/files"),
         ("upload", "POST /google/upload/v1beta/files/([0-9]+)"),
         ("delete_file", "DELETE /google/v1beta/(files/[^/]+)"),
         ("create", "POST /google/v1beta/models/([^/:]+):batchGenerateContent"),
         ("list_jobs", "GET /google/v1beta/batches"),
-        ("look", "GET /google/v1beta/(batches/[^/:]+)"),
+        ("get_job", "GET /google/v1beta/(batches/[^/:]+)"),
         ("cancel", "POST /google/v1beta/(batches/[^/:]+):cancel"),
         ("results", "GET /google/download/v1beta/files/(of-[^/:]+):download"),
     )
 
-    def order(self, wanted: Mapping[str, Any], files: FileReader) -> SubmittedBatch:
-        batch = as_mapping(wanted.get("batch"))
+    def parse_order(self, body: Mapping[str, Any], read_file: FileReader) -> SubmittedBatch:
+        batch = as_mapping(body.get("batch"))
         file = str(as_mapping(batch.get("input_config") or batch.get("inputConfig"))["file_name"])
-        lines = [json.loads(line) for line in files(file).splitlines()]
+        lines = [json.loads(line) for line in read_file(file).splitlines()]
         note = str(batch.get("display_name") or batch.get("displayName") or "")
         return [(line["key"], line["request"]) for line in lines], note, file
 
@@ -68,12 +70,12 @@ class GoogleBatchDialect(BatchDialect):
     def failed(self, line: JsonLine) -> bool:
         return "error" in line
 
-    def about(self, job: FakeBatchJob) -> JsonLine:
+    def describe(self, job: FakeBatchJob) -> JsonLine:
         bad = sum(map(self.failed, job.lines))
         stats = {"requestCount": str(len(job.keys))}
         if job.ended and not job.course.fails:
             stats |= {"successfulRequestCount": str(len(job.lines) - bad), "failedRequestCount": str(bad)}
-        about = {
+        metadata = {
             "@type": "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch",
             "displayName": job.note,
             "inputConfig": {"fileName": job.file},
@@ -81,17 +83,17 @@ class GoogleBatchDialect(BatchDialect):
             "batchStats": stats,
         }
         if not job.ended:
-            return {"name": job.id, "metadata": about}
+            return {"name": job.id, "metadata": metadata}
         file = {"responsesFile": f"files/of-{job.id.removeprefix(self.prefix)}"} if job.lines else {}
         error = {"code": 8 if job.course.full else 3, "message": job.course.fails}
         result = {"error": error} if job.course.fails else {"response": file}
-        return {"name": job.id, "metadata": about, "done": True, **result}
+        return {"name": job.id, "metadata": metadata, "done": True, **result}
 
-    def listed(self, page: Sequence[FakeBatchJob], more: bool) -> JsonLine:
-        token = {"nextPageToken": page[-1].id} if more else {}
-        return {"operations": [self.about(job) for job in page], **token}
+    def list_page(self, page: Sequence[FakeBatchJob], has_more: bool) -> JsonLine:
+        token = {"nextPageToken": page[-1].id} if has_more else {}
+        return {"operations": [self.describe(job) for job in page], **token}
 
-    async def uploaded(self, request: web.Request, number: str) -> tuple[str, bytes, JsonLine]:
+    async def receive_file(self, request: web.Request, number: str) -> tuple[str, bytes, JsonLine]:
         data, name = await request.read(), f"files/{number}"
         whole = len(data) == int(request.query["size"])
         if request.headers.get("X-Goog-Upload-Command") != "upload, finalize" or not whole:
@@ -179,7 +181,7 @@ class GoogleDialect(ProviderDialect):
         model = unquote(match[1])
         return Received(self.name, path, headers, body, system, tuple(texts), tuple(images), wanted, model)
 
-    def answer(self, text: str, heard: Received, kind: FaultKind | None = None) -> dict[str, object]:
+    def answer(self, text: str, received: Received, kind: FaultKind | None = None) -> dict[str, object]:
         # https://ai.google.dev/api/generate-content#GenerateContentResponse; text may come in several parts, and
         # thoughts among them.
         half = len(text) // 2
@@ -191,7 +193,7 @@ class GoogleDialect(ProviderDialect):
         return {
             "candidates": [candidate],
             "usageMetadata": USAGE,
-            "modelVersion": f"{heard.model}-001",
+            "modelVersion": f"{received.model}-001",
             "responseId": "kLcXaZ2QGdDkz7IPqJ2X6Q4",
         }
 
@@ -206,12 +208,12 @@ class GoogleDialect(ProviderDialect):
             error["details"] = [{"@type": info, "reason": "API_KEY_INVALID", "domain": "googleapis.com"}]
         return {"error": error}
 
-    def rejection(self, fault: Fault, heard: Received) -> Rejection:
+    def rejection(self, fault: Fault, received: Received) -> Rejection:
         if fault.kind is FaultKind.UNKNOWN_MODEL:
             return Rejection(
                 404,
-                f"models/{heard.model} is not found for API version v1beta, or is not supported for generateContent. "
-                "Call ListModels to see the list of available models and their supported methods.",
+                f"models/{received.model} is not found for API version v1beta, or is not supported for "
+                "generateContent. Call ListModels to see the list of available models and their supported methods.",
             )
         if fault.kind is FaultKind.BAD_KEY:
             # A bad key is a bad argument here: 400.
@@ -223,7 +225,10 @@ _THINKING_FIELDS = frozenset({"includeThoughts", "thinkingBudget", "thinkingLeve
 
 
 def _to_camel_case(value: object, names: bool = False) -> object:
-    """The value with camelCase keys. Google reads both spellings; `names` are a schema's own properties and stay."""
+    """Return the value with camelCase keys, since Google reads both spellings.
+
+    With `names` the keys are names of a schema's properties, which stay.
+    """
     if isinstance(value, list):
         return [_to_camel_case(item) for item in value]
     if not isinstance(value, Mapping):

@@ -1,8 +1,9 @@
-"""OpenAI's chat completions, from the server's side.
+"""OpenAI's chat completions and batches, from the server's side.
 
-Forms: https://developers.openai.com/api/docs/api-reference/chat/create and …/chat/object
+Requests and replies: https://developers.openai.com/api/docs/api-reference/chat/create and …/chat/object
 Errors: https://developers.openai.com/api/docs/guides/error-codes
 Rules of strict schemas: https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas
+Batches: https://developers.openai.com/api/docs/guides/batch and …/api-reference/batch
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ from beholder.testing.base import (
 
 
 class OpenAIBatchDialect(BatchDialect):
-    name, prefix, most_requests = "openai", "batch_", 50_000
-    after, key, live = "after", "authorization", "/openai/v1/chat/completions"
-    listing, canceling = (("object", "list"),), (("status", "cancelling"),)
+    name, prefix, max_requests = "openai", "batch_", 50_000
+    page_parameter, key_header, live_path = "after", "authorization", "/openai/v1/chat/completions"
+    list_fields, cancel_fields = (("object", "list"),), (("status", "cancelling"),)
     routes = (
         ("upload", "POST /openai/v1/files"),
         ("delete_file", "DELETE /openai/v1/files/([^/]+)"),
         ("create", "POST /openai/v1/batches"),
         ("list_jobs", "GET /openai/v1/batches"),
-        ("look", "GET /openai/v1/batches/([^/]+)"),
+        ("get_job", "GET /openai/v1/batches/([^/]+)"),
         ("cancel", "POST /openai/v1/batches/([^/]+)/cancel"),
         ("results", "GET /openai/v1/files/([^/]+)/content"),
     )
 
-    def order(self, wanted: Mapping[str, Any], files: FileReader) -> SubmittedBatch:
-        if wanted.get("endpoint") != "/v1/chat/completions" or wanted.get("completion_window") != "24h":
+    def parse_order(self, body: Mapping[str, Any], read_file: FileReader) -> SubmittedBatch:
+        if body.get("endpoint") != "/v1/chat/completions" or body.get("completion_window") != "24h":
             raise Rejection(400, "Invalid value: 'endpoint' or 'completion_window'.")
-        data = files(wanted.get("input_file_id"))
+        data = read_file(body.get("input_file_id"))
         if len(data) > 200_000_000:
             raise Rejection(400, "The file is larger than 200 MB.")
         lines = [json.loads(line) for line in data.splitlines()]
@@ -58,8 +59,8 @@ class OpenAIBatchDialect(BatchDialect):
             raise Rejection(400, "The 'url' of a line is not the endpoint of the batch.")
         if len({line["body"]["model"] for line in lines}) > 1:
             raise Rejection(400, "All requests of a batch must be of one model.")
-        note = str(as_mapping(wanted.get("metadata")).get("beholder", ""))
-        return [(line["custom_id"], line["body"]) for line in lines], note, wanted["input_file_id"]
+        note = str(as_mapping(body.get("metadata")).get("beholder", ""))
+        return [(line["custom_id"], line["body"]) for line in lines], note, body["input_file_id"]
 
     def line(self, key: str, status: int, body: Mapping[str, object]) -> JsonLine:
         response = {"status_code": status, "request_id": "req_123", "body": body}
@@ -68,7 +69,7 @@ class OpenAIBatchDialect(BatchDialect):
     def failed(self, line: JsonLine) -> bool:
         return line["response"] is None or line["response"]["status_code"] >= 400
 
-    def about(self, job: FakeBatchJob) -> JsonLine:
+    def describe(self, job: FakeBatchJob) -> JsonLine:
         bad = sum(map(self.failed, job.lines))
         good = len(job.lines) - bad
         files = job.ended and not job.course.fails
@@ -92,7 +93,7 @@ class OpenAIBatchDialect(BatchDialect):
     def results(self, job: FakeBatchJob, name: str) -> list[JsonLine]:
         return [line for line in job.lines if self.failed(line) is name.startswith("errors-")]
 
-    async def uploaded(self, request: web.Request, number: str) -> tuple[str, bytes, JsonLine]:
+    async def receive_file(self, request: web.Request, number: str) -> tuple[str, bytes, JsonLine]:
         form = await request.post()
         file = form.get("file")
         if form.get("purpose") != "batch" or file is None or isinstance(file, str | bytes | bytearray):
@@ -109,7 +110,7 @@ PARAMETERS = word_set(
     stop store stream stream_options temperature tool_choice tools top_logprobs top_p user verbosity
     web_search_options"""
 )
-# "Unsupported type-specific keywords" of strict schemas, and what is no keyword at all.
+# Keywords of strict schemas: all but the "unsupported type-specific keywords".
 KEYWORDS = word_set(
     """type properties required additionalProperties enum const description items minimum maximum exclusiveMinimum
     exclusiveMaximum multipleOf minItems maxItems pattern format anyOf title $ref $defs"""
@@ -170,7 +171,7 @@ class OpenAIDialect(ProviderDialect):
             self.name, path, headers, body, system, tuple(texts), tuple(images), self._schema(body), str(body["model"])
         )
 
-    def answer(self, text: str, heard: Received, kind: FaultKind | None = None) -> dict[str, object]:
+    def answer(self, text: str, received: Received, kind: FaultKind | None = None) -> dict[str, object]:
         # https://developers.openai.com/api/docs/api-reference/chat/object
         refused = kind is FaultKind.REFUSAL
         reasons = {FaultKind.TRUNCATED: "length", FaultKind.FILTERED: "content_filter"}
@@ -178,7 +179,7 @@ class OpenAIDialect(ProviderDialect):
             "id": "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT",
             "object": "chat.completion",
             "created": 1_763_164_800,
-            "model": f"{heard.model}-{MODEL_DATE}",
+            "model": f"{received.model}-{MODEL_DATE}",
             "choices": [
                 {
                     "index": 0,
@@ -206,11 +207,11 @@ class OpenAIDialect(ProviderDialect):
         }
         return {"error": error}
 
-    def rejection(self, fault: Fault, heard: Received) -> Rejection:
+    def rejection(self, fault: Fault, received: Received) -> Rejection:
         if fault.kind is FaultKind.UNKNOWN_MODEL:
-            return Rejection(404, f"The model `{heard.model}` does not exist or you do not have access to it.")
+            return Rejection(404, f"The model `{received.model}` does not exist or you do not have access to it.")
         if fault.kind is FaultKind.BAD_KEY:
-            key = heard.headers.get("authorization", "").removeprefix("Bearer ")
+            key = received.headers.get("authorization", "").removeprefix("Bearer ")
             masked = f"{key[:8]}{'*' * 20}{key[-4:]}"
             return Rejection(
                 401,

@@ -1,7 +1,6 @@
-"""The providers' batch APIs, from the server's side: what they have in common. How the next jobs go is said by a
-`Course`; what tells one provider from the others stands in `faces`.
+"""The loopback server: a real aiohttp server on 127.0.0.1, in a thread of its own, with the providers' APIs.
 
-The loopback server: a real aiohttp server on 127.0.0.1, in a thread of its own.
+`JudgeServer` has the live APIs, `BatchServer` the batch APIs; what differs between providers is in their dialects.
 """
 
 from __future__ import annotations
@@ -37,9 +36,18 @@ from beholder.testing.openai import OpenAIBatchDialect, OpenAIDialect
 
 
 class BatchServer:
-    """The batch APIs of one `JudgeServer`. `courses` are those of the next jobs, `usual` of all others; `jobs` are the
-    jobs that were taken, oldest first; `files` were uploaded. `refuse` is what every call gets, if it is set: a status,
-    or `Fault.bad_key`; `busy` says that no new job is taken; `upload_host` is where Google wants its files."""
+    """The batch APIs of one `JudgeServer`.
+
+    Attributes:
+        jobs: that were accepted, oldest first.
+        courses: what happens to the next jobs.
+        usual: what happens to all other jobs.
+        refuse: fault that every call gets, if it is set: a status, or `Fault.bad_key`.
+        busy: no new job is accepted.
+        upload_host: host to which Google's clients are sent with their files.
+        max_requests: most requests in a job, by provider.
+        files: uploaded files by id.
+    """
 
     def __init__(
         self, answer: Callable[[Received], Reply], dialects: Mapping[str, ProviderDialect], keyless: bool
@@ -50,77 +58,79 @@ class BatchServer:
         self.refuse: Fault | None = None
         self.busy = False
         self.upload_host = ""
-        self.most_requests = {name: face.most_requests for name, face in BATCH_DIALECTS.items()}
+        self.max_requests = {name: dialect.max_requests for name, dialect in BATCH_DIALECTS.items()}
         self.files: dict[str, bytes] = {}
         self._uploads = 0
         self._answer, self._dialects, self._keyless = answer, dialects, keyless
 
     async def handle(self, request: web.Request) -> web.StreamResponse | None:
-        """The answer, if it is a call of a batch API."""
-        face = BATCH_DIALECTS.get(request.path.split("/")[1])
-        for name, route in face.routes if face else ():
+        """Return the response to a call of a batch API; `None` for any other request."""
+        dialect = BATCH_DIALECTS.get(request.path.split("/")[1])
+        for name, route in dialect.routes if dialect else ():
             match = re.fullmatch(route, f"{request.method} {request.path}")
-            if face is None or match is None:
+            if dialect is None or match is None:
                 continue
             try:
-                self._check(face, request)
-                said = await getattr(self, name)(face, request, *match.groups())
+                self._check(dialect, request)
+                result = await getattr(self, name)(dialect, request, *match.groups())
             except Rejection as rejection:
-                error = self._dialects[face.name].error(rejection.status, rejection.message)
+                error = self._dialects[dialect.name].error(rejection.status, rejection.message)
                 return web.json_response(error, status=rejection.status)
-            return said if isinstance(said, web.StreamResponse) else web.json_response(said)
+            return result if isinstance(result, web.StreamResponse) else web.json_response(result)
         return None
 
-    async def begin_upload(self, face: BatchDialect, request: web.Request) -> web.StreamResponse:
-        needed = {"X-Goog-Upload-Protocol": "resumable", "X-Goog-Upload-Command": "start"}
-        if any(request.headers.get(name) != value for name, value in needed.items()):
+    async def begin_upload(self, dialect: BatchDialect, request: web.Request) -> web.StreamResponse:
+        required = {"X-Goog-Upload-Protocol": "resumable", "X-Goog-Upload-Command": "start"}
+        if any(request.headers.get(name) != value for name, value in required.items()):
             raise Rejection(400, "An upload begins with X-Goog-Upload-Command: start.")
         self._uploads += 1
         size, host = request.headers["X-Goog-Upload-Header-Content-Length"], self.upload_host or request.host
-        place = f"http://{host}{request.path}/{self._uploads}?upload_id=x&size={size}"
-        return web.json_response({}, headers={"X-Goog-Upload-URL": place, "X-Goog-Upload-Status": "active"})
+        upload_url = f"http://{host}{request.path}/{self._uploads}?upload_id=x&size={size}"
+        return web.json_response({}, headers={"X-Goog-Upload-URL": upload_url, "X-Goog-Upload-Status": "active"})
 
-    async def upload(self, face: BatchDialect, request: web.Request, number: str = "") -> JsonLine:
+    async def upload(self, dialect: BatchDialect, request: web.Request, number: str = "") -> JsonLine:
         self._uploads += not number
-        id_, data, said = await face.uploaded(request, number or str(self._uploads))
+        id_, data, reply = await dialect.receive_file(request, number or str(self._uploads))
         self.files[id_] = data
-        return said
+        return reply
 
-    async def delete_file(self, face: BatchDialect, request: web.Request, id_: str) -> JsonLine:
+    async def delete_file(self, dialect: BatchDialect, request: web.Request, id_: str) -> JsonLine:
         self._file(id_)
         del self.files[id_]
         return {"id": id_, "object": "file", "deleted": True}
 
-    async def create(self, face: BatchDialect, request: web.Request, model: str = "") -> JsonLine | web.StreamResponse:
-        job = self._take(face, face.order(await request.json(), self._file), request, model)
+    async def create(
+        self, dialect: BatchDialect, request: web.Request, model: str = ""
+    ) -> JsonLine | web.StreamResponse:
+        job = self._accept(dialect, dialect.parse_order(await request.json(), self._file), request, model)
         if not job.course.unheard:
-            return face.about(job)
+            return dialect.describe(job)
         drop_connection(request)
         return web.Response()
 
-    async def list_jobs(self, face: BatchDialect, request: web.Request) -> JsonLine:
-        """Newest first, two on a page, so that who reads only the first is found out."""
-        jobs = [job for job in reversed(self.jobs) if job.protocol == face.name and not job.course.forgotten]
+    async def list_jobs(self, dialect: BatchDialect, request: web.Request) -> JsonLine:
+        """List jobs, newest first, two a page, so that a client that reads only the first page fails its tests."""
+        jobs = [job for job in reversed(self.jobs) if job.protocol == dialect.name and not job.course.forgotten]
         ids = [job.id for job in jobs]
-        start = ids.index(request.query[face.after]) + 1 if face.after in request.query else 0
-        return face.listed(jobs[start : start + 2], len(jobs) > start + 2)
+        start = ids.index(request.query[dialect.page_parameter]) + 1 if dialect.page_parameter in request.query else 0
+        return dialect.list_page(jobs[start : start + 2], len(jobs) > start + 2)
 
-    async def look(self, face: BatchDialect, request: web.Request, id_: str) -> JsonLine:
-        job = self._job(face, id_)
+    async def get_job(self, dialect: BatchDialect, request: web.Request, id_: str) -> JsonLine:
+        job = self._job(dialect, id_)
         job.looked += 1
-        return face.about(job)
+        return dialect.describe(job)
 
-    async def cancel(self, face: BatchDialect, request: web.Request, id_: str) -> JsonLine:
-        job = self._job(face, id_)
+    async def cancel(self, dialect: BatchDialect, request: web.Request, id_: str) -> JsonLine:
+        job = self._job(dialect, id_)
         job.canceled = True
-        return face.cancelled(job)
+        return dialect.describe_canceled(job)
 
-    async def results(self, face: BatchDialect, request: web.Request, name: str) -> web.StreamResponse:
+    async def results(self, dialect: BatchDialect, request: web.Request, name: str) -> web.StreamResponse:
         id_ = name.rpartition("of-")[2]
-        job = self._job(face, id_ if id_.startswith(face.prefix) else face.prefix + id_)
+        job = self._job(dialect, id_ if id_.startswith(dialect.prefix) else dialect.prefix + id_)
         if not job.ended:
             raise Rejection(404, "The batch has no results yet.")
-        body = "".join(json.dumps(line) + "\n" for line in face.results(job, name)).encode()
+        body = "".join(json.dumps(line) + "\n" for line in dialect.results(job, name)).encode()
         if job.cuts >= job.course.cut or not body:
             return web.Response(body=body, content_type="application/jsonl")
         job.cuts += 1
@@ -135,42 +145,42 @@ class BatchServer:
         drop_connection(request)
         return response
 
-    def _check(self, face: BatchDialect, request: web.Request) -> None:
+    def _check(self, dialect: BatchDialect, request: web.Request) -> None:
         if self.refuse is not None:
             if self.refuse.kind is FaultKind.STATUS:
                 raise Rejection(self.refuse.code, self.refuse.text)
-            heard = Received(face.name, request.path, lowercase_headers(request), {}, "", (), (), None, "")
-            raise self._dialects[face.name].rejection(self.refuse, heard)
-        if not self._keyless and not request.headers.get(face.key):
+            received = Received(dialect.name, request.path, lowercase_headers(request), {}, "", (), (), None, "")
+            raise self._dialects[dialect.name].rejection(self.refuse, received)
+        if not self._keyless and not request.headers.get(dialect.key_header):
             raise Rejection(401, "No API key was provided.")
-        if face.needed and not request.headers.get(face.needed):
-            raise Rejection(400, f"{face.needed}: header is required")
+        if dialect.required_header and not request.headers.get(dialect.required_header):
+            raise Rejection(400, f"{dialect.required_header}: header is required")
 
     def _file(self, id_: object) -> bytes:
         if (data := self.files.get(str(id_))) is None:
             raise Rejection(404, f"No such File object: {id_}")
         return data
 
-    def _job(self, face: BatchDialect, id_: str) -> FakeBatchJob:
+    def _job(self, dialect: BatchDialect, id_: str) -> FakeBatchJob:
         for job in self.jobs:
-            if (job.protocol, job.id) == (face.name, id_) and not job.course.forgotten:
+            if (job.protocol, job.id) == (dialect.name, id_) and not job.course.forgotten:
                 return job
         raise Rejection(404, f"No batch found with id '{id_}'.")
 
-    def _take(self, face: BatchDialect, order: SubmittedBatch, request: web.Request, model: str) -> FakeBatchJob:
+    def _accept(self, dialect: BatchDialect, order: SubmittedBatch, request: web.Request, model: str) -> FakeBatchJob:
         requests, note, file = order
         keys = [key for key, _ in requests]
-        if not 0 < len(keys) <= self.most_requests[face.name] or len(set(keys)) < len(keys):
+        if not 0 < len(keys) <= self.max_requests[dialect.name] or len(set(keys)) < len(keys):
             raise Rejection(400, "A batch has requests, not too many, and none with the same id.")
         if self.busy:
             raise Rejection(429, "Too many batches are under way.")
         course = self.courses.popleft() if self.courses else self.usual
-        id_ = f"{face.prefix}{face.name}{len(self.jobs) + 1}"
-        job = FakeBatchJob(id_, face.name, note, keys, course, file)
+        id_ = f"{dialect.prefix}{dialect.name}{len(self.jobs) + 1}"
+        job = FakeBatchJob(id_, dialect.name, note, keys, course, file)
         self.jobs.append(job)
-        path, headers = face.live.format(model=model), lowercase_headers(request)
+        path, headers = dialect.live_path.format(model=model), lowercase_headers(request)
         for key, body in requests[: len(keys) - course.expired] if not course.fails else ():
-            job.lines.append(face.line(key, *self._reply(self._dialects[face.name], path, headers, body)))
+            job.lines.append(dialect.line(key, *self._reply(self._dialects[dialect.name], path, headers, body)))
         if course.backwards:
             job.lines.reverse()
         return job
@@ -178,11 +188,11 @@ class BatchServer:
     def _reply(
         self, dialect: ProviderDialect, path: str, headers: Mapping[str, str], body: Mapping[str, object]
     ) -> tuple[int, dict[str, object]]:
-        """What the live API would have said to this request."""
+        """Return status and body that the live API would have replied to this request."""
         try:
-            heard = dialect.read(path, headers, body, self._keyless)
-            reply = self._answer(heard)
-            return dialect.reply(reply(heard) if callable(reply) else reply, heard)
+            received = dialect.read(path, headers, body, self._keyless)
+            reply = self._answer(received)
+            return dialect.reply(reply(received) if callable(reply) else reply, received)
         except Rejection as rejection:
             return rejection.status, dialect.error(rejection.status, rejection.message, rejection.parameter)
 
@@ -190,19 +200,24 @@ class BatchServer:
 DIALECTS: Mapping[str, ProviderDialect] = {
     dialect.name: dialect for dialect in (OpenAIDialect(), AnthropicDialect(), GoogleDialect())
 }
-# As Cloudflare and nginx answer while a backend is away, sometimes with status 200.
+# As Cloudflare and nginx reply while a backend is down, sometimes with status 200.
 GATEWAY_PAGE = "<!DOCTYPE html><html><head><title>Just a moment…</title></head><body>Please wait.</body></html>"
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
 
 
 class JudgeServer:
-    """Speaks OpenAI's, Anthropic's and Google's protocols on a free port of 127.0.0.1.
+    """A server with OpenAI's, Anthropic's and Google's protocols on a free port of 127.0.0.1.
 
-    A context manager in plain and in async code. `say` queues what the next requests get; when the queue is empty,
-    `default` is repeated. `received` lists the requests that were understood, oldest first; a request that the
-    provider would refuse is refused, and takes nothing from the queue. With `keyless` no key is asked for. What a
-    queued function raises is answered with 500 and raised again when the server closes. `batches` are its batch APIs,
-    whose requests are answered from the same queue.
+    A context manager in plain and in async code. A request that the provider would reject is rejected, and takes no
+    reply from the queue. What a queued function raises is answered with 500, and raised again when the server closes.
+
+    Args:
+        default: reply when the queue is empty.
+        keyless: no key is required.
+
+    Attributes:
+        received: requests that were understood, oldest first.
+        batches: the batch APIs, whose requests are answered from the same queue.
     """
 
     def __init__(self, default: Reply = "{}", *, keyless: bool = False) -> None:
@@ -220,7 +235,7 @@ class JudgeServer:
 
     @property
     def url(self) -> str:
-        """The server's own address."""
+        """The server's address, without the path of a provider."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
@@ -236,7 +251,7 @@ class JudgeServer:
         return f"{self.url}/google"
 
     def say(self, *replies: Reply) -> None:
-        """Queues replies: text or an object to answer, a `Fault`, or a function of the request that gives either."""
+        """Queue replies: the text or JSON of an answer, a `Fault`, or a function of the request that returns either."""
         self._queue.extend(replies)
 
     def __enter__(self) -> Self:
@@ -285,19 +300,19 @@ class JudgeServer:
             await runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        if (answered := await self.batches.handle(request)) is not None:
-            return answered
+        if (response := await self.batches.handle(request)) is not None:
+            return response
         dialect = DIALECTS.get(request.path.split("/")[1])
         if dialect is None or request.method != "POST":
             return web.Response(status=404, text="404 page not found")
         try:
-            heard = await self._hear(dialect, request)
-            reply = self._next(heard)
-            said = reply(heard) if callable(reply) else reply
-            if isinstance(said, Fault) and (broken := await self._broken(said, request)) is not None:
-                return broken
-            status, body = dialect.reply(said, heard)
-        except ConnectionError:  # who asked went away, which is no mistake of the test's
+            received = await self._receive(dialect, request)
+            reply = self._next(received)
+            content = reply(received) if callable(reply) else reply
+            if isinstance(content, Fault) and (faulty := await self._faulty_response(content, request)) is not None:
+                return faulty
+            status, body = dialect.reply(content, received)
+        except ConnectionError:  # the client went away, which is no mistake of the test
             raise
         except Exception as mistake:
             rejection = mistake if isinstance(mistake, Rejection) else Rejection(500, f"The test itself: {mistake!r}")
@@ -305,14 +320,14 @@ class JudgeServer:
                 self._mistakes.append(mistake)
             error = dialect.error(rejection.status, rejection.message, rejection.parameter)
             return web.json_response(error, status=rejection.status)
-        more = dict(said.headers) if isinstance(said, Fault) else {}
-        return web.json_response(body, status=status, headers=more)
+        headers = dict(content.headers) if isinstance(content, Fault) else {}
+        return web.json_response(body, status=status, headers=headers)
 
-    def _next(self, heard: Received) -> Reply:
-        self.received.append(heard)
+    def _next(self, received: Received) -> Reply:
+        self.received.append(received)
         return self._queue.popleft() if self._queue else self.default
 
-    async def _hear(self, dialect: ProviderDialect, request: web.Request) -> Received:
+    async def _receive(self, dialect: ProviderDialect, request: web.Request) -> Received:
         try:
             body = json.loads(await request.read())
         except ValueError:
@@ -321,8 +336,8 @@ class JudgeServer:
             raise Rejection(400, "The body of your request is no JSON object.")
         return dialect.read(request.rel_url.raw_path, lowercase_headers(request), body, self.keyless)
 
-    async def _broken(self, fault: Fault, request: web.Request) -> web.StreamResponse | None:
-        """What is said instead of a reply that the provider would give."""
+    async def _faulty_response(self, fault: Fault, request: web.Request) -> web.StreamResponse | None:
+        """Return what comes in place of a reply of the provider; `None` for a fault that is such a reply."""
         match fault.kind:
             case FaultKind.HTML:
                 return web.Response(text=GATEWAY_PAGE, content_type="text/html")
@@ -346,5 +361,5 @@ class JudgeServer:
 
 
 BATCH_DIALECTS: Mapping[str, BatchDialect] = {
-    face.name: face for face in (OpenAIBatchDialect(), AnthropicBatchDialect(), GoogleBatchDialect())
+    dialect.name: dialect for dialect in (OpenAIBatchDialect(), AnthropicBatchDialect(), GoogleBatchDialect())
 }
