@@ -36,7 +36,7 @@ def test_a_review_goes_the_same_way(postgres: postgres_support.Server, tmp_path:
         assert case is not None
         record_rating(ledger, review, case, answers(4))
         assert not record_draft(ledger, review, case, answers(1))
-        assert (read_review_progress(ledger, review).rated, read_review_progress(ledger, review).of) == (1, 4)
+        assert (read_review_progress(ledger, review).rated, read_review_progress(ledger, review).total) == (1, 4)
         assert read_review_ratings(ledger, RUN)["unchanged_regions"].values.tolist() == [[4]]
 
 

@@ -242,15 +242,15 @@ def test_a_review_goes_on_as_it_was_begun(tmp_path: Path) -> None:
     with edits(tmp_path / "ledger.db") as ledger:
         quota = ReviewOrder(ReviewOrderKind.QUOTA, "model", each=2)
         begun = find_or_start_review(ledger, RUN, "Ana", quota, hide=True)
-        assert (begun.order, begun.hide) == (quota, True)
+        assert (begun.order, begun.hide_judge) == (quota, True)
         assert find_or_start_review(ledger, RUN, "ana") == load_review(ledger, begun.id) == begun
-        assert read_review_progress(ledger, begun).of == 4
+        assert read_review_progress(ledger, begun).total == 4
         other = find_or_start_review(ledger, RUN, "Ana", ReviewOrder(ReviewOrderKind.AUDIT), hide=False)
         assert load_review(ledger, begun.id) == other
-        assert (other.id, other.order, other.hide) == (begun.id, ReviewOrder(ReviewOrderKind.AUDIT), False)
+        assert (other.id, other.order, other.hide_judge) == (begun.id, ReviewOrder(ReviewOrderKind.AUDIT), False)
         assert find_next_case(ledger, other) == "photo-00007/model-a"
         bo = find_or_start_review(ledger, RUN, "Bo")
-        assert (bo.order, bo.hide) == (ReviewOrder(), False)
+        assert (bo.order, bo.hide_judge) == (ReviewOrder(), False)
 
 
 def test_a_comment_may_be_as_long_as_a_form_lets_it(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from support.ledger import verdict
 from support.reviews import EDIT, RUN, alike, answers, edits, families, kept, restyles, styled, told
 
 from beholder.ledger.ledger import Ledger
-from beholder.reviews.ratings import compare_with_judge, format_ratings_csv, load_column_names, read_review_ratings
+from beholder.reviews.agreement import compare_with_judge
+from beholder.reviews.ratings import format_ratings_csv, load_column_names, read_review_ratings
 from beholder.reviews.review import find_or_start_review
 from beholder.reviews.sheet import load_rating, record_draft, record_rating
 from beholder.rubrics.load import load_rubric

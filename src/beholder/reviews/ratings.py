@@ -1,11 +1,8 @@
-"""Reviews as ratings: what people said of a run in the ledger, for everything that sets a judge beside people.
+"""Ratings of people: reviews as columns of numbers, export as CSV, and import from a file.
 
-An aspect is named as the columns of the run are (`reading.Names`): a criterion by its key, the overall as `score` (0–1,
-computed from the answers), an assertion by its id, 1 for yes and 0 for no. What a person left open is missing.
-
-Ratings from a file become reviews in the ledger, through the same checks and scoring as what a person types in.
-
-One person beside the judge: over everything rated so far, and on one case.
+An aspect has the name of the run's column (`statistics.data.ColumnNames`): a criterion its key, the overall `score`
+(0–1, computed from the answers), an assertion its id, with 1 for yes and 0 for no. What was not answered is missing.
+Imported ratings become reviews, through the same checks and scoring as what a person types in.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ _ASSERTION_VALUES = {"yes": 1.0, "no": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class RatedValue:
-    """One number that a verdict tells. `scale` is where it can lie."""
+    """One number of a verdict, and its scale."""
 
     aspect: str
     kind: ColumnKind
@@ -56,7 +53,7 @@ class RatedValue:
 
 
 def load_column_names(ledger: Ledger, record: RunRecord, *, assertions: bool = True) -> ColumnNames:
-    """How the columns of a run are named; without `assertions`, whose names depend on its styles, a little quicker."""
+    """Return the names of the columns of a run; quicker without `assertions`, whose names depend on styles."""
     several_styles = False
     if assertions and any(rubric.get("styles") for rubric in record.rubrics):
         several_styles = ledger.has_several_styles(record.id)
@@ -64,15 +61,15 @@ def load_column_names(ledger: Ledger, record: RunRecord, *, assertions: bool = T
 
 
 def _criterion_keys(record: RunRecord) -> Iterator[tuple[ColumnKind, str, str]]:
-    """As the ledger has them, which may be of a version whose rubrics nobody can rate by any more."""
+    # From the stored JSON: a rubric of an older version may not load any more.
     for rubric in record.rubrics:
-        listed = rubric.get("criteria")
-        for one in listed if isinstance(listed, list | tuple) else ():
-            yield ColumnKind.CRITERION, str(rubric.get("rubric")), str(one.get("key"))
+        criteria = rubric.get("criteria")
+        for criterion in criteria if isinstance(criteria, list | tuple) else ():
+            yield ColumnKind.CRITERION, str(rubric.get("rubric")), str(criterion.get("key"))
 
 
 def rated_values(verdict: Verdict, names: ColumnNames) -> Iterator[RatedValue]:
-    """Every number of a verdict, in the order of its rubric, the overall last."""
+    """Yield every number of a verdict, in the order of its rubric, the overall score last."""
     for key, result in verdict.criteria.items():
         for one in result.assertions:
             if one.answer in _ASSERTION_VALUES:
@@ -88,43 +85,56 @@ def rated_values(verdict: Verdict, names: ColumnNames) -> Iterator[RatedValue]:
 
 
 def read_review_ratings(ledger: Ledger, run: str, *, assertions: bool = True) -> dict[str, Ratings]:
-    """What people said of a run, by aspect; empty where nobody reviewed it. `run` as in `Ledger.run`."""
+    """Return the ratings of all raters of a run, by aspect; empty if nobody reviewed it.
+
+    Args:
+        ledger: The ledger.
+        run: The run, as in `Ledger.run`.
+        assertions: Whether to include assertions.
+    """
     record = ledger.run(run)
-    found: dict[str, dict[tuple[str, str], float]] = {}
-    for rater, case, one in _stream_ratings(ledger, record, list_reviews(ledger, record.id), assertions=assertions):
-        if assertions or one.kind is not ColumnKind.ASSERTION:
-            found.setdefault(one.aspect, {})[case, rater] = one.value
-    return {aspect: _to_ratings(aspect, values) for aspect, values in found.items()}
+    values: dict[str, dict[tuple[str, str], float]] = {}
+    reviews = list_reviews(ledger, record.id)
+    for rater, case, rated in _stream_ratings(ledger, record, reviews, assertions=assertions):
+        if assertions or rated.kind is not ColumnKind.ASSERTION:
+            values.setdefault(rated.aspect, {})[case, rater] = rated.value
+    return {aspect: _to_ratings(aspect, by_case) for aspect, by_case in values.items()}
 
 
 def format_ratings_csv(ledger: Ledger, run: str, reviews: Sequence[Review] | None = None) -> Iterator[bytes]:
-    """The ratings of a run (of some of its reviews) as `case,rater,aspect,score`, a header first. A text that a
-    spreadsheet would take for a formula gets an apostrophe in front, which `beholder ratings import` takes off."""
+    """Yield the lines of a CSV file `case,rater,aspect,score` with a header.
+
+    A text that a spreadsheet would run as a formula gets an apostrophe in front, which `beholder ratings import`
+    removes.
+
+    Args:
+        ledger: The ledger.
+        run: The run.
+        reviews: Some of its reviews; by default all.
+    """
     record = ledger.run(run)
-    wanted = list_reviews(ledger, record.id) if reviews is None else reviews
+    chosen = list_reviews(ledger, record.id) if reviews is None else reviews
     yield b"case,rater,aspect,score\n"
-    for rater, case, one in _stream_ratings(ledger, record, wanted):
-        yield csv_line(
-            (escape_formula(case), escape_formula(rater), escape_formula(one.aspect), format_exact(one.value))
-        )
+    for rater, case, rated in _stream_ratings(ledger, record, chosen):
+        yield csv_line((*map(escape_formula, (case, rater, rated.aspect)), format_exact(rated.value)))
 
 
 def format_exact(value: float) -> str:
-    """As many digits as it takes: two scores that are the same stay the same, and a tie stays a tie."""
+    """Return a number with all its digits, so that ties stay ties."""
     return str(int(value)) if value.is_integer() else repr(value)
 
 
 def _stream_ratings(
     ledger: Ledger, record: RunRecord, reviews: Sequence[Review], *, assertions: bool = True
 ) -> Iterator[tuple[str, str, RatedValue]]:
-    """Rater, case and number, review by review in the order of the cases. Ratings that were begun tell nothing."""
+    """Yield rater, case and number, review by review in the order of the cases. Drafts have no numbers."""
     if not reviews:
         return
     names = load_column_names(ledger, record, assertions=assertions)
     for review in reviews:
         for verdict in ledger.verdicts(review.id):
-            for one in rated_values(verdict, names):
-                yield review.rater, verdict.case, one
+            for rated in rated_values(verdict, names):
+                yield review.rater, verdict.case, rated
 
 
 def _to_ratings(aspect: str, values: Mapping[tuple[str, str], float]) -> Ratings:
@@ -137,44 +147,43 @@ def _to_ratings(aspect: str, values: Mapping[tuple[str, str], float]) -> Ratings
     return Ratings(aspect, tuple(cases), tuple(raters), table)
 
 
-MAX_REASONS = 50  # reasons that are told
-_MAX_LINES = 10  # lines that are named for one of them
+MAX_REASONS = 50  # problems that are listed
+_MAX_LINES = 10  # lines that are named for each
 
-AspectValues = dict[str, float]
-"""By aspect, what somebody said of a case."""
+AspectValues = dict[str, float]  # one rater's values of a case, by aspect
 
 
 @dataclass(slots=True)
 class RatingsImport:
-    """By rater, how many cases are rated anew or otherwise than before; and what a reader should know."""
+    """The result of an import: new and changed cases by rater, and notes for the user."""
 
     raters: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
 class _ImportProblems:
-    """What is wrong with a file: each reason once, with the lines that it holds for, in the order of the file."""
+    """The problems of a file: each reason once, with its lines, in the order of the file."""
 
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
         self._first: dict[str, int] = {}
 
     def add(self, number: int, place: str, why: str) -> None:
-        """`number` counts rows, `place` says to people which one it is."""
+        """Add a problem of row `number`, which `place` names for the user (`FILE, line 3`)."""
         lines = self._lines.setdefault(why, [])
         line = place.rpartition(", ")[2]
         if line not in lines:
             lines.append(line)
         self._first[why] = min(number, self._first.get(why, number))
 
-    def refuse(self, path: Path) -> None:
-        """Raises `UsageError` where something is wrong."""
+    def raise_if_any(self, path: Path) -> None:
+        """Raise `UsageError` if there are problems."""
         if not self._lines:
             return
         reasons = sorted(self._lines, key=lambda why: self._first[why])
         more = [f"… and {len(reasons) - MAX_REASONS:,} more reasons"] if len(reasons) > MAX_REASONS else []
-        said = [f"{_name_lines(self._lines[why])}: {why}" for why in reasons[:MAX_REASONS]]
-        raise UsageError("\n".join([f"{str(path)!r} cannot be taken, and nothing of it was:", *said, *more]))
+        listed = [f"{_name_lines(self._lines[why])}: {why}" for why in reasons[:MAX_REASONS]]
+        raise UsageError("\n".join([f"{str(path)!r} cannot be taken, and nothing of it was:", *listed, *more]))
 
 
 def _name_lines(lines: Sequence[str]) -> str:
@@ -188,49 +197,60 @@ def _name_lines(lines: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class _RatingsFile:
-    """What a file says: by rater (whose name is the same in any case of letters) and case. `names` has each rater as
-    they are written first, `rows` the number and place of each rating."""
+    """The ratings in a file.
+
+    Attributes:
+        names: The raters by their casefolded names, each as it is written first.
+        values: By casefolded rater and case id, the values by aspect.
+        rows: By rater, case and aspect, the number of the row and its place for messages.
+    """
 
     names: dict[str, str] = field(default_factory=dict)
-    said: dict[tuple[str, str], AspectValues] = field(default_factory=dict)
+    values: dict[tuple[str, str], AspectValues] = field(default_factory=dict)
     rows: dict[tuple[str, str, str], tuple[int, str]] = field(default_factory=dict)
 
 
 def import_ratings(ledger: Ledger, run: str, path: Path, mapped: Sequence[str] = ()) -> RatingsImport:
-    """Writes the ratings of a file as reviews of a run. What is there already and the file does not speak of stays:
-    other criteria, answers, comments.
+    """Store the ratings of a file as reviews of a run. Other answers and comments of the same raters stay.
 
-    Everything is checked first; raises `UsageError` with all that is wrong, and then nothing is written.
+    Args:
+        ledger: The ledger.
+        run: The run.
+        path: A file with the columns case, rater, aspect and score.
+        mapped: `ASPECT=CRITERION`, for aspects that have other names in the file.
+
+    Raises:
+        UsageError: Something is wrong with the file. Everything is checked first, so that then nothing is written.
     """
     record = ledger.run(run)
     problems = _ImportProblems()
     file = _read_file(path, frozenset(ledger.case_ids(record.id)), _parse_mapping(mapped), record.id, problems)
-    aspects = {aspect for values in file.said.values() for aspect in values}
+    aspects = {aspect for values in file.values.values() for aspect in values}
     computed = {aspect for aspect in aspects if _is_overall(aspect, list(record.load_rubrics()))}
-    planned = _ImportPlan(ledger, record, file, problems)
-    file.names |= {rater: review.rater for rater, review in planned.reviews.items() if rater in file.names}
-    for (rater, case), values in file.said.items():
-        planned.add(rater, case, {name: value for name, value in values.items() if name not in computed})
-    problems.refuse(path)
+    plan = _ImportPlan(ledger, record, file, problems)
+    file.names |= {rater: review.rater for rater, review in plan.reviews.items() if rater in file.names}
+    for (rater, case), values in file.values.items():
+        plan.add(rater, case, {name: value for name, value in values.items() if name not in computed})
+    problems.raise_if_any(path)
     if not aspects:
         raise UsageError(f"{str(path)!r} holds no rating; it should have rows of case,rater,aspect,score.")
     if computed == aspects:
         raise UsageError(f"Only {', '.join(sorted(computed))} is rated, which is computed from criteria; rate those.")
-    done = RatingsImport(dict.fromkeys(file.names.values(), 0))
-    reviews = {name: find_or_start_review(ledger, record.id, name) for name, _ in planned.answers}
-    for (name, case), answers in planned.answers.items():
+    result = RatingsImport(dict.fromkeys(file.names.values(), 0))
+    reviews = {name: find_or_start_review(ledger, record.id, name) for name, _ in plan.answers}
+    for (name, case), answers in plan.answers.items():
         record_rating(ledger, reviews[name], case, answers)
-        done.raters[name] += 1
-    done.notes += [f"{name}: {count:,} rated so already." for name, count in planned.there.items()]
+        result.raters[name] += 1
+    result.notes += [f"{name}: {count:,} rated so already." for name, count in plan.unchanged.items()]
     if computed:
-        done.notes.append(f"Left out, because it is computed from the criteria: {', '.join(sorted(computed))}.")
-    return done
+        result.notes.append(f"Left out, because it is computed from the criteria: {', '.join(sorted(computed))}.")
+    return result
 
 
 def _read_file(
     path: Path, cases: frozenset[str], mapped: Mapping[str, str], run: str, problems: _ImportProblems
 ) -> _RatingsFile:
-    found = _RatingsFile()
+    file = _RatingsFile()
     number = 0
 
     def complain(text: str) -> None:
@@ -249,22 +269,22 @@ def _read_file(
             problems.add(number, place, str(error))
             continue
         aspect = mapped.get(aspect, unescape_formula(aspect))
-        values = found.said.setdefault((name.casefold(), id_), {})
-        first = found.names.setdefault(name.casefold(), name)
+        values = file.values.setdefault((name.casefold(), id_), {})
+        first = file.names.setdefault(name.casefold(), name)
         if aspect in values:
             also = f" (also written {name!r})" if name != first else ""
             problems.add(number, place, f"{first!r}{also} rates {aspect!r} of {id_!r} a second time.")
         values[aspect] = value
-        found.rows[name.casefold(), id_, aspect] = number, place
-    return found
+        file.rows[name.casefold(), id_, aspect] = number, place
+    return file
 
 
 class _ImportPlan:
-    """The answers to write by rater and case, and by rater how many cases are rated so already."""
+    """The answers to write by rater and case, and by rater how many cases are rated the same already."""
 
     def __init__(self, ledger: Ledger, record: RunRecord, file: _RatingsFile, problems: _ImportProblems) -> None:
         self.answers: dict[tuple[str, str], dict[str, str]] = {}
-        self.there: dict[str, int] = {}
+        self.unchanged: dict[str, int] = {}
         self._ledger, self._record, self._file, self._problems = ledger, record, file, problems
         self._names = load_column_names(ledger, record)
         self.reviews = {review.rater.casefold(): review for review in list_reviews(ledger, record.id)}
@@ -275,38 +295,38 @@ class _ImportPlan:
             return
         sheet, name = self._sheet(case), self._file.names[rater]
         review = self.reviews.get(rater)
-        there = None if review is None else load_rating(self._ledger, review, case)
-        before = {} if there is None else dict(there.answers)
-        verdicts = () if there is None else there.verdicts
-        same = {one.aspect: one.value for verdict in verdicts for one in rated_values(verdict, self._names)}
-        fresh = {aspect: value for aspect, value in values.items() if same.get(aspect) != value}
-        said = self._said(rater, case, fresh)
-        answers = {**before, **said}
+        rating = None if review is None else load_rating(self._ledger, review, case)
+        before = {} if rating is None else dict(rating.answers)
+        verdicts = () if rating is None else rating.verdicts
+        saved = {rated.aspect: rated.value for verdict in verdicts for rated in rated_values(verdict, self._names)}
+        changed = {aspect: value for aspect, value in values.items() if saved.get(aspect) != value}
+        new = self._to_answers(rater, case, changed)
+        answers = {**before, **new}
         if verdicts and answers == before:
-            self.there[name] = self.there.get(name, 0) + 1
-        elif said:
+            self.unchanged[name] = self.unchanged.get(name, 0) + 1
+        elif new:
             self.answers[name, case] = answers
             for verdict in (
                 score_answers(rubric, case, name, clean_answers(sheet, answers)) for rubric in sheet.rubrics
             ):
                 if not verdict.scored:
-                    self._wrong(rater, case, next(iter(fresh)), f"{name}, {case}: {verdict.detail}")
+                    self._add_problem(rater, case, next(iter(changed)), f"{name}, {case}: {verdict.detail}")
 
-    def _said(self, rater: str, case: str, values: AspectValues) -> dict[str, str]:
-        """The answers by their questions."""
+    def _to_answers(self, rater: str, case: str, values: AspectValues) -> dict[str, str]:
+        """Return the answers by the names of their questions."""
         found: dict[str, str] = {}
         for aspect, value in values.items():
             answers = _to_answers(self._sheet(case), self._names, aspect, value)
             if isinstance(answers, str):
-                self._wrong(rater, case, aspect, answers)
+                self._add_problem(rater, case, aspect, answers)
                 continue
             if twice := found.keys() & answers.keys():
                 again = f"{self._file.names[rater]!r} answers {min(twice)} of {case!r} a second time, as {aspect!r}."
-                self._wrong(rater, case, aspect, again)
+                self._add_problem(rater, case, aspect, again)
             found |= answers
         return found
 
-    def _wrong(self, rater: str, case: str, aspect: str, why: str) -> None:
+    def _add_problem(self, rater: str, case: str, aspect: str, why: str) -> None:
         self._problems.add(*self._file.rows[rater, case, aspect], why)
 
     def _sheet(self, case: str) -> ReviewSheet:
@@ -317,8 +337,8 @@ class _ImportPlan:
 
 
 def _to_answers(sheet: ReviewSheet, names: ColumnNames, aspect: str, value: float) -> dict[str, str] | str:
-    """The answer that a rating is, by the name of its question; or what is wrong with it. A criterion goes by the name
-    that it is exported under, or by its key, which may be that of several rubrics."""
+    """Return the answers that a rating means, by the names of their questions; or, as a text, what is wrong with it. A
+    criterion is found by the name of its column, or by its key, which several rubrics may have."""
     criteria = [(rubric, one) for rubric in sheet.rubrics for one in rubric.criteria]
     for scored in (
         [(rubric, one) for rubric, one in criteria if names((ColumnKind.CRITERION, rubric.name, one.key)) == aspect],
@@ -347,7 +367,7 @@ def _to_answers(sheet: ReviewSheet, names: ColumnNames, aspect: str, value: floa
 
 
 def _scale_problem(criterion: Criterion, value: float) -> str:
-    """What a rating of a criterion is, where this is none."""
+    """Return how a criterion is rated, if this value is not allowed; else an empty text."""
     low, high = criterion.scale
     if low <= value <= high and (not criterion.whole or value.is_integer()):
         return ""
@@ -368,116 +388,3 @@ def _parse_mapping(mapped: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--map is written ASPECT=CRITERION here, with one criterion, not {text!r}.")
         pairs[aspect] = criterion
     return pairs
-
-
-NEAR_SHARE = 0.1  # of a scale that takes any number: as near as a step of a whole one
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewAgreement:
-    """What a judge and a person said of one aspect, over the cases that both have a number for.
-
-    `same` and `near` (at most one step of a whole scale, a tenth of any other) are shares; `bias` is judge less person
-    on average, `distance` how far apart they are, both on the scale.
-    """
-
-    aspect: str
-    scale: tuple[float, float]
-    cases: int
-    same: float
-    near: float
-    bias: float
-    distance: float
-
-
-@dataclass(frozen=True, slots=True)
-class CaseDifference:
-    """A case, and how far judge and person are apart on it: the widest of its criteria, as a share of the scale."""
-
-    case: str
-    aspect: str
-    judge: float
-    person: float
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewedCase:
-    """A person's verdict, and the judge's unless it is hidden; `rows` by criterion: key, scale, person, judge, share of
-    the scale between them; `split` the assertions that the two answered differently."""
-
-    person: Verdict
-    judge: Verdict | None
-    rows: list[tuple[str, tuple[float, float], float | None, float | None, float | None]]
-    split: list[tuple[str, str, str, str, str]]
-
-
-def compare_with_judge(ledger: Ledger, review: Review) -> tuple[list[ReviewAgreement], list[CaseDifference]]:
-    """A person beside the judge over everything rated so far, and the cases by how much the two differ, most first."""
-    record = ledger.run(review.run)
-    names = load_column_names(ledger, record, assertions=False)
-    own = {(one.case, one.rubric): one for one in ledger.verdicts(review.id) if one.scored}
-    pairs: dict[str, list[tuple[float, float]]] = {}
-    scales: dict[str, tuple[float, float]] = {}
-    apart: dict[str, CaseDifference] = {}
-    for one in ledger.stored_verdicts_on(record.id, list({case for case, _ in own})):
-        verdict = one.verdict
-        person = own.get((verdict.case, verdict.rubric))
-        if person is None:
-            continue
-        said = {
-            each.aspect: each.value for each in rated_values(person, names) if each.kind is not ColumnKind.ASSERTION
-        }
-        for each in rated_values(verdict, names):
-            if each.kind is ColumnKind.ASSERTION or each.aspect not in said:
-                continue
-            both = each.value, said[each.aspect]
-            scales[each.aspect] = each.scale
-            pairs.setdefault(each.aspect, []).append(both)
-            if each.kind is ColumnKind.CRITERION:
-                share = abs(both[0] - both[1]) / (each.scale[1] - each.scale[0])
-                if verdict.case not in apart or share > apart[verdict.case].share:
-                    apart[verdict.case] = CaseDifference(verdict.case, each.aspect, *both, share)
-    whole = {
-        names((ColumnKind.CRITERION, name, criterion.key))
-        for name, rubric in record.load_rubrics().items()
-        for criterion in rubric.criteria
-        if criterion.whole
-    }
-    listed = sorted(apart.values(), key=lambda one: -one.share)
-    return [_summarize_aspect(name, scales[name], both, whole=name in whole) for name, both in pairs.items()], listed
-
-
-def pair_verdicts(person: Verdict, judge: Verdict | None) -> ReviewedCase:
-    """A case by one rubric, as both saw it."""
-    rows, split = [], []
-    for key, own in person.criteria.items():
-        other = judge.criteria.get(key) if judge is not None else None
-        theirs = None if other is None else other.score
-        apart = None if own.score is None or theirs is None else (theirs - own.score) / (own.scale[1] - own.scale[0])
-        rows.append((key, own.scale, own.score, theirs, apart))
-        said = {one.id: one for one in other.assertions} if other is not None else {}
-        split += [
-            (one.id, one.question, one.answer, said[one.id].answer, said[one.id].evidence)
-            for one in own.assertions
-            if one.id in said and {one.answer, said[one.id].answer} == {"yes", "no"}
-        ]
-    return ReviewedCase(person, judge, rows, split)
-
-
-def _summarize_aspect(
-    aspect: str, scale: tuple[float, float], pairs: Sequence[tuple[float, float]], *, whole: bool
-) -> ReviewAgreement:
-    both = np.array(pairs, np.float64)
-    less = both[:, 0] - both[:, 1]
-    apart = np.abs(less)
-    step = 1.0 if whole else NEAR_SHARE * (scale[1] - scale[0])
-    return ReviewAgreement(
-        aspect,
-        scale,
-        len(pairs),
-        same=float((apart < 1e-9).mean()),
-        near=float((apart < step + 1e-9).mean()),
-        bias=float(less.mean()),
-        distance=float(apart.mean()),
-    )

@@ -1,14 +1,8 @@
-"""Which case a person is shown next.
+"""A review: a person judges the cases of a run by the same rubric, without seeing what its judge said.
 
-Every order begins from the same shuffle, seeded by run and rater, so that closing the page changes nothing and no two
-people go through the cases alike. What needs a look at verdicts looks at `SAMPLE_SIZE` cases, the first of the shuffle:
-far more than anybody rates, and quick however large the run is. The rest follows at random.
-
-A review: a person judges the cases of a run by the same rubric, without knowing what its judge said.
-
-A review is a run of its own, with the judge `person:NAME`: one for each rater and run. Its verdicts come from the same
-checks and the same scoring as any judge's, so that whatever reads runs reads reviews. A rating that is begun but not
-saved is a verdict too, with the outcome `interrupted` and the answers so far: nothing is lost by closing the page.
+A review is a run of its own with the judge `person:NAME`, one for each rater and run. Its verdicts pass the same checks
+and scoring as a judge's, so that everything that reads runs reads reviews. A draft, a rating that is not saved yet, is
+a verdict with the outcome `interrupted` and the answers so far, so that nothing is lost by closing the page.
 """
 
 from __future__ import annotations
@@ -29,8 +23,11 @@ from beholder.ledger.types import INTERRUPTED, REVIEW_PREFIX, RunRecord
 
 
 class ReviewOrderKind(StrEnum):
-    """`random`: what estimates need. `uncertain`: where jurors differ, much was left open or there is no score.
-    `audit`: what the pixels contradict. `quota`: as many cases of each value of a group."""
+    """In which order cases are rated.
+
+    `random` is what estimates need. `uncertain` begins where jurors differ, much was not answered or there is no score,
+    `audit` where instruments contradict the judge. `quota` takes as many cases of each value of a group.
+    """
 
     RANDOM = "random"
     UNCERTAIN = "uncertain"
@@ -40,7 +37,8 @@ class ReviewOrderKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReviewOrder:
-    """`group` is for a quota; `each`, where it is above 0, how many cases of each value are enough."""
+    """The order of a review. For a quota, `group` names the group, and `each` how many cases of each value are
+    enough (0: all)."""
 
     kind: ReviewOrderKind = ReviewOrderKind.RANDOM
     group: str = ""
@@ -51,7 +49,7 @@ RANDOM_ORDER = ReviewOrder()
 
 
 def parse_order(kind: str = "", group: str = "", each: int = 0) -> ReviewOrder:
-    """The order that a form or an address asks for. Raises `UsageError`."""
+    """Return the order that a form or a stored suite describes. Raises `UsageError` if there is none such."""
     if kind and kind not in tuple(ReviewOrderKind):
         raise UsageError(f"Cases come in one of the orders {', '.join(ReviewOrderKind)}, not {kind!r}.")
     chosen = ReviewOrderKind(kind) if kind else ReviewOrderKind.RANDOM
@@ -69,14 +67,21 @@ MAX_NAME_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Who rates which run, in which order, and whether the judge stays hidden until all is rated. `id` is that of the
-    review's own run."""
+    """Who rates which run, and how.
+
+    Attributes:
+        id: The id of the review's own run.
+        run: The id of the run that is rated.
+        rater: The person's name.
+        order: The order of the cases.
+        hide_judge: Whether the judge's verdicts stay hidden until all cases are rated.
+    """
 
     id: str
     run: str
     rater: str
     order: ReviewOrder = RANDOM_ORDER
-    hide: bool = False
+    hide_judge: bool = False
 
     @property
     def judge(self) -> str:
@@ -84,7 +89,7 @@ class Review:
 
 
 def parse_rater_name(text: str) -> str:
-    """The name in one line. Raises `UsageError` for what cannot be one."""
+    """Return a rater's name with its white space normalized. Raises `UsageError` if it cannot be a name."""
     name = re.sub(r"\s+", " ", text).strip()
     if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
         raise UsageError(f"A rater's name is one line of 1 to {MAX_NAME_LENGTH} characters that can be seen.")
@@ -96,21 +101,28 @@ def parse_rater_name(text: str) -> str:
 def find_or_start_review(
     ledger: Ledger, run: str, rater: str, order: ReviewOrder | None = None, *, hide: bool | None = None
 ) -> Review:
-    """The review of a run by a person, whose name is the same in any case of letters.
+    """Return the review of a run by a person, and start it if there is none.
 
-    `order` and `hide` change those of a review that is there; without them it goes on as it was begun, which is at
-    random and with the judge shown unless something else was said. Raises `UsageError`.
+    Args:
+        ledger: The ledger.
+        run: The run to rate.
+        rater: The person's name; upper and lower case are the same.
+        order: The order of the cases; by default the one the review has, or a random one.
+        hide: Whether to hide the judge until all is rated; by default as the review has it, or not.
+
+    Raises:
+        UsageError: The name cannot be one, or the run cannot be rated.
     """
     name, record = parse_rater_name(rater), ledger.run(run)
     if record.is_review:
         raise UsageError(f"The run {record.id} is a review itself; rate the run that it is about.")
     record.load_rubrics()
     now = datetime.now(UTC)
-    mark = hashlib.sha256(json.dumps([record.id, name.casefold()]).encode()).hexdigest()
-    wanted = RunRecord(
+    digest = hashlib.sha256(json.dumps([record.id, name.casefold()]).encode()).hexdigest()
+    new = RunRecord(
         id=f"{now:%y%m%d}-{secrets.token_hex(3)}",
         name=f"{record.name}, rated by {name}",
-        fingerprint=f"{REVIEW_PREFIX}{mark}",
+        fingerprint=f"{REVIEW_PREFIX}{digest}",
         state=INTERRUPTED,
         created=now,
         updated=now,
@@ -126,16 +138,16 @@ def find_or_start_review(
         versions={"beholder": record.versions.get("beholder", ""), "python": platform.python_version()},
         tags=(REVIEW_TAG,),
     )
-    found, _ = ledger.find_or_start(wanted, fresh=False)
+    found, _ = ledger.find_or_start(new, fresh=False)
     review = review_from_record(found)
-    changed = replace(review, order=order or review.order, hide=review.hide if hide is None else hide)
+    changed = replace(review, order=order or review.order, hide_judge=review.hide_judge if hide is None else hide)
     if changed != review:
-        ledger.update_suite(review.id, **_order_settings(changed.order, changed.hide))
+        ledger.update_suite(review.id, **_order_settings(changed.order, changed.hide_judge))
     return changed
 
 
 def review_from_record(record: RunRecord) -> Review:
-    """The review that a run is."""
+    """Return the review of which this is the run."""
     suite = record.suite
     each = suite.get("each")
     order = parse_order(str(suite.get("order", "")), str(suite.get("group", "")), each if isinstance(each, int) else 0)
@@ -145,7 +157,7 @@ def review_from_record(record: RunRecord) -> Review:
 
 
 def load_review(ledger: Ledger, review: str) -> Review:
-    """The review with this id. Raises `LedgerError` for none, `UsageError` for a run that is no review."""
+    """Return the review with this id. Raises `LedgerError` if there is no run, `UsageError` if it is no review."""
     record = ledger.run(review)
     if not record.is_review:
         raise UsageError(f"The run {record.id} is no review.")
@@ -153,13 +165,13 @@ def load_review(ledger: Ledger, review: str) -> Review:
 
 
 def list_reviews(ledger: Ledger, run: str) -> list[Review]:
-    """The reviews of a run, in the order in which they were begun."""
-    found = [review_from_record(record) for record in reversed(ledger.runs()) if record.is_review]
-    return [review for review in found if review.run == run]
+    """Return the reviews of a run, in the order in which they were started."""
+    reviews = [review_from_record(record) for record in reversed(ledger.runs()) if record.is_review]
+    return [review for review in reviews if review.run == run]
 
 
 def delete_review(ledger: Ledger, review: Review) -> None:
-    """Forgets a review that was begun and of which nothing was saved. Raises `UsageError` for any other."""
+    """Delete a review without saved ratings. Raises `UsageError` if it has any."""
     if ledger.rated_cases([review.id]):
         raise UsageError(
             f"{review.rater} has saved ratings, which are not removed here; `beholder runs delete {review.id}` does."
@@ -168,5 +180,5 @@ def delete_review(ledger: Ledger, review: Review) -> None:
 
 
 def _order_settings(order: ReviewOrder, hide: bool) -> dict[str, object]:
-    """How a review goes, as its suite keeps it."""
+    """Return the order as it is stored in the suite of a review."""
     return {"order": str(order.kind), "group": order.group, "each": order.each, "hide": hide}

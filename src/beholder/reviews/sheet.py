@@ -1,8 +1,8 @@
-"""What a person is asked about a case, and what becomes of the answers: the same checks and scores as any judge's.
+"""The review sheet: what a person is asked about a case, and scoring and saving the answers.
 
-Answers are texts by the name of their question, as a form sends them: `RUBRIC:CRITERION` for a score,
-`RUBRIC:CRITERION:ASSERTION` for yes or no, `RUBRIC::FINDING` for a list with an entry a line, `comment`. What has no
-answer is left open, and so is what is answered with `n/a`.
+The answers pass the same checks and scoring as a judge's. They are texts by the name of their question, as a form sends
+them: `RUBRIC:CRITERION` for a score, `RUBRIC:CRITERION:ASSERTION` for yes or no, `RUBRIC::FINDING` for a list with one
+entry per line, and `comment`. A question without an answer, or with `n/a`, counts as not answered.
 """
 
 from __future__ import annotations
@@ -33,21 +33,27 @@ _DRAFT_DETAIL = "a rating that was begun and not saved"
 _CHANGED_FLAG = Flag(
     "rating_changed", why="it was saved before; whoever changed it could have seen the judge's verdict"
 )
-_TURN_KEY = "turn"  # beside the answers of a draft; no question is called so
+_REVISION_KEY = "turn"  # stored with the answers of a draft; no question has this name
 
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """A case in a review: the questions, the answers so far, and the person's verdicts once it is saved.
+    """A case in a review.
 
-    `case` and `judged` (what the run's judge said) are for after the rating, not for whoever has yet to rate.
+    Attributes:
+        sheet: The questions.
+        answers: The answers so far.
+        verdicts: The person's verdicts, once the rating is saved.
+        case: The case. Like `judge_verdicts`, not to be shown before the rating is saved.
+        judge_verdicts: What the judge of the run said.
+        position: The position of the case in the run.
     """
 
     sheet: ReviewSheet
     answers: Mapping[str, str]
     verdicts: tuple[Verdict, ...]
     case: Case
-    judged: tuple[Verdict, ...]
+    judge_verdicts: tuple[Verdict, ...]
     position: int
 
     @property
@@ -56,15 +62,23 @@ class Rating:
 
 
 def load_rating(ledger: Ledger, review: Review, case: str) -> Rating:
-    """A case of the run as its rater finds it. Raises `LedgerError` for no such case."""
+    """Return a case of a review with its questions and the answers so far.
+
+    Raises:
+        LedgerError: There is no such case.
+        UsageError: It has no verdict yet, or its rubric cannot be rated.
+    """
     record = ledger.run(review.run)
-    found = ledger.case(review.run, case)
+    stored_case = ledger.case(review.run, case)
     judged = list(ledger.stored_verdicts(review.run, case=case))
     if not judged:
         raise UsageError("This case has no verdict yet; rate it when the run has got there.")
     label = case_label(ledger, review, case)
-    sheet = build_sheet(record, found, [one.verdict for one in judged], label)
-    own = {one.verdict.rubric: one.verdict for one in ledger.stored_verdicts(review.id, case=case, answers=True)}
+    judge_verdicts = tuple(stored.verdict for stored in judged)
+    sheet = build_sheet(record, stored_case, judge_verdicts, label)
+    own = {
+        stored.verdict.rubric: stored.verdict for stored in ledger.stored_verdicts(review.id, case=case, answers=True)
+    }
     answers: dict[str, str] = {}
     for rubric in sheet.rubrics:
         if (verdict := own.get(rubric.name)) is not None:
@@ -73,111 +87,137 @@ def load_rating(ledger: Ledger, review: Review, case: str) -> Rating:
                 if verdict.scored
                 else clean_answers(sheet, _draft_answers(verdict))
             )
-    saved = tuple(one for one in own.values() if one.scored)
-    return Rating(sheet, answers, saved, found, tuple(one.verdict for one in judged), judged[0].position)
+    saved = tuple(verdict for verdict in own.values() if verdict.scored)
+    return Rating(sheet, answers, saved, stored_case, judge_verdicts, judged[0].position)
 
 
 def record_rating(ledger: Ledger, review: Review, case: str, answers: FormAnswers) -> tuple[Verdict, ...]:
-    """Saves a rating, the first or a changed one: a verdict for each rubric of the run. Raises `UsageError` with what
-    is wrong in the answers; then nothing is written."""
-    there = load_rating(ledger, review, case)
-    said = clean_answers(there.sheet, answers)
-    if not said:
+    """Save a rating, a first or a changed one.
+
+    Args:
+        ledger: The ledger.
+        review: The review.
+        case: The id of the case.
+        answers: The answers by the names of their questions.
+
+    Returns:
+        The verdicts, one for each rubric of the run.
+
+    Raises:
+        UsageError: Something is wrong with the answers; then nothing is written.
+    """
+    rating = load_rating(ledger, review, case)
+    cleaned = clean_answers(rating.sheet, answers)
+    if not cleaned:
         raise UsageError("Nothing is answered yet. Answer something, or say N/A where it cannot be said.")
-    verdicts = _score_rating(there, review, said)
+    verdicts = _score_rating(rating, review, cleaned)
     all_cases = ledger.run(review.run).total // len(verdicts)
 
     def decide(before: Sequence[Verdict]) -> list[Entry]:
         if any(verdict.scored for verdict in before):
             verdicts[:] = [replace(verdict, flags=(*verdict.flags, _CHANGED_FLAG)) for verdict in verdicts]
-        return _rating_entries(there, verdicts)
+        return _rating_entries(rating, verdicts)
 
     ledger.write_rating(review.id, case, decide, total_cases=all_cases)
     return tuple(verdicts)
 
 
-def record_draft(ledger: Ledger, review: Review, case: str, answers: FormAnswers, turn: str = "") -> bool:
-    """Keeps answers that are not saved yet, as far as they go. A rating that was saved stays as it is: `False`. Raises
-    `UsageError` for what is no question of the case, or no answer to one; then nothing is written.
+def record_draft(ledger: Ledger, review: Review, case: str, answers: FormAnswers, revision: str = "") -> bool:
+    """Save a draft: answers of a rating that is not finished. A rating that was saved stays as it is.
 
-    `turn` is a name for the page that sends them, a full stop, and a number that it counts up: what comes after
-    something newer of the same page is passed over.
+    Args:
+        ledger: The ledger.
+        review: The review.
+        case: The id of the case.
+        answers: The answers so far.
+        revision: `PAGE.NUMBER`: a name for the page that sends the draft, and a number that it counts up. A draft that
+            arrives after a newer one of the same page is ignored.
+
+    Returns:
+        Whether the rating is still a draft.
+
+    Raises:
+        UsageError: A name is no question of the case, or an answer is invalid; then nothing is written.
     """
-    there = load_rating(ledger, review, case)
-    said = clean_answers(there.sheet, answers)
-    if strangers := sorted(answers.keys() - question_names(there.sheet)):
-        raise UsageError(f"Nothing of this case is called {strangers[0][:60]!r}.")
-    _score_rating(there, review, said)
-    heads = [VerdictHeader(there.case.id, rubric, review.judge) for rubric in there.sheet.rubrics]
-    text = json.dumps({**said, _TURN_KEY: turn})
-    drafts = [replace(head.make_verdict(Outcome.INTERRUPTED, _DRAFT_DETAIL), answer=text) for head in heads]
+    rating = load_rating(ledger, review, case)
+    cleaned = clean_answers(rating.sheet, answers)
+    if unknown := sorted(answers.keys() - question_names(rating.sheet)):
+        raise UsageError(f"Nothing of this case is called {unknown[0][:60]!r}.")
+    _score_rating(rating, review, cleaned)
+    headers = [VerdictHeader(rating.case.id, rubric, review.judge) for rubric in rating.sheet.rubrics]
+    text = json.dumps({**cleaned, _REVISION_KEY: revision})
+    drafts = [replace(header.make_verdict(Outcome.INTERRUPTED, _DRAFT_DETAIL), answer=text) for header in headers]
     already_saved = False
 
     def decide(before: Sequence[Verdict]) -> list[Entry]:
         nonlocal already_saved
         already_saved = any(verdict.scored for verdict in before)
-        outdated = any(_is_newer(_draft_answers(verdict).get(_TURN_KEY, ""), turn) for verdict in before)
-        return [] if already_saved or outdated else _rating_entries(there, drafts)
+        outdated = any(_is_newer(_draft_answers(verdict).get(_REVISION_KEY, ""), revision) for verdict in before)
+        return [] if already_saved or outdated else _rating_entries(rating, drafts)
 
     ledger.write_rating(review.id, case, decide)
     return not already_saved
 
 
-def _score_rating(there: Rating, review: Review, said: FormAnswers) -> list[Verdict]:
-    """What the answers come to, by rubric. Raises `UsageError` with what is wrong in them."""
-    verdicts = [score_answers(rubric, there.case.id, review.judge, said) for rubric in there.sheet.rubrics]
+def _score_rating(rating: Rating, review: Review, answers: FormAnswers) -> list[Verdict]:
+    """Return the verdicts, one for each rubric. Raises `UsageError` with what is wrong with the answers."""
+    verdicts = [score_answers(rubric, rating.case.id, review.judge, answers) for rubric in rating.sheet.rubrics]
     wrong = [verdict.detail for verdict in verdicts if not verdict.scored]
     if wrong:
         raise UsageError(f"The answers cannot be scored: {'; '.join(wrong)}.")
     return verdicts
 
 
-def _rating_entries(there: Rating, verdicts: Sequence[Verdict]) -> list[Entry]:
-    # Bytes that were handed in are not kept; the ledger writes that down by their kind.
-    images = {role: b"" if source == "bytes:" else source for role, source in there.case.images.items()}
-    case = replace(there.case, images=images)
-    judged = {one.rubric: one for one in there.judged}
+def _rating_entries(rating: Rating, verdicts: Sequence[Verdict]) -> list[Entry]:
+    # Of images that were given as bytes the ledger has only the kind; it must stay that, and not become a path.
+    images = {role: b"" if source == "bytes:" else source for role, source in rating.case.images.items()}
+    case = replace(rating.case, images=images)
+    judged = {verdict.rubric: verdict for verdict in rating.judge_verdicts}
     return [
         Entry(
-            there.position,
+            rating.position,
             case,
-            replace(one, images=judged[one.rubric].images, brief_digest=judged[one.rubric].brief_digest),
+            replace(verdict, images=judged[verdict.rubric].images, brief_digest=judged[verdict.rubric].brief_digest),
             spent_usd=Decimal(0),
         )
-        for one in verdicts
+        for verdict in verdicts
     ]
 
 
 def _draft_answers(verdict: Verdict) -> dict[str, str]:
     try:
-        found = json.loads(verdict.answer or "{}")
+        answers = json.loads(verdict.answer or "{}")
     except ValueError:
         return {}
-    return {str(name): str(text) for name, text in found.items()} if isinstance(found, dict) else {}
+    return {str(name): str(text) for name, text in answers.items()} if isinstance(answers, dict) else {}
 
 
-def _is_newer(there: str, turn: str) -> bool:
-    """Whether the turn that is there is a later one of the same page."""
-    (page, _, last), (own, _, now) = there.rpartition("."), turn.rpartition(".")
-    return bool(page) and page == own and last.isdecimal() and now.isdecimal() and int(last) > int(now)
+def _is_newer(stored: str, revision: str) -> bool:
+    """Return whether the stored revision is a later one of the same page."""
+    (stored_page, _, stored_number), (page, _, number) = stored.rpartition("."), revision.rpartition(".")
+    same_page = bool(page) and stored_page == page
+    return same_page and stored_number.isdecimal() and number.isdecimal() and int(stored_number) > int(number)
 
 
 FormAnswers = Mapping[str, str]
 
 COMMENT_NAME = "comment"
 OPEN_ANSWER = "n/a"
-MAX_ANSWER_LENGTH = 20_000  # characters of one answer: a comment, not a book
-DEFAULT_CONFIDENCE = "5"  # how sure a person counts as, where a rubric asks and nothing was said
+MAX_ANSWER_LENGTH = 20_000  # characters
+DEFAULT_CONFIDENCE = "5"  # where a rubric asks for confidence and the person gave none
 
-# A person is asked for scores and one comment; a reason beside each is a model's duty.
+# A person gives scores and one comment; only a model must give a reason for each score.
 _IGNORED_FLAGS = frozenset({"empty_reason", "reason_length", "empty_evidence", "assessment_missing"})
 _ANSWER_VALUES = {"yes": YES, "no": NO}
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewSheet:
-    """A case as a person meets it: its rubrics, texts, and the roles of its images. `label` stands for the case, whose
-    id may name the model under test; neither that nor anything a judge said is in here."""
+    """What a rater sees of a case: rubrics, texts and the roles of its images.
+
+    It is blind: `label` replaces the id of the case, which may name the model under test, and nothing of the judge's
+    verdicts is in it.
+    """
 
     label: str
     rubrics: tuple[Rubric, ...]
@@ -186,7 +226,17 @@ class ReviewSheet:
 
 
 def build_sheet(record: RunRecord, case: Case, verdicts: Sequence[Verdict], label: str) -> ReviewSheet:
-    """The questions that a run put to its judge about a case. Raises `UsageError` where the rubric is not kept."""
+    """Return the questions that a run asked its judge about a case.
+
+    Args:
+        record: The run.
+        case: The case.
+        verdicts: The judge's verdicts on it, one for each rubric.
+        label: The blind label.
+
+    Raises:
+        UsageError: A rubric is not stored with the run.
+    """
     rubrics = tuple(_rubric_for(record, case, verdict) for verdict in verdicts)
     names = dict.fromkeys(field.name for rubric in rubrics for field in rubric.fields)
     fields = tuple((name, case.fields[name]) for name in names if name in case.fields)
@@ -207,13 +257,13 @@ def finding_name(rubric: Rubric, finding: str) -> str:
 
 
 def confidence_name(rubric: Rubric, criterion: Criterion, assertion: Assertion) -> str:
-    """How sure a person is of an answer, where the rubric asks that."""
+    """Return the name of the question how sure a person is of an answer, which some rubrics ask."""
     return f"{assertion_name(rubric, criterion, assertion)}:sure"
 
 
 def clean_answers(sheet: ReviewSheet, answers: FormAnswers) -> dict[str, str]:
-    """The answers that belong to a question of the sheet and say something. Raises `UsageError` for one too long."""
-    # A form sends a line's end as two characters, and a script as one.
+    """Return the answers to questions of the sheet that are not empty. Raises `UsageError` if one is too long."""
+    # Forms send line ends as two characters, scripts as one.
     known = question_names(sheet)
     found = {name: answers[name].replace("\r\n", "\n").strip() for name in known if answers.get(name, "").strip()}
     for name, text in found.items():
@@ -225,7 +275,7 @@ def clean_answers(sheet: ReviewSheet, answers: FormAnswers) -> dict[str, str]:
 
 
 def question_names(sheet: ReviewSheet) -> set[str]:
-    """The names of everything that a sheet asks."""
+    """Return the names of all questions of a sheet."""
     known = {COMMENT_NAME}
     for rubric in sheet.rubrics:
         known |= {finding_name(rubric, finding.key) for finding in rubric.findings}
@@ -237,9 +287,15 @@ def question_names(sheet: ReviewSheet) -> set[str]:
 
 
 def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers) -> Verdict:
-    """What a person's answers come to; `invalid` with what is wrong in `detail`.
+    """Return the verdict by a person's answers; `invalid`, with the reason in `detail`, if they cannot be scored.
 
-    Of a criterion whose assertions were all left open, only the score was asked: it stands as it is.
+    If no assertion of a criterion was answered, the person's score of the criterion counts as it is.
+
+    Args:
+        rubric: The rubric.
+        case: The id of the case.
+        judge: The identity of the rater, `person:NAME`.
+        answers: The answers by the names of their questions.
     """
     asked = structs.replace(
         rubric, criteria=tuple(_reduce_criterion(rubric, criterion, answers) for criterion in rubric.criteria)
@@ -259,28 +315,28 @@ def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers) -
 
 
 def answers_from_verdict(rubric: Rubric, verdict: Verdict) -> dict[str, str]:
-    """The answers behind a person's verdict, to be changed; the inverse of `verdict_of` as far as answers go."""
-    found = {COMMENT_NAME: verdict.assessment} if verdict.assessment else {}
-    said = {"yes": "yes", "no": "no", "not_applicable": OPEN_ANSWER}
+    """Return the answers behind a person's verdict: the inverse of `score_answers`."""
+    answers = {COMMENT_NAME: verdict.assessment} if verdict.assessment else {}
+    texts = {"yes": "yes", "no": "no", "not_applicable": OPEN_ANSWER}
     for criterion in rubric.criteria:
         result = verdict.criteria.get(criterion.key)
         if result is None:
             continue
         given = result.reported
         if given is not None:
-            found[score_name(rubric, criterion)] = str(given)
+            answers[score_name(rubric, criterion)] = str(given)
         elif not result.assertions:
-            found[score_name(rubric, criterion)] = OPEN_ANSWER
+            answers[score_name(rubric, criterion)] = OPEN_ANSWER
         asked = {one.id: one for one in criterion.assertions}
         for one in result.assertions:
-            if one.id in asked and one.answer in said:
-                found[assertion_name(rubric, criterion, asked[one.id])] = said[one.answer]
+            if one.id in asked and one.answer in texts:
+                answers[assertion_name(rubric, criterion, asked[one.id])] = texts[one.answer]
                 if one.confidence is not None:
-                    found[confidence_name(rubric, criterion, asked[one.id])] = str(one.confidence)
+                    answers[confidence_name(rubric, criterion, asked[one.id])] = str(one.confidence)
     for key, entries in verdict.findings.items():
         if entries:
-            found[finding_name(rubric, key)] = "\n".join(entries)
-    return found
+            answers[finding_name(rubric, key)] = "\n".join(entries)
+    return answers
 
 
 def _rubric_for(record: RunRecord, case: Case, verdict: Verdict) -> Rubric:
@@ -297,9 +353,9 @@ def _rubric_for(record: RunRecord, case: Case, verdict: Verdict) -> Rubric:
 
 
 def _criterion_as_asked(criterion: Criterion, verdict: Verdict) -> Criterion:
-    """What was asked stands in the verdict: the style may be a user's own, or another one of ours by now. An assertion
-    that is still the same comes with the condition under which it applies; so does one that the judge put into words
-    of its own, which are not for a person to read."""
+    """Return a criterion with the assertions that the judge was asked, which the verdict has: the style may be a user's
+    own, or may have changed since. Of an assertion whose wording is still the same, or that the judge only reworded,
+    the style's own one is taken, which has the condition under which it applies."""
     if criterion.key not in verdict.criteria:
         return criterion
     today = {one.id: one for one in criterion.assertions}
@@ -315,16 +371,17 @@ def _criterion_as_asked(criterion: Criterion, verdict: Verdict) -> Criterion:
 
 
 def _normalize_wording(text: str) -> str:
-    """As far as one wording is told from another: a judge may write the same with other marks."""
+    """Return only letters and digits: a judge may repeat a question with other punctuation."""
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
-@lru_cache(64)  # finding one reads all of them, 11 ms
+@lru_cache(64)  # finding a style reads all of them, which takes 11 ms
 def _load_style(name: str) -> Style:
     return find_style(name)
 
 
 def _reduce_criterion(rubric: Rubric, criterion: Criterion, answers: FormAnswers) -> Criterion:
+    """Return the criterion without assertions if none of them was answered."""
     if rubric.scoring.criterion_score == "confidence":
         return criterion
     for one in criterion.assertions:
@@ -350,7 +407,8 @@ def _criterion_document(rubric: Rubric, criterion: Criterion, answers: FormAnswe
 def _assertion_document(
     rubric: Rubric, criterion: Criterion, assertion: Assertion, answers: FormAnswers
 ) -> dict[str, object]:
-    """N/A is the rubric's own where it offers that, and leaves the denominator; elsewhere it leaves the answer open."""
+    """Return an answer as a judge would write it. `n/a` is "not applicable" where the rubric offers that, and an
+    abstention elsewhere."""
     said = answers.get(assertion_name(rubric, criterion, assertion), "")
     if said == OPEN_ANSWER and offers_not_applicable(rubric, assertion):
         answer = NOT_APPLICABLE
@@ -365,7 +423,7 @@ def _assertion_document(
 
 
 def _parse_number(text: str) -> object:
-    """A number as JSON has it; any other text stays, and the checks say what is wrong with it."""
+    """Return a number as JSON has it; any other text stays, and scoring reports what is wrong with it."""
     try:
         number = float(text)
     except ValueError:

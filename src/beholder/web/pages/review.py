@@ -14,8 +14,9 @@ from beholder.errors import LedgerError, UsageError
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import RunRecord
 from beholder.reports.text import column_title, criterion_titles, escape_hidden
+from beholder.reviews.agreement import compare_with_judge, pair_verdicts
 from beholder.reviews.queue import ReviewQueueCache, case_from_label, case_label, find_next_case, read_review_progress
-from beholder.reviews.ratings import compare_with_judge, format_ratings_csv, pair_verdicts
+from beholder.reviews.ratings import format_ratings_csv
 from beholder.reviews.review import (
     Review,
     delete_review,
@@ -119,7 +120,7 @@ def export_run_ratings(ledger: LedgerDep, run: str) -> Response:
 def summary_view(request: Request, ledger: LedgerDep, queues: QueuesDep, review: ReviewDep) -> HTMLResponse:
     """Progress of a review, and agreement of judge and person so far."""
     far = read_review_progress(ledger, review, queues)
-    hidden = review.hide and far.rated < far.of
+    hidden = review.hide_judge and far.rated < far.total
     agreed, apart = ([], []) if hidden else compare_with_judge(ledger, review)
     return render_page(
         request,
@@ -184,7 +185,7 @@ def save_rating(
         if script:
             return JSONResponse({"why": escape_hidden(str(error))}, 400)
         return _form_page(request, ledger, queues, review, rating, sent, str(error))
-    path = f"/review/{review.id}/next" if review.hide else f"/review/{review.id}/case/{rating.sheet.label}"
+    path = f"/review/{review.id}/next" if review.hide_judge else f"/review/{review.id}/case/{rating.sheet.label}"
     return JSONResponse({"next": make_url(path)}) if script else _redirect(path)
 
 
@@ -219,7 +220,7 @@ def review_image(
         raise NotFound("This case has fewer images.")
     role = rating.sheet.roles[at]
     larger: LargeImageCache = request.app.state.pictures
-    sent = (image for verdict in rating.judged for image in verdict.images if image.role == role)
+    sent = (image for verdict in rating.judge_verdicts for image in verdict.images if image.role == role)
     digest = next((image.source_digest for image in sent), None)
     if digest is not None:
         data = larger.get(ledger, find_run(ledger, review.run), rating.case.id, digest) or ledger.thumbnail(digest)
@@ -251,7 +252,7 @@ def _start_or_resume(ledger: Ledger, queues: ReviewQueueCache, record: RunRecord
     if not each.isdecimal() or len(each) > 6:
         raise UsageError(f"So many cases of each value are rated as you say: a whole number, not {each[:20]!r}.")
     order = parse_order(chosen, sent.get("group", ""), int(each))
-    queues.of(ledger, Review("", record.id, rater, order))  # raises for a wrong order before anything is written
+    queues.cases(ledger, Review("", record.id, rater, order))  # raises for a wrong order before anything is written
     return find_or_start_review(ledger, record.id, rater, order, hide=hide)
 
 
@@ -294,7 +295,7 @@ def _form_page(
         request,
         "review_case.html",
         400 if wrong else 200,
-        title="Change a rating" if rating.saved else f"Case {min(far.rated + 1, far.of)} of {far.of}",
+        title="Change a rating" if rating.saved else f"Case {min(far.rated + 1, far.total)} of {far.total}",
         here="Review",
         review=review,
         label=sheet.label,
@@ -314,23 +315,27 @@ def _reveal_page(
     request: Request, ledger: Ledger, queues: ReviewQueueCache, review: Review, rating: Rating
 ) -> HTMLResponse:
     far = read_review_progress(ledger, review, queues)
-    hidden = review.hide and far.rated < far.of
+    hidden = review.hide_judge and far.rated < far.total
     agreed, apart = ([], []) if hidden else compare_with_judge(ledger, review)
     own = {verdict.rubric: verdict for verdict in rating.verdicts}
     sheet = rating.sheet
     return render_page(
         request,
         "review_reveal.html",
-        title=f"Rated {far.rated} of {far.of}",
+        title=f"Rated {far.rated} of {far.total}",
         here="Review",
         review=review,
         label=sheet.label,
         case=None if hidden else rating.case,
         fields=sheet.fields,
         images=[image_labels(sheet).get(role, role) for role in sheet.roles],
-        pairs=[pair_verdicts(own[one.rubric], None if hidden else one) for one in rating.judged if one.rubric in own],
+        pairs=[
+            pair_verdicts(own[one.rubric], None if hidden else one)
+            for one in rating.judge_verdicts
+            if one.rubric in own
+        ],
         names={criterion.key: criterion.name for rubric in sheet.rubrics for criterion in rubric.criteria},
-        several=len(rating.judged) > 1,
+        several=len(rating.judge_verdicts) > 1,
         agreed=agreed,
         apart=[(one, case_label(ledger, review, one.case)) for one in apart[:5] if one.share > 0],
         far=far,
