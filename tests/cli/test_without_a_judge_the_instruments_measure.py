@@ -53,7 +53,7 @@ def test_abstentions_have_no_seed_format(run: Any, folder: Path) -> None:
     done = run(RESTYLE + "--format seed")
     assert done.code == 3
     assert done.out == ""
-    assert "left open, for which the seed format has no word; use --json." in done.err
+    assert "without an answer, for which the seed format has no word; use --json." in done.err
     assert json.loads(run(EDIT + "--format seed").out)["online_factor_results"]["unchanged_regions"]["score"] == 7
 
 

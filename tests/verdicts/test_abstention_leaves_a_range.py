@@ -182,7 +182,7 @@ def test_the_seed_format_has_no_word_for_it(
     name: str, judged: Callable[..., Verdict], rubrics: dict[str, Rubric]
 ) -> None:
     text = measured({"accuracy": "?YYYY"}) if name == "restyle" else factors(7, "abstain", 7)
-    with pytest.raises(UsageError, match="left open"):
+    with pytest.raises(UsageError, match="without an answer"):
         to_seed_format(judged(name, text), rubrics[name])
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beholder.rubrics.rubric import GateRule, Rubric
-from beholder.verdicts.jury import combine_observations, compute_agreement, compute_spread
+from beholder.verdicts.jury import compute_agreement, compute_spread, score_jury
 from beholder.verdicts.score import VerdictHeader, make_scored_verdict, read_answer
 from beholder.verdicts.verdict import Outcome, Verdict
 
@@ -31,7 +31,7 @@ def jury(rubrics: dict[str, Rubric]) -> Jury:
     def make(name: str, answers: Sequence[dict | None], **scoring: object) -> Verdict:
         rubric = rubrics[name].with_scoring(**scoring)
         observed = [answer and read_answer(rubric, json.dumps(answer)) for answer in answers]
-        return make_scored_verdict(VerdictHeader("c", rubric, "jury"), combine_observations(rubric, observed))
+        return score_jury(VerdictHeader("c", rubric, "jury"), observed)
 
     return make
 

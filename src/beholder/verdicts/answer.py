@@ -1,4 +1,7 @@
-"""What is known of a request that is asked by batch, in the words that provider, ledger and judge share."""
+"""A judge's answer as it came back, and the state of a request in a provider's batch.
+
+Providers, judges and the ledger share these values.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,18 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, kept raw. `detail` explains a refusal or a filter; `attempts` counts requests made."""
+    """A judge's answer, unparsed.
+
+    Attributes:
+        text: The text of the answer.
+        finish: Why it ended.
+        model: The exact model that answered, where the provider names it.
+        cost_usd: The cost of all requests; `None` where the price is not known.
+        latency_s: The time from the first request to the answer.
+        attempts: The number of requests that were made.
+        detail: The explanation of a refusal or a content filter.
+        flags: Flags for the verdict.
+    """
 
     text: str
     finish: Finish = Finish.COMPLETE
@@ -47,24 +61,33 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An earlier exchange of the same conversation: what the judge said and what we replied."""
+    """An earlier exchange of the same conversation: the judge's answer and our reply to it."""
 
     answer: str
     reply: str
 
 
 class BatchStage(StrEnum):
-    PENDING = "pending"  # in a job that is open, or may be
-    ANSWERED = "answered"  # the provider's reply is there
-    ERRORED = "errored"  # its error is
-    EXPIRED = "expired"  # it was not run, and may be handed in again
-    CANCELED = "canceled"  # neither, because the job was cancelled
-    USED = "used"  # there is a verdict by it; the reply itself is gone
+    """The state of a request in a provider's batch."""
+
+    PENDING = "pending"  # submitted, or about to be
+    ANSWERED = "answered"  # the provider's reply has arrived
+    ERRORED = "errored"  # the provider's error has arrived
+    EXPIRED = "expired"  # it was not run, and may be submitted again
+    CANCELED = "canceled"  # the job was canceled before it was run
+    USED = "used"  # a verdict was made from the reply, which is deleted
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReply:
-    """A request as the ledger has it. `tries` counts how often it was handed in; `body` is the provider's, as text."""
+    """A request of a batch as the ledger stores it.
+
+    Attributes:
+        stage: Its state.
+        tries: How often it was submitted.
+        status: The HTTP status of the provider's reply.
+        body: The body of the provider's reply, as text.
+    """
 
     stage: BatchStage
     tries: int = 1

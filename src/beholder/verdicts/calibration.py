@@ -89,7 +89,7 @@ class AspectMap:
 
 
 class CalibrationScope(msgspec.Struct, frozen=True):
-    """The judges, rubrics (name → version) and styles that a calibration was fitted for; an empty one is not checked."""
+    """The judges, rubrics (name → version) and styles that a calibration was fitted for; empty: any."""
 
     judges: tuple[str, ...] = ()
     rubrics: dict[str, str] = {}

@@ -1,151 +1,67 @@
-"""A jury: several answers to one rubric become one set of observations, which is scored once.
+"""Combine the answers of a jury into one verdict.
 
-Each juror's answer was checked alone. An assertion goes by the majority of those who found it applicable, a tie counts
-as No and is flagged; it is N/A where most said so. Scores and confidences are medians (between two middle values their
-mean). Who abstained takes no part, and what all abstained from stays open. A list of findings stands where most jurors
-filled it, and is then everything they named. The words beside a score are those of the juror nearest to it.
+The observations of all jurors are combined, and the result is scored once. An assertion goes by the majority of those
+who found it applicable; a tie counts as No and is flagged; it is N/A where most said so. Scores and confidences are
+medians (between two middle values their mean). A juror who abstained takes no part; what all abstained from stays an
+abstention. A list of findings counts where most jurors filled it, and is then everything they named. The reason beside
+a score is that of the juror nearest to it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from statistics import median
 from typing import Protocol
 
 from beholder.rubrics.rubric import Assertion, Criterion, Number, Rubric, to_fraction
-from beholder.verdicts.observe import Observations, ObservedAssertion, ObservedCriterion
+from beholder.verdicts.observe import Observations, ObservedAssertion, ObservedCriterion, explain_nothing_applies
 from beholder.verdicts.score import VerdictHeader, make_scored_verdict
 from beholder.verdicts.verdict import Flag, Juror, Jury, Outcome, Verdict, sum_if_known, to_plain_number
 
 
-def combine_observations(rubric: Rubric, jurors: Sequence[Observations | None]) -> Observations:
-    """The jury's observations. `jurors` are all of its members in order, `None` for one without an answer, so that a
-    flag names the juror by its place. A single answer is taken as it is."""
-    seated = [(place, one) for place, one in enumerate(jurors, 1) if one is not None]
-    answers = [one for _, one in seated]
-    own = [replace(flag, at=f"juror {place}: {flag.at}") for place, one in seated for flag in one.flags]
-    if len(answers) == 1:
-        return answers[0] if len(jurors) == 1 else replace(answers[0], flags=tuple(own))
-    flags: list[Flag] = []
-    criteria = {
-        criterion.key: _combine_criterion(criterion, [one.criteria[criterion.key] for one in answers], flags)
-        for criterion in rubric.criteria
-    }
-    findings = {
-        finding.key: _combine_finding([one.findings.get(finding.key, ()) for one in answers])
-        for finding in rubric.findings
-    }
-    assessment = next((one.assessment for one in answers if one.assessment), "")
-    measurements = next((one.measurements for one in answers if one.measurements), {})
-    return Observations(criteria, findings, assessment, {}, (*own, *flags), measurements)
-
-
-def compute_spread(rubric: Rubric, verdicts: Sequence[Verdict]) -> dict[str, Number]:
-    """Highest minus lowest score of the jurors who scored, by criterion, and of the overall `score`."""
-    spreads: dict[str, Number] = {}
-    for criterion in rubric.criteria:
-        scores = [verdict.criteria[criterion.key].score for verdict in verdicts]
-        given = [to_fraction(score) for score in scores if score is not None]
-        if given:
-            spreads[criterion.key] = to_plain_number(max(given) - min(given))
-    overall = [to_fraction(verdict.score) for verdict in verdicts if verdict.score is not None]
-    if overall:
-        spreads["score"] = to_plain_number(max(overall) - min(overall))
-    return spreads
-
-
-def compute_agreement(answers: Sequence[Observations]) -> float | None:
-    """The share of assertions that all answered alike, of those that two or more jurors answered; `None` where there
-    are none."""
-    votes: dict[str, list[str]] = {}
-    for one in answers:
-        for criterion in one.criteria.values():
-            for id_, assertion in criterion.assertions.items():
-                if assertion.answer != "abstained":
-                    votes.setdefault(id_, []).append(assertion.answer)
-    several = [said for said in votes.values() if len(said) > 1]
-    return sum(len(set(said)) == 1 for said in several) / len(several) if several else None
-
-
-def _combine_criterion(criterion: Criterion, seen: Sequence[ObservedCriterion], flags: list[Flag]) -> ObservedCriterion:
-    score = _exact_median([one.score for one in seen])
-    speaking = [one for one in seen if not one.abstained] or seen
-    nearest = min(speaking, key=lambda one: abs(Decimal(one.score or 0) - Decimal(score or 0)))
-    assertions = {
-        one.id: _combine_assertion(one, [member.assertions[one.id] for member in seen], flags)
-        for one in criterion.assertions
-    }
-    return ObservedCriterion(score, nearest.reason, assertions, abstained=all(one.abstained for one in seen))
-
-
-def _combine_assertion(assertion: Assertion, seen: Sequence[ObservedAssertion], flags: list[Flag]) -> ObservedAssertion:
-    seen = [one for one in seen if one.answer != "abstained"] or seen
-    answers = [one.answer for one in seen]
-    if "abstained" in answers:
-        return seen[0]
-    yes, no, not_applicable = (answers.count(kind) for kind in ("yes", "no", "not_applicable"))
-    if not_applicable > yes + no:
-        answer = "not_applicable"
-    else:
-        answer = "yes" if yes > no else "no"
-        if yes == no:
-            flags.append(Flag("tie", assertion.id, f"{yes} yes, {no} no", "a tie counts as No"))
-    agreeing = [one for one in seen if one.answer == answer]
-    confidence = _exact_median([one.confidence for one in agreeing])
-    return ObservedAssertion(answer, agreeing[0].evidence, confidence, agreeing[0].question)
-
-
-def _combine_finding(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    filled = [one for one in lists if one]
-    if 2 * len(filled) <= len(lists):
-        return ()
-    return tuple({text.casefold(): text for one in filled for text in one}.values())
-
-
-def _exact_median(values: Sequence[int | Decimal | None]) -> int | Decimal | None:
-    given = [Decimal(value) for value in values if value is not None]
-    if not given:
-        return None
-    middle = median(given)
-    return int(middle) if middle == int(middle) else middle
-
-
 class JuryMember(Protocol):
-    """What a jury needs to know of each juror (a `judges.conversation.Conversation`): its verdict, the observations
-    behind it where it is scored, those flags that say how its answer came about, and the number of its sample."""
+    """What a jury needs to know of each juror (a `judges.conversation.Conversation`)."""
 
     @property
-    def verdict(self) -> Verdict: ...
+    def verdict(self) -> Verdict:
+        """Its verdict."""
 
     @property
-    def observed(self) -> Observations | None: ...
+    def observed(self) -> Observations | None:
+        """The observations behind a scored verdict."""
 
     @property
-    def flags(self) -> tuple[Flag, ...]: ...
+    def flags(self) -> tuple[Flag, ...]:
+        """The flags of the verdict that say how the answer came about (a repair, a retry)."""
 
     @property
-    def sample(self) -> int: ...
+    def sample(self) -> int:
+        """The number of its sample."""
 
 
-def combine_verdicts(header: VerdictHeader, asked: Sequence[JuryMember]) -> Verdict:
-    """Return one verdict from many. A juror without a score is counted, and takes no part in any number."""
-    verdicts = [one.verdict for one in asked]
-    jurors = [one.observed for one in asked]
-    answers = [one for one in jurors if one is not None]
+def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Verdict:
+    """Return the verdict of a jury. A juror without a score is counted, and takes no part in any number.
+
+    Args:
+        header: The case, the rubric, and the name of the jury as its judge.
+        jurors: All jurors, in order.
+    """
+    verdicts = [juror.verdict for juror in jurors]
+    observations = [juror.observed for juror in jurors]
     failed = Counter(verdict.outcome for verdict in verdicts if not verdict.scored)
-    said = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
+    failures = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
     if Outcome.OVER_BUDGET in failed:  # not a juror that failed, but one that is yet to be asked
-        verdict = header.make_verdict(Outcome.OVER_BUDGET, f"not all jurors could be asked: {said}")
-    elif answers:
-        flags = _carry_juror_flags(asked)
+        verdict = header.make_verdict(Outcome.OVER_BUDGET, f"not all jurors could be asked: {failures}")
+    elif any(observations):
+        flags = _carry_juror_flags(jurors)
         if failed:
-            flags += (Flag("jurors_failed", said=said, why="they take no part in the scores"),)
-        verdict = make_scored_verdict(header, combine_observations(header.rubric, jurors), flags=flags)
+            flags += (Flag("jurors_failed", said=failures, why="they take no part in the scores"),)
+        verdict = score_jury(header, observations, flags)
     else:
-        verdict = header.make_verdict(failed.most_common(1)[0][0], f"no juror has a score: {said}")
+        verdict = header.make_verdict(failed.most_common(1)[0][0], f"no juror has a score: {failures}")
     scored = [one for one in verdicts if one.scored]
     models = {one.model for one in scored}
     return replace(
@@ -155,8 +71,8 @@ def combine_verdicts(header: VerdictHeader, asked: Sequence[JuryMember]) -> Verd
             answered=len(scored),
             failed=len(verdicts) - len(scored),
             spread=compute_spread(header.rubric, scored),
-            agreement=compute_agreement(answers),
-            jurors=tuple(_make_juror(one.verdict, one.sample) for one in asked),
+            agreement=compute_agreement([one for one in observations if one is not None]),
+            jurors=tuple(_make_juror(juror.verdict, juror.sample) for juror in jurors),
         ),
         images=next((one.images for one in verdicts if one.images), ()),
         usage={name: sum_if_known([one.usage.get(name) for one in verdicts]) for name in verdicts[0].usage},
@@ -167,14 +83,142 @@ def combine_verdicts(header: VerdictHeader, asked: Sequence[JuryMember]) -> Verd
     )
 
 
-def _carry_juror_flags(asked: Sequence[JuryMember]) -> tuple[Flag, ...]:
-    """Flags about what jurors were sent and how they were asked; those about what they said come with `combine`."""
-    return tuple(
-        replace(flag, at=f"juror {place}: {flag.at}")
-        for place, one in enumerate(asked, 1)
-        for flag in one.verdict.flags
-        if flag in one.flags or flag.at in {image.role for image in one.verdict.images}
+def score_jury(header: VerdictHeader, jurors: Sequence[Observations | None], flags: tuple[Flag, ...] = ()) -> Verdict:
+    """Combine the observations of all jurors and score them; for `jurors` see `combine_observations`.
+
+    Something applies in each answer, but perhaps not in the combination, which is then `invalid`.
+    """
+    observed = combine_observations(header.rubric, jurors)
+    if nothing := explain_nothing_applies(header.rubric, observed):
+        verdict = header.make_verdict(Outcome.INVALID, nothing)
+        return replace(verdict, flags=(*verdict.flags, *observed.flags, *flags))
+    return make_scored_verdict(header, observed, flags=flags)
+
+
+def combine_observations(rubric: Rubric, jurors: Sequence[Observations | None]) -> Observations:
+    """Return the jury's observations.
+
+    Args:
+        rubric: The rubric that all were asked.
+        jurors: The observations of all jurors in order, `None` for one without an answer, so that a flag can name the
+            juror by its position. A single answer is taken as it is.
+    """
+    answers = [one for one in jurors if one is not None]
+    juror_flags = _name_jurors((position, one.flags) for position, one in enumerate(jurors, 1) if one is not None)
+    if len(answers) == 1:
+        return answers[0] if len(jurors) == 1 else replace(answers[0], flags=juror_flags)
+    criteria: dict[str, ObservedCriterion] = {}
+    ties: list[Flag] = []
+    for criterion in rubric.criteria:
+        criteria[criterion.key], flags = _combine_criterion(criterion, [one.criteria[criterion.key] for one in answers])
+        ties += flags
+    findings = {
+        finding.key: _combine_finding([one.findings.get(finding.key, ()) for one in answers])
+        for finding in rubric.findings
+    }
+    assessment = next((one.assessment for one in answers if one.assessment), "")
+    measurements = next((one.measurements for one in answers if one.measurements), {})
+    return Observations(criteria, findings, assessment, {}, (*juror_flags, *ties), measurements)
+
+
+def compute_spread(rubric: Rubric, verdicts: Sequence[Verdict]) -> dict[str, Number]:
+    """Return the highest minus the lowest score of the jurors who scored, by criterion, and of the overall `score`."""
+    columns: list[tuple[str, list[Number | None]]] = [
+        (criterion.key, [verdict.criteria[criterion.key].score for verdict in verdicts])
+        for criterion in rubric.criteria
+    ]
+    spreads: dict[str, Number] = {}
+    for key, scores in [*columns, ("score", [verdict.score for verdict in verdicts])]:
+        given = [to_fraction(score) for score in scores if score is not None]
+        if given:
+            spreads[key] = to_plain_number(max(given) - min(given))
+    return spreads
+
+
+def compute_agreement(answers: Sequence[Observations]) -> float | None:
+    """Return the share of assertions that all answered alike, of those that two or more jurors answered; `None` where
+    there are none."""
+    votes: dict[str, list[str]] = {}
+    for observed in answers:
+        for criterion in observed.criteria.values():
+            for id_, assertion in criterion.assertions.items():
+                if assertion.answer != "abstained":
+                    votes.setdefault(id_, []).append(assertion.answer)
+    shared = [answers_ for answers_ in votes.values() if len(answers_) > 1]
+    return sum(len(set(answers_)) == 1 for answers_ in shared) / len(shared) if shared else None
+
+
+def _combine_criterion(
+    criterion: Criterion, observed: Sequence[ObservedCriterion]
+) -> tuple[ObservedCriterion, list[Flag]]:
+    score = _exact_median([one.score for one in observed])
+    answering = [one for one in observed if not one.abstained] or observed
+    nearest = min(answering, key=lambda one: abs(Decimal(one.score or 0) - Decimal(score or 0)))
+    assertions: dict[str, ObservedAssertion] = {}
+    ties: list[Flag] = []
+    for assertion in criterion.assertions:
+        votes = [one.assertions[assertion.id] for one in observed]
+        assertions[assertion.id], flags = _combine_assertion(assertion, votes)
+        ties += flags
+    abstained = all(one.abstained for one in observed)
+    return ObservedCriterion(score, nearest.reason, assertions, abstained=abstained), ties
+
+
+def _combine_assertion(
+    assertion: Assertion, votes: Sequence[ObservedAssertion]
+) -> tuple[ObservedAssertion, list[Flag]]:
+    """Return the answer of the majority, and a flag where there is a tie."""
+    given = [vote for vote in votes if vote.answer != "abstained"]
+    if not given:
+        return votes[0], []
+    counts = Counter(vote.answer for vote in given)
+    yes, no, not_applicable = counts["yes"], counts["no"], counts["not_applicable"]
+    ties: list[Flag] = []
+    if not_applicable > yes + no:
+        answer = "not_applicable"
+    else:
+        answer = "yes" if yes > no else "no"
+        if yes == no:
+            ties = [Flag("tie", assertion.id, f"{yes} yes, {no} no", "a tie counts as No")]
+    agreeing = [vote for vote in given if vote.answer == answer]
+    confidence = _exact_median([vote.confidence for vote in agreeing])
+    return ObservedAssertion(answer, agreeing[0].evidence, confidence, agreeing[0].question), ties
+
+
+def _combine_finding(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    filled = [texts for texts in lists if texts]
+    if 2 * len(filled) <= len(lists):
+        return ()
+    return tuple({text.casefold(): text for texts in filled for text in texts}.values())
+
+
+def _exact_median(values: Sequence[int | Decimal | None]) -> int | Decimal | None:
+    given = [Decimal(value) for value in values if value is not None]
+    if not given:
+        return None
+    middle = median(given)
+    return int(middle) if middle == int(middle) else middle
+
+
+def _carry_juror_flags(jurors: Sequence[JuryMember]) -> tuple[Flag, ...]:
+    """Return the flags about what jurors were sent and how they were asked; those about what they answered come with
+    their observations."""
+    return _name_jurors(
+        (
+            position,
+            [
+                flag
+                for flag in juror.verdict.flags
+                if flag in juror.flags or flag.at in {image.role for image in juror.verdict.images}
+            ],
+        )
+        for position, juror in enumerate(jurors, 1)
     )
+
+
+def _name_jurors(flags: Iterable[tuple[int, Sequence[Flag]]]) -> tuple[Flag, ...]:
+    """Return the flags of jurors, each with the position of its juror in `at`."""
+    return tuple(replace(flag, at=f"juror {position}: {flag.at}") for position, own in flags for flag in own)
 
 
 def _make_juror(verdict: Verdict, sample: int) -> Juror:

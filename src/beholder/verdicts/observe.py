@@ -1,8 +1,8 @@
-"""From an answer's JSON to what the judge observed, in any of the forms that answers come in.
+"""Read the JSON object of an answer, in any of the forms that answers come in, into observations.
 
 Our compact form keeps criteria under `criteria` and assertions as an object by id. The published forms keep them under
 `assertions`, `scores`, `dimensions`, `details` or `…_factor_results`, and assertions as a list. One table of names
-serves them all; what a criterion holds is read the same way wherever it stands.
+covers them all, and a criterion is read in the same way wherever it is.
 """
 
 from __future__ import annotations
@@ -34,11 +34,16 @@ ANSWERS = {
     "not applicable": "not_applicable",
     "not_applicable": "not_applicable",
 }
-ABSTAIN = "abstain"  # in place of a score or an answer, from a judge that may
+ABSTAIN = "abstain"  # in place of a score or an answer, from a judge that may abstain
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedAssertion:
+    """The answer to one assertion: `yes`, `no`, `not_applicable` or `abstained`.
+
+    `question` is the judge's own wording of the assertion, where it gave one.
+    """
+
     answer: str
     evidence: str = ""
     confidence: int | Decimal | None = None
@@ -47,8 +52,12 @@ class ObservedAssertion:
 
 @dataclass(frozen=True, slots=True)
 class ObservedCriterion:
-    """What a judge said of one criterion. `claims` are sums of its own, such as `pass_rate`; `abstained` says that it
-    left the score open: to its assertions, where there are any."""
+    """What a judge said about one criterion.
+
+    Attributes:
+        claims: Numbers that the judge computed itself, such as `pass_rate`.
+        abstained: Whether the judge gave no score; its assertions, where there are any, then decide the score.
+    """
 
     score: int | Decimal | None
     reason: str = ""
@@ -58,14 +67,19 @@ class ObservedCriterion:
 
     @property
     def applies(self) -> bool:
-        """Whether there is anything to score: no assertions at all, or one that is not N/A."""
+        """Whether there is anything to score: it has no assertions, or one that is not N/A."""
         return _any_applies(self.assertions)
 
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """A whole answer, checked against the form of its rubric but not scored. `measurements` are those that a judge gave
-    who measures."""
+    """A whole answer, checked against the form of its rubric but not scored.
+
+    Attributes:
+        claims: Overall numbers that the judge computed itself.
+        flags: What a reader of the verdict should know about the answer's form.
+        measurements: By name, from a judge that measures.
+    """
 
     criteria: Mapping[str, ObservedCriterion]
     findings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -118,7 +132,7 @@ def observe_answer(
 
 
 def explain_nothing_applies(rubric: Rubric, observed: Observations) -> str:
-    """What is wrong with an answer that leaves nothing to score; empty where something that has a weight applies."""
+    """Return what is wrong with an answer in which nothing can be scored; empty where something can."""
     applying = [criterion for criterion in rubric.criteria if observed.criteria[criterion.key].applies]
     if any(criterion.weight > 0 for criterion in applying):
         return ""
@@ -127,14 +141,14 @@ def explain_nothing_applies(rubric: Rubric, observed: Observations) -> str:
 
 
 class _AnswerReader:
-    """Collects complaints and flags while it goes through one answer."""
+    """Reads one answer and collects what is wrong (`complaints`) and what is unusual (`flags`)."""
 
     def __init__(self, rubric: Rubric, context: AnswerContext) -> None:
         self.rubric = rubric
         self.context = context
         self.complaints: list[str] = []
         self.flags: list[Flag] = []
-        self.reworded: list[str] = []
+        self.reworded_ids: list[str] = []
 
     def read(self, document: Mapping[str, object]) -> Observations:
         blocks = self._blocks(document)
@@ -145,9 +159,9 @@ class _AnswerReader:
         }
         findings = {finding.key: self._finding(finding.key, document) for finding in self.rubric.findings}
         self._check_echo(document)
-        if self.reworded:
+        if self.reworded_ids:
             why = "the judge's wording of the question is not the rubric's; its own is kept"
-            self.flags.append(Flag("question_differs", ", ".join(self.reworded), why=why))
+            self.flags.append(Flag("question_differs", ", ".join(self.reworded_ids), why=why))
         measured = document.get("measurements") if self.context.may_abstain else None
         return Observations(
             criteria,
@@ -155,11 +169,13 @@ class _AnswerReader:
             self._assessment(document),
             _read_claims(document),
             tuple(self.flags),
-            {name: _read_measurement(one) for name, one in measured.items()} if isinstance(measured, Mapping) else {},
+            {name: _read_measurement(value) for name, value in measured.items()}
+            if isinstance(measured, Mapping)
+            else {},
         )
 
     def _blocks(self, document: Mapping[str, object]) -> Mapping[str, object]:
-        """The criteria of the answer by key, wherever they stand; every known one, and no unknown one."""
+        """Return the criteria of the answer by key, wherever they are; complain about missing and unknown ones."""
         wanted = {criterion.key for criterion in self.rubric.criteria}
         holder, container = self._container(document, wanted)
         blocks = {_normalize_key(key): value for key, value in container.items()}
@@ -169,15 +185,16 @@ class _AnswerReader:
             f"the criterion {key!r} is missing" for key in _sort_by_rubric(self.rubric, wanted - set(blocks))
         ]
         others = [key for key in blocks if key not in wanted]
-        aside = [key for key in others if key in self.rubric.sisters]
-        if aside and not self.context.family:
-            self.flags.append(Flag("sister_criteria", holder, aside, "criteria of sister rubrics were set aside"))
+        of_sisters = [key for key in others if key in self.rubric.sisters]
+        if of_sisters and not self.context.family:
+            self.flags.append(Flag("sister_criteria", holder, of_sisters, "criteria of sister rubrics were set aside"))
         if holder:  # at the top level other keys are other parts of the answer
-            unknown = [key for key in others if key not in aside]
+            unknown = [key for key in others if key not in of_sisters]
             self.complaints += [f"the criterion {quote_value(key)} is unknown" for key in unknown]
         return {key: blocks[key] for key in blocks if key in wanted}
 
     def _container(self, document: Mapping[str, object], wanted: set[str]) -> tuple[str, Mapping[str, object]]:
+        """Return the object that holds the criteria, and its key; the key is empty for the top level."""
         own = self.rubric.results_key
         other = {setting.results for setting in self.rubric.settings.values()} - {own}
         names = dict.fromkeys((*CONTAINERS, own))
@@ -205,22 +222,22 @@ class _AnswerReader:
         if not isinstance(block, Mapping):
             return self._bare_score(criterion, block)
         assertions = self._assertions(criterion, block) if criterion.assertions else {}
-        _, value = _first_present(block, SCORES)
+        value = _first_present(block, SCORES)
         abstained = self._abstains(value)
         score: int | Decimal | None = None
         if _any_applies(assertions) and self.rubric.scoring.criterion_score == "given":
             if not abstained:
                 score = self._score(criterion, value, f"{place}.score")
-        else:  # a claim, whatever it says: code computes the score, or there is none
+        else:  # only a claim: code computes the score, or there is none
             score = parse_number(value)
-        _, reason = _first_present(block, (self.rubric.reason.key, *REASONS))
+        reason = _first_present(block, (self.rubric.reason.key, *REASONS))
         return ObservedCriterion(score, self._reason(reason, place), assertions, _read_claims(block), abstained)
 
     def _abstains(self, value: object) -> bool:
         return self.context.may_abstain and value == ABSTAIN
 
     def _bare_score(self, criterion: Criterion, value: object) -> ObservedCriterion:
-        """A score without an object around it: all that the published form of `description` has, elsewhere bare."""
+        """Read a score without an object around it: normal in the published form of `description` alone."""
         if criterion.assertions:
             self.complaints.append(
                 f"{criterion.key} should be an object with its assertions and is {quote_value(value)}"
@@ -256,7 +273,7 @@ class _AnswerReader:
         return reason
 
     def _assertions(self, criterion: Criterion, block: Mapping[str, object]) -> dict[str, ObservedAssertion]:
-        _, listed = _first_present(block, ASSERTION_LISTS)
+        listed = _first_present(block, ASSERTION_LISTS)
         entries = self._entries(listed, criterion.key)
         known = {assertion.id: assertion for assertion in criterion.assertions}
         ids = Counter(id_ for id_, _ in entries)
@@ -267,6 +284,7 @@ class _AnswerReader:
         return {id_: self._assertion(known[id_], entry) for id_, entry in entries if id_ in known}
 
     def _entries(self, listed: object, place: str) -> Sequence[tuple[str, Mapping[str, object]]]:
+        """Return assertions as pairs of id and object, from an object by id or a list."""
         if isinstance(listed, Mapping):
             pairs = [(str(id_), entry) for id_, entry in listed.items()]
         elif isinstance(listed, list):
@@ -294,7 +312,7 @@ class _AnswerReader:
             self.flags.append(Flag("empty_evidence", assertion.id, why="the answer has no evidence beside it"))
         question = parse_text(entry.get("question")) or ""
         if question and _split_words(question) != _split_words(assertion.text):
-            self.reworded.append(assertion.id)
+            self.reworded_ids.append(assertion.id)
         return ObservedAssertion(
             self._answer(assertion, entry.get("answer")), evidence or "", self._confidence(assertion, entry), question
         )
@@ -334,15 +352,15 @@ class _AnswerReader:
         if value is None and not gated:
             self.flags.append(Flag("finding_missing", key, why="the list was not given and counts as empty"))
             return ()
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             self.complaints.append(f"{key} should be a list of texts and is {quote_value(value)}")
             return ()
-        return tuple(one.strip() for one in value if one.strip())
+        return tuple(text.strip() for text in value if text.strip())
 
     def _assessment(self, document: Mapping[str, object]) -> str:
         if not self.rubric.assessment:
             return ""
-        _, value = _first_present(document, ASSESSMENTS)
+        value = _first_present(document, ASSESSMENTS)
         assessment = parse_text(value)
         if assessment is None:
             self.complaints.append(f"assessment should be a text and is {quote_value(value)}")
@@ -351,11 +369,10 @@ class _AnswerReader:
         return assessment or ""
 
     def _check_echo(self, document: Mapping[str, object]) -> None:
-        said = document.get(self.rubric.echo) if self.rubric.echo else None
-        if self.context.label and said is not None and said != self.context.label:
-            self.flags.append(
-                Flag("label_differs", self.rubric.echo, said, f"the case was called {self.context.label}")
-            )
+        label = self.context.label
+        echoed = document.get(self.rubric.echo) if self.rubric.echo else None
+        if label and echoed is not None and echoed != label:
+            self.flags.append(Flag("label_differs", self.rubric.echo, echoed, f"the case was called {label}"))
 
 
 def _any_applies(assertions: Mapping[str, ObservedAssertion]) -> bool:
@@ -363,7 +380,7 @@ def _any_applies(assertions: Mapping[str, ObservedAssertion]) -> bool:
 
 
 def _read_claims(block: Mapping[str, object]) -> dict[str, object]:
-    """The numbers that a judge worked out itself."""
+    """Return the numbers that a judge computed itself."""
     claims: dict[str, object] = {}
     for key in ("pass_rate", "passed", "total", "avg_confidence", "weighted_score", "score", "grade", "percentage"):
         if key in block and not isinstance(block[key], Mapping | list):
@@ -374,9 +391,9 @@ def _read_claims(block: Mapping[str, object]) -> dict[str, object]:
     return claims
 
 
-def _read_measurement(told: object) -> dict[str, object]:
-    """As an audit keeps one: `value` (None where it has no meaning), `unit`, `sentence`."""
-    parts = told if isinstance(told, Mapping) else {}
+def _read_measurement(value: object) -> dict[str, object]:
+    """Return a measurement as an audit stores it: `value` (`None` where it has no meaning), `unit`, `sentence`."""
+    parts = value if isinstance(value, Mapping) else {}
     number = parse_number(parts.get("value"))
     return {
         "value": None if number is None else float(number),
@@ -386,7 +403,7 @@ def _read_measurement(told: object) -> dict[str, object]:
 
 
 def _holds_criteria(container: object, wanted: set[str]) -> bool:
-    """Whether there is anything in it that may be a criterion: not a list, nor a text that is no number."""
+    """Return whether a container has a value that may be a criterion: not a list, nor a text that is not a number."""
     return isinstance(container, Mapping) and any(
         _normalize_key(key) in wanted
         and not isinstance(value, list)
@@ -395,11 +412,9 @@ def _holds_criteria(container: object, wanted: set[str]) -> bool:
     )
 
 
-def _first_present(block: Mapping[str, object], names: Sequence[str]) -> tuple[bool, object]:
-    for name in names:
-        if name in block:
-            return True, block[name]
-    return False, None
+def _first_present(block: Mapping[str, object], names: Sequence[str]) -> object:
+    """Return the value of the first name that is present, also if it is null; `None` where none is."""
+    return next((block[name] for name in names if name in block), None)
 
 
 def _normalize_key(key: str) -> str:

@@ -1,12 +1,4 @@
-"""What a value in an answer may look like.
-
-From an answer's text to the one JSON object in it.
-
-A refusal in plain words, from a model that has no other way to refuse.
-
-It says that its speaker cannot or will not do what was asked. "I cannot see any difference" and "Sorry for the delay"
-are answers, though of the wrong form: such a one is sent back once, while a refusal is final.
-"""
+"""Parse an answer's text: the JSON object in it, the values in that, and refusals in plain words."""
 
 from __future__ import annotations
 
@@ -21,13 +13,11 @@ from beholder.rubrics.rubric import Number
 from beholder.verdicts.verdict import Flag, quote_value
 
 _NUMBER = re.compile(r"[+-]?\d{1,12}(\.\d{1,12})?")
-
-
-_MAX_EXACT_NUMBER = 10**60  # exact arithmetic with more digits is no longer cheap, and no judge means it
+_MAX_EXACT_NUMBER = 10**60  # exact arithmetic with more digits is no longer cheap
 
 
 def parse_number(value: object) -> int | Decimal | None:
-    """A finite number that is given as one (or as a text that is one); else `None`. Booleans are no numbers."""
+    """Return a finite number that is given as a number or as a text; else `None`. Booleans are not numbers."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -45,14 +35,24 @@ def parse_number(value: object) -> int | Decimal | None:
 
 
 def _is_cheap_number(number: Decimal) -> bool:
-    """Whether exact arithmetic with it is cheap: `1e-999999999` is finite, but its fraction would fill the memory."""
+    """Return whether exact arithmetic with a number is cheap: `1e-999999999` is finite, but its fraction would fill the
+    memory."""
     return number.is_finite() and len(number.as_tuple().digits) <= 60 and -60 <= int(number.as_tuple().exponent) <= 60
 
 
 def parse_score(
     value: object, scale: tuple[Number, Number], whole: bool
 ) -> tuple[int | Decimal | None, str | None, str | None]:
-    """A score, or what is wrong with it, and a flag when it was given in an odd form (`6.0`, `"6"`)."""
+    """Parse a score.
+
+    Args:
+        value: What the answer has as the score.
+        scale: The lowest and the highest score.
+        whole: Whether only integers are allowed.
+
+    Returns:
+        The score or `None`; what is wrong with it or `None`; a flag where it was given in an odd form (`6.0`, `"6"`).
+    """
     low, high = scale
     allowed = f"{'a whole number' if whole else 'a number'} from {low:g} to {high:g}"
     if value is None:
@@ -67,21 +67,21 @@ def parse_score(
 
 
 def parse_text(value: object) -> str | None:
-    """A text; nothing at all counts as an empty one; `None` for anything else."""
+    """Return a text; null counts as an empty one; `None` for anything else."""
     if value is None:
         return ""
     return value if isinstance(value, str) else None
 
 
 def parse_count(value: object) -> tuple[int, int] | None:
-    """`"4/5"` as (4, 5)."""
+    """Return `"4/5"` as (4, 5); `None` for anything else."""
     match = re.fullmatch(r"\s*(\d{1,4})\s*/\s*(\d{1,4})\s*", value) if isinstance(value, str) else None
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 MAX_CHARACTERS = 1_000_000
 MAX_DEPTH = 32
-MAX_STARTS = 200  # places where a JSON object may begin; prose with more braces than this is no answer
+MAX_STARTS = 200  # opening braces in prose; a text with more is not an answer
 
 _FENCE = "```"
 _FENCE_OPENING = re.compile(r"```[A-Za-z0-9_-]*")
@@ -93,10 +93,12 @@ JsonObject = dict[str, object]
 
 
 def parse_answer(text: str) -> tuple[JsonObject, tuple[Flag, ...]]:
-    """The JSON object of an answer, numbers exact (`int` or `Decimal`).
+    """Return the JSON object of an answer, with exact numbers (`int` or `Decimal`), and flags.
 
-    Fences are fine; prose around the object is flagged; no object, or two that differ, is an `AnswerError`, as are
-    duplicate keys, NaN and infinities.
+    Code fences are accepted; prose around the object is flagged.
+
+    Raises:
+        AnswerError: When there is no object, or two that differ; also for duplicate keys, NaN and infinities.
     """
     check_answer_length(text)
     bare = _strip_fence(text.strip().removeprefix("\ufeff").strip())
@@ -117,24 +119,24 @@ def parse_answer(text: str) -> tuple[JsonObject, tuple[Flag, ...]]:
 
 
 def check_answer_length(text: str) -> None:
-    """Raises `AnswerError` for an answer that is too long to be read."""
+    """Raise `AnswerError` for an answer that is too long to be parsed."""
     if len(text) > MAX_CHARACTERS:
         raise AnswerError([f"the answer has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read"])
 
 
 def parse_json_object(text: str) -> JsonObject:
-    """JSON that is known to be an object, with exact numbers and the same strictness as an answer."""
+    """Return a JSON object without anything around it, parsed as strictly as an answer."""
     return _decode_object(text, 0)[0]
 
 
 def _strip_fence(text: str) -> str:
-    """What stands inside a fence around the whole text, or the text itself."""
+    """Return the content of a code fence around the whole text, or the text itself."""
     opening = _FENCE_OPENING.match(text)
     return text[opening.end() : -len(_FENCE)].strip() if opening and text.endswith(_FENCE) else text
 
 
 def _find_objects(text: str) -> list[JsonObject]:
-    """The JSON objects in a text with something around them. Parts of a broken object are no answers of their own."""
+    """Return the JSON objects in a text with prose around them. Objects inside a broken object do not count."""
     found: list[JsonObject] = []
     starts = unclosed = position = 0
     while brace := _BRACE.search(text, position):
@@ -178,7 +180,7 @@ def _decode_object(text: str, start: int) -> tuple[JsonObject, int]:
 
 
 def _clean_values(value: object) -> object:
-    """The value with every text in it such that a database and a terminal can take it."""
+    """Return the value with every text in it cleaned, so that it can be stored and printed."""
     if isinstance(value, dict):
         return {clean_text(key): _clean_values(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -228,6 +230,8 @@ _JSON_DECODER = json.JSONDecoder(
 )
 
 
+# A refusal says that the judge cannot or will not do what was asked. "I cannot see any difference" and "Sorry for the
+# delay" are answers, though of the wrong form: such an answer is sent back once, while a refusal is final.
 _REFUSAL_OPENING = (
     r"(?:(?:i'm|i am|we're|we are) )?(?:\w+ )?sorry|unfortunately|regrettably|no,|(?:my |i |we )?apolog\w+"
     r"|as an?\b|thanks?\b|i (?:understand|appreciate)\b"
@@ -252,7 +256,7 @@ _WORK = "|".join(
         r"(?=[.!]|\Z)",  # "Sorry, I cannot."
     )
 )
-# "I cannot rate this image higher than 4", "I cannot identify any image artefacts": a judgement, and no refusal.
+# "I cannot rate this image higher than 4", "I cannot identify any image artifacts": a judgment, not a refusal.
 _JUDGED = (
     r"higher|above|more than|better|lower|below|less than|perfect|full marks"
     r"|any (?:\w+ ){0,2}(?:differences?|changes?|flaws?|faults?|art[ei]facts?|problems?|issues?|seams?|errors?)"
@@ -264,6 +268,6 @@ _REFUSAL = re.compile(
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a text is a refusal; one with a JSON object in it never is."""
-    said = " ".join(text[:2000].lower().replace("’", "'").split())
-    return "{" not in text and bool(_REFUSAL.match(said))
+    """Return whether a text is a refusal in plain words; a text with a JSON object in it never is."""
+    normalized = " ".join(text[:2000].lower().replace("’", "'").split())
+    return "{" not in text and bool(_REFUSAL.match(normalized))

@@ -1,6 +1,7 @@
-"""`--format seed`: a scored verdict in the JSON of the published prompt, computed values in place of the judge's.
+"""`--format seed`: write a scored verdict in the JSON form of the published prompt ("seed") of its rubric.
 
-Numbers have at most two decimals. Reading the text back gives the same verdict, for scores of at most two decimals.
+Computed values replace the judge's own. Numbers have at most two decimals. Reading the text back gives the same verdict
+where scores have at most two decimals.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _ANSWER_WORDS = {"yes": "Yes", "no": "No", "not_applicable": "N/A"}
 
 
 def to_seed_format(verdict: Verdict, rubric: Rubric) -> Json:
-    """The verdict in the form of its rubric's seed. Raises `UsageError` where there is none."""
+    """Return a verdict in the published form of its rubric. Raises `UsageError` where it has none."""
     if why := explain_no_seed(verdict):
         raise UsageError(f"{verdict.case!r} {why}.")
     write = _WRITERS.get(rubric.format)
@@ -27,11 +28,12 @@ def to_seed_format(verdict: Verdict, rubric: Rubric) -> Json:
 
 
 def explain_no_seed(verdict: Verdict) -> str:
-    """Why a verdict has no seed format, whatever its rubric; empty where it may have one."""
+    """Return why a verdict has no seed format, whatever its rubric; empty where it may have one."""
     if not verdict.scored:
         return f"is {verdict.outcome}, and only a scored verdict has a seed format"
-    if left := verdict.coverage:
-        return f"has {left.open} of {left.of} {left.what} left open, for which the seed format has no word"
+    if coverage := verdict.coverage:
+        missing = f"{coverage.open} of {coverage.of} {coverage.what}"
+        return f"has {missing} without an answer, for which the seed format has no word"
     return ""
 
 
@@ -40,7 +42,7 @@ def _write_acrue(verdict: Verdict, rubric: Rubric) -> Json:
         "style": verdict.style,
         "assertions": {
             key: {
-                "results": [_write_assertion(one) for one in result.assertions],
+                "results": [_write_assertion(assertion) for assertion in result.assertions],
                 "pass_rate": f"{result.yes}/{result.yes + result.no}",
                 "score": _write_score(result),
                 "reason": result.reason,
@@ -114,8 +116,9 @@ def _write_summary(verdict: Verdict) -> Json:
     }
 
 
-def _write_assertion(one: AssertionResult) -> Json:
-    return {"id": one.id, "question": one.question, "answer": _ANSWER_WORDS[one.answer], "evidence": one.evidence}
+def _write_assertion(result: AssertionResult) -> Json:
+    answer = _ANSWER_WORDS[result.answer]
+    return {"id": result.id, "question": result.question, "answer": answer, "evidence": result.evidence}
 
 
 def _write_score(result: CriterionResult) -> Number | str | None:

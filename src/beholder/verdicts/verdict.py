@@ -18,7 +18,7 @@ Amount = TypeVar("Amount", int, Decimal)
 
 
 class Outcome(StrEnum):
-    """How judging a case ended; the closed list. Only `scored` has numbers."""
+    """How judging a case ended. Only `scored` has numbers."""
 
     SCORED = "scored"
     REFUSED = "refused"
@@ -33,7 +33,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Something a reader should know; nothing was changed. `said` is what the judge said, where it said something."""
+    """Something a reader of the verdict should know; nothing was changed because of it.
+
+    Attributes:
+        flag: What kind of thing, such as `reason_length`.
+        at: The place in the answer, the image role, or other part of the verdict.
+        said: What the judge said there, if anything.
+        why: A sentence for people.
+    """
 
     flag: str
     at: str = ""
@@ -43,7 +50,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A place where code overruled the judge: what it said, what stands, and why."""
+    """A place where code overruled the judge: what the judge `said`, the value that `stands` instead, and why."""
 
     at: str
     said: object
@@ -53,8 +60,7 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class AssertionResult:
-    """One assertion as it was answered: `yes`, `no` or `not_applicable`; `abstained` where it was left open by a judge
-    that may."""
+    """One assertion and its answer: `yes`, `no`, `not_applicable`, or `abstained` from a judge that may abstain."""
 
     id: str
     question: str
@@ -65,10 +71,14 @@ class AssertionResult:
 
 @dataclass(frozen=True, slots=True)
 class CriterionResult:
-    """One criterion. `score` is on its own scale and `None` where nothing in it applied; `reported` is the judge's.
+    """The result of one criterion.
 
-    `abstained` counts the assertions that were left open (1 for a criterion without any); `score_range` is then where
-    the score lies, whatever their answers are.
+    Attributes:
+        score: On the criterion's own scale; `None` where nothing applied or too much was not answered.
+        reported: The judge's own score.
+        yes: The number of assertions answered Yes; `no` and `not_applicable` likewise.
+        abstained: The number of assertions that the judge did not answer; 1 for a criterion without assertions.
+        score_range: Where the score lies, whatever the missing answers are; only with abstentions.
     """
 
     score: Number | None
@@ -86,7 +96,7 @@ class CriterionResult:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many of the `what` (assertions, factors, criteria) that apply were answered."""
+    """How much was answered: `measured` of the `of` assertions, factors or criteria (`what`) that apply."""
 
     measured: int
     of: int
@@ -94,12 +104,13 @@ class Coverage:
 
     @property
     def open(self) -> int:
+        """The number that was not answered."""
         return self.of - self.measured
 
 
 @dataclass(frozen=True, slots=True)
 class SentImage:
-    """An image as the judge got it. `width`, `height`, `bytes` and `digest` are of what was sent."""
+    """An image that was sent to the judge. `width`, `height`, `bytes` and `digest` are of what was sent."""
 
     role: str
     digest: str
@@ -116,8 +127,7 @@ class SentImage:
 
 @dataclass(frozen=True, slots=True)
 class Juror:
-    """What one member of a jury said: its outcome, and its scores if it has any. `flags`, `corrections`, `images` and
-    `brief_digest` are those of its own verdict."""
+    """One member of a jury: its outcome, its scores if it has any, and other parts of its own verdict."""
 
     judge: str
     sample: int
@@ -134,8 +144,13 @@ class Juror:
 
 @dataclass(frozen=True, slots=True)
 class Jury:
-    """Several answers combined. `spread` is highest minus lowest score by criterion, and of the overall `score`;
-    `agreement` the share of assertions that all answering jurors answered alike (`None` without assertions)."""
+    """What is known of a jury besides the combined verdict.
+
+    Attributes:
+        answered: The number of jurors with a score; `failed` of those without.
+        spread: The highest minus the lowest score, by criterion, and of the overall `score`.
+        agreement: The share of assertions that all answering jurors answered alike; `None` without assertions.
+    """
 
     answered: int
     failed: int
@@ -146,12 +161,15 @@ class Jury:
 
 @dataclass(frozen=True, slots=True)
 class CalibratedRating:
-    """The mean rating that people would give, by a calibration fitted on what people said; the judge's own number,
-    `raw`, stands unchanged beside it.
+    """The mean rating that people would give, as a calibration predicts it.
 
-    `value` lies on the human `scale`, and the mean ratings of most cases (of how many, the calibration says) lie
-    between `low` and `high`. Where it could not be applied these are None, and `why` says why. `calibration` is the
-    start of the digest of its file; `filled` names what was missing here and taken as usual.
+    Attributes:
+        value: On the human `scale`; `None` where the calibration could not be applied, and `why` says why.
+        low: The lower end of the interval in which the mean ratings of most cases lie; `high` is the upper end. The
+            calibration says of how many cases.
+        raw: The judge's own number, unchanged.
+        calibration: The start of the digest of the calibration's file.
+        filled: The names of inputs that were missing here and replaced by their median.
     """
 
     value: float | None
@@ -166,15 +184,21 @@ class CalibratedRating:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The names here are the columns of exports and the words on the page.
+    """The checked and scored answer to one case, or the outcome that says why there is none.
 
-    `score` is always 0–1 (`None` when there is none); `score_derived` says that the rubric itself defines no overall
-    and this is the mean of its factors. `partial` says that something did not apply and the total was rescaled.
-    `reported` keeps overall values that the judge claimed. `detail` is one sentence on an outcome other than `scored`.
-    `coverage` and `total_range` are there where a judge that may abstain left something open: then, and only then, a
-    scored verdict may have no `score` (see `verdicts.abstaining`). `finish` says why the judge's last answer ended:
-    `complete`, `length`, `refused` or `filtered`; `None` where there was none, or it is not known. `calibrated` are by
-    aspect the ratings that people would give; nothing else follows from them.
+    The names of the attributes are also the columns of exports and the keys of verdict JSON.
+
+    Attributes:
+        detail: One sentence on an outcome other than `scored`.
+        score: Always 0–1; `None` when there is none. A `scored` verdict lacks it only where a judge that may abstain
+            did not answer enough.
+        score_derived: Whether the rubric defines no overall score, and `score` is the mean of its factors.
+        partial: Whether something did not apply, so that the total was rescaled.
+        reported: Overall values that the judge claimed.
+        finish: Why the judge's last answer ended: `complete`, `length`, `refused` or `filtered`; `None` where there was
+            no answer or it is not known.
+        coverage: How much was answered; only with abstentions. `total_range` is then where the total lies.
+        calibrated: By aspect, the ratings that people would give; nothing else depends on them.
     """
 
     case: str
@@ -221,8 +245,7 @@ class Verdict:
 
     @property
     def missing_score_reason(self) -> str:
-        """Why there is no `score`, in short: the outcome and its detail, or how little was measured. Empty where there
-        is one."""
+        """Why there is no `score`: the outcome and its detail, or how little was measured. Empty where there is one."""
         if self.score is not None:
             return ""
         if self.scored and self.coverage:
@@ -230,7 +253,7 @@ class Verdict:
         return f"{self.outcome}, {self.detail}"
 
     def to_dict(self) -> dict[str, object]:
-        """The verdict as JSON values, without the raw answer."""
+        """Return the verdict as JSON values, without the raw answer."""
         values = _to_json(self)
         assert isinstance(values, dict)
         del values["answer"]
@@ -238,15 +261,18 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Verdict:
-        """The verdict that `to_dict` (or a line of `beholder export --to jsonl`) describes; other keys are ignored.
+        """Return the verdict that `to_dict` (or a line of `beholder export --to jsonl`) describes.
 
-        What JSON cannot hold comes back as JSON held it: a list for a tuple in `said`, and a cost to the precision of
-        a double. Raises `UsageError` for anything that is no verdict.
+        Unknown keys are ignored. What JSON cannot represent stays as in JSON: a tuple in `said` is a list, and a cost
+        has the precision of a double.
+
+        Raises:
+            UsageError: When the values describe no verdict.
         """
         import msgspec
 
         usage = values.get("usage")
-        if isinstance(usage, Mapping):  # a count past all bounds was quoted as a text
+        if isinstance(usage, Mapping):  # `to_dict` writes an absurdly large count as a text
             counts = {name: count if isinstance(count, int) else None for name, count in usage.items()}
             values = {**values, "usage": counts}
         try:
@@ -256,24 +282,24 @@ class Verdict:
 
 
 def to_plain_number(number: Fraction) -> Number:
-    """An exact number for show and storage: an integer where it is one, else the nearest double."""
+    """Return an exact number for storage: an integer where it is one, else the nearest double."""
     return int(number) if number.denominator == 1 else float(number)
 
 
 def round_half_up(number: Number, places: int = 2) -> Number:
-    """A number for people, wherever it is shown: halves away from zero, as a person rounds; whole ones stay whole."""
+    """Return a rounded number for people: halves go away from zero; integers stay integers."""
     if isinstance(number, int):
         return number
     return float(Decimal(repr(number)).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
 
 
 def format_count(count: int, one: str, many: str = "") -> str:
-    """`1 word`, `2 words`; `many` where an s is not enough."""
+    """Return a count with its noun: `1 word`, `2 words`. `many` is the plural where an s is not enough."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def sum_if_known(values: Sequence[Amount | None]) -> Amount | None:
-    """The sum, unknown as soon as one part of it is (or there is none)."""
+    """Return the sum; `None` where one of the values is unknown, or there are none."""
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None
@@ -281,7 +307,10 @@ def sum_if_known(values: Sequence[Amount | None]) -> Amount | None:
 
 
 def _to_json(value: object) -> object:
-    # A run asks for thousands of verdicts: what is common comes first, and the slow checks of an ABC last.
+    """Return JSON values. Not `msgspec.to_builtins`, which has no hook for Decimal and for very large numbers.
+
+    A run does this for thousands of verdicts: common types come first, and the slow check for an ABC last.
+    """
     kind: type = type(value)
     if value is None or kind is str or kind is bool:
         return value
@@ -307,13 +336,11 @@ def _field_names(kind: type) -> tuple[str, ...]:
 
 
 _MAX_QUOTED = 60
-
-
-MAX_JSON_NUMBER = 10**18  # past this a number is quoted as a text: not every reader of JSON can hold it
+MAX_JSON_NUMBER = 10**18  # a larger number is written as a text: not every reader of JSON can represent it
 
 
 def quote_value(value: object) -> str:
-    """A value as an error quotes it: short, on one line."""
+    """Return a value as error messages quote it: short, on one line."""
     if value is None:
         return "missing"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_JSON_NUMBER:
