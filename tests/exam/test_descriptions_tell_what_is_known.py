@@ -10,7 +10,7 @@ import pytest
 from beholder.demo.photos import load_photos
 from beholder.exam.exam import write_exam
 from beholder.exam.paper import SIZES
-from beholder.exam.text_papers import FILLER, PHOTO_FACTS, SENTENCES
+from beholder.exam.text_papers import FILLER, PHOTO_FACTS, FILLER_SENTENCES
 from beholder.rubrics.rubric import Rubric
 
 
@@ -34,7 +34,7 @@ def test_every_photograph_has_facts_enough_for_five_steps() -> None:
         said = [true for true, _ in about.facts] + [wrong for _, wrong in about.facts[1:]] + list(about.invented)
         assert all(re.fullmatch(r"[A-Z][^.]+\.", sentence) for sentence in said)
         assert len(set(said)) == len(said)
-    assert len(FILLER) == SENTENCES[-1]
+    assert len(FILLER) == FILLER_SENTENCES[-1]
 
 
 def test_the_expected_description_and_the_reworded_one_hold_every_fact() -> None:
@@ -65,7 +65,7 @@ def test_each_step_holds_what_the_step_before_did(papers: dict[str, Any], source
             "wrong-altered": told["wrong-altered"] & wrong,
             "padding-filler": told["padding-filler"] & set(FILLER),
         }
-        assert [len(found) for found in bad.values()] == [strength, strength, strength, SENTENCES[strength - 1]]
+        assert [len(found) for found in bad.values()] == [strength, strength, strength, FILLER_SENTENCES[strength - 1]]
         assert all(before.get(kind, set()) < found for kind, found in bad.items())
         assert all(about.facts[0][0] in said for said in told.values())
         assert told["hallucination-invented"] | told["padding-filler"] >= facts

@@ -17,8 +17,7 @@ from beholder.cases.validation import check_cases
 from beholder.errors import UsageError
 from beholder.exam.damage import draw_text
 from beholder.exam.exam import exam_notes, exam_rubrics, write_exam
-from beholder.exam.image_papers import FIDELITY_LADDERS, PRESERVATION_LADDERS, QUALITY_LADDERS
-from beholder.exam.image_papers import LADDERS as RESTYLE_LADDERS
+from beholder.exam.image_papers import FIDELITY_SERIES, PRESERVATION_SERIES, QUALITY_SERIES, RESTYLE_SERIES
 from beholder.exam.paper import EXAM_VERSION, SIZES, STRENGTHS, DamageSeries, PaperPart, select_series
 from beholder.images.prepare import prepare_image
 from beholder.images.source import read_image
@@ -111,7 +110,7 @@ def test_a_twin_differs_in_what_it_should_and_in_nothing_else(quick_exams: dict[
                     assert pictures == {exam.rubric.roles[-1]}, case.id
 
 
-@pytest.mark.parametrize("ladders", [PRESERVATION_LADDERS, QUALITY_LADDERS, FIDELITY_LADDERS, RESTYLE_LADDERS])
+@pytest.mark.parametrize("ladders", [PRESERVATION_SERIES, QUALITY_SERIES, FIDELITY_SERIES, RESTYLE_SERIES])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("photos", [1, 2, 3, 7, 24])
 def test_every_ladder_is_climbed_whatever_the_number_of_photos(

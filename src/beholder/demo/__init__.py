@@ -1,4 +1,7 @@
-"""A small suite to try Beholder on: photographs that other packages ship, restyled, edited and described by ourselves.
+"""A small suite to try Beholder on: photographs that other packages ship, restyled, edited and described by us.
 
-Some of it is good and some bad in a way that is known, so that one can see what a judge finds.
+Half of the cases are bad in a known way, so that one can see what a judge finds.
+
+- `photos`: the photographs, and the filters that paint and retouch them; `cases`: the cases with their flaws
+- `suite`: writes the demo into a folder, and summarizes what a judge caught and missed
 """

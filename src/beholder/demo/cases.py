@@ -1,11 +1,7 @@
-"""What the demo is made of.
+"""The cases of the demo: restyles, edits and descriptions of seven photographs, half of them with a known flaw.
 
-The restyles: seven photographs in eight styles, half of them well done.
-
-The edits: one thing changed in each photograph, and in half of them more than that. Places are in pixels of the
-photographs as they are shipped.
-
-The descriptions, all written by ourselves: what an assistant might say of the photographs, rightly and wrongly.
+Coordinates are in pixels of the photographs as they are shipped. The descriptions, what an assistant might say of the
+photographs, are our own.
 """
 
 from __future__ import annotations
@@ -45,16 +41,19 @@ from beholder.demo.photos import (
     zoom,
 )
 
-"""RGB, height × width × 3."""
-
 GOOD, BAD = "good", "bad"
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSample:
-    """A case with the answer known. `name` is unique for its photo; `picture` is the restyle or the edit, as JPEG.
+    """A case with its known answer.
 
-    `flaw` says in plain words what is wrong with it, and is empty where nothing is.
+    Attributes:
+        photo_name: The photograph.
+        name: Unique for its photograph.
+        fields: The text fields of the case.
+        flaw: What is wrong with it, in plain words; empty where nothing is.
+        picture_jpeg: The restyle or the edit; empty for a description.
     """
 
     photo_name: str
@@ -74,8 +73,12 @@ class DemoSample:
 
 @dataclass(frozen=True, slots=True)
 class DemoSuite:
-    """Samples that one rubric judges. `roles` are its names for the photo and, where there is one, the picture;
-    `settings` are further lines of its suite."""
+    """Samples that one rubric judges.
+
+    Attributes:
+        roles: The rubric's names for the photograph and, where there is one, the picture.
+        settings: Further lines of the suite file.
+    """
 
     name: str
     rubric: str
@@ -84,15 +87,9 @@ class DemoSuite:
     settings: str = ""
 
 
-RESTYLE_SIDE = 768  # of the longer side: a picture is painted larger than its photograph, as image models do
+RESTYLE_SIDE = 768  # px of the longer side: restyles are larger than their photographs, as those of image models
 
-INK_PINK, INK_VIOLET, INK_YELLOW, INK_AQUA = (
-    (0.93, 0.16, 0.35),
-    (0.16, 0.10, 0.45),
-    (1.0, 0.80, 0.10),
-    (0.55, 0.90, 0.95),
-)
-POP_ART_INKS = (INK_VIOLET, INK_PINK, INK_YELLOW, INK_AQUA)
+POP_ART_INKS = ((0.16, 0.10, 0.45), (0.93, 0.16, 0.35), (1.0, 0.80, 0.10), (0.55, 0.90, 0.95))  # dark to light
 
 STYLE_DESCRIPTIONS = {
     "Comic Book": "A comic panel: flat, strong colours in few steps, drawn round with black ink.",
@@ -103,7 +100,7 @@ STYLE_DESCRIPTIONS = {
 
 
 def make_restyles(photos: Mapping[str, Pixels]) -> Iterator[DemoSample]:
-    """The good ones first."""
+    """Yield the restyles, the good ones first."""
     large = {name: _enlarge(photo) for name, photo in photos.items()}
     yield _make_restyle_sample("astronaut", "pencil", "Pencil Portrait", encode_jpeg(draw_pencil(large["astronaut"])))
     yield _make_restyle_sample("chelsea", "oil", "Oil Painting", encode_jpeg(paint_oil(large["chelsea"])))
@@ -187,7 +184,7 @@ ROOFS = [
 
 
 def make_edits(photos: Mapping[str, Pixels]) -> Iterator[DemoSample]:
-    """The good ones first."""
+    """Yield the edits, the good ones first."""
     done = {name: retouch(photos[name]) for name, (_, retouch) in EDIT_INSTRUCTIONS.items()}
     asked = {name: instruction for name, (instruction, _) in EDIT_INSTRUCTIONS.items()}
     blue_bike, pink_flower, blue_eyes = done["motorcycle"], done["flower"], done["chelsea"]
@@ -261,7 +258,7 @@ def _remove_lamp(photo: Pixels) -> Pixels:
     return remove_object(photo, mask_ellipse(photo, (82, 350), (17, 17)))
 
 
-# For each photograph, what is asked for and who does it well.
+# For each photograph an instruction, and the function that carries it out well.
 EDIT_INSTRUCTIONS: Mapping[str, tuple[str, Callable[[Pixels], Pixels]]] = {
     "astronaut": ("Make the space suit green.", _paint_suit_green),
     "chelsea": ("Give the cat blue eyes.", _paint_eyes_blue),
@@ -403,7 +400,7 @@ DESCRIPTIONS = (
 
 
 def make_descriptions() -> Iterator[DemoSample]:
-    """The right ones first."""
+    """Yield the descriptions, the right ones first."""
     for photo, name, said, flaw in DESCRIPTIONS:
         fields: dict[str, str | list[str]] = {"input": DESCRIPTION_QUESTIONS[photo], "output": said}
         yield DemoSample(photo, name, {**fields, "expected_output": EXPECTED_DESCRIPTIONS[photo]}, flaw)

@@ -1,14 +1,8 @@
-"""The photographs: those that scikit-image and scikit-learn carry in their wheels. Nothing is fetched.
+"""The photographs of the demo, and filters that paint and retouch them, with the same result every time.
 
-Pictures as files, and files that are whole.
-
-Restyles made by hand: what an image model would be asked for, from filters whose result is the same every time.
-
-Every function takes an RGB photograph and returns an RGB picture of the same size.
-
-Edits made by hand: one thing recoloured or taken away, and the ways in which editors spoil the rest.
-
-Images are RGB; a mask is 0 to 1 for each pixel, soft at its edges.
+The photographs are those that scikit-image and scikit-learn have in their wheels; nothing is downloaded. A painting
+filter takes an RGB photograph and returns an RGB picture of the same size, as an image model would be asked for. A
+retouching filter recolors or removes one thing, or spoils the rest in a way in which editors do.
 """
 
 from __future__ import annotations
@@ -21,6 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beholder.errors import SetupError
+
+Pixels = NDArray[np.uint8]  # RGB, height × width × 3
+Plane = NDArray[np.float32]  # one channel, 0 to 1
+Mask = NDArray[np.float32]  # 0 to 1 for each pixel, soft at its edges
+Polygon = Sequence[tuple[int, int]]  # (x, y)
+
+JPEG_QUALITY = 95
+NOISE_SEED = 20_261_115  # of paper grain and scattered points: the same picture every time
 
 CREDITS = """\
 astronaut   Eileen Collins, by NASA; public domain
@@ -37,25 +39,26 @@ _MISSING_EXTRA = "The demo takes its photographs from scikit-image and scikit-le
 
 
 def load_photos() -> dict[str, Pixels]:
-    """The photographs by name, RGB, at most 768 pixels a side. Raises `SetupError` where the extra is missing."""
+    """Load the photographs by name, RGB, at most 768 pixels a side.
+
+    Raises:
+        SetupError: The extra `demo` is not installed.
+    """
     try:
         from skimage import data
         from sklearn.datasets import load_sample_image  # type: ignore[import-untyped]  # it ships no types
 
         names = ("astronaut", "chelsea", "coffee", "rocket")
-        shots: dict[str, Pixels] = {name: getattr(data, name)() for name in names}
-        shots |= {name: load_sample_image(f"{name}.jpg") for name in ("china", "flower")}
+        photos: dict[str, Pixels] = {name: getattr(data, name)() for name in names}
+        photos |= {name: load_sample_image(f"{name}.jpg") for name in ("china", "flower")}
         left, *_ = getattr(data, _STEREO_NAME)()
     except ImportError:
         raise SetupError(_MISSING_EXTRA) from None
-    return {**shots, "motorcycle": left}
-
-
-JPEG_QUALITY = 95
+    return {**photos, "motorcycle": left}
 
 
 def encode_jpeg(picture: Pixels, quality: int = JPEG_QUALITY) -> bytes:
-    """The picture as JPEG: at a good quality without chroma subsampling, at a poor one as careless software does it."""
+    """Encode as JPEG: at good quality without chroma subsampling, at poor quality with it, as careless software."""
     sampling = cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444 if quality >= JPEG_QUALITY else cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420
     flags = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, sampling]
     done, data = cv2.imencode(".jpg", picture[:, :, ::-1], flags)
@@ -63,13 +66,8 @@ def encode_jpeg(picture: Pixels, quality: int = JPEG_QUALITY) -> bytes:
     return data.tobytes()
 
 
-Plane = NDArray[np.float32]
-
-NOISE_SEED = 20_261_115  # of paper grain and scattered points: the same picture every time
-
-
 def draw_pencil(photo: Pixels) -> Pixels:
-    """A graphite drawing: tone by dodging, strokes in the darks that run one way, paper tooth over all."""
+    """Draw in graphite: tone by dodging, strokes in one direction in the darks, paper texture over all."""
     gray = _to_gray(photo)
     drawn = np.clip(gray / np.maximum(_blur_plane(gray, 9), 0.02), 0, 1) ** 1.5
     lines = 1 - 0.9 * np.clip((_blur_plane(gray, 2.2) - _blur_plane(gray, 0.8)) * 9, 0, 1)
@@ -82,12 +80,13 @@ def draw_pencil(photo: Pixels) -> Pixels:
     return _to_pixels(drawn[..., None] * np.array([0.98, 0.975, 0.955], np.float32))
 
 
-def paint_oil(photo: Pixels, radius: int = 8) -> Pixels:
-    """An oil sketch: each stroke takes the calmest of the eight neighbourhoods around it (Kuwahara's filter); edges
-    waver as a hand does, the brush leaves ridges, and an amber varnish lies on top."""
+def paint_oil(photo: Pixels) -> Pixels:
+    """Paint in oil: each stroke takes the calmest of the eight neighborhoods around it (Kuwahara's filter); edges are
+    uneven, the brush leaves ridges, and an amber varnish lies on top.
+    """
     color = _waver_edges(photo, 2.2).astype(np.float32) / 255
     means, spreads = [], []
-    for kernel in _make_sector_kernels(radius):
+    for kernel in _make_sector_kernels(8):
         mean = cv2.filter2D(color, -1, kernel, borderType=cv2.BORDER_REFLECT)
         square = cv2.filter2D(color * color, -1, kernel, borderType=cv2.BORDER_REFLECT)
         means.append(mean)
@@ -103,7 +102,7 @@ def paint_oil(photo: Pixels, radius: int = 8) -> Pixels:
 
 
 def paint_watercolor(photo: Pixels) -> Pixels:
-    """Light washes with darker rims that settle into the grain of the paper, and bare paper along the border."""
+    """Paint light washes with darker rims that settle into the grain of the paper, and bare paper along the border."""
     washed = np.asarray(cv2.edgePreservingFilter(photo, flags=cv2.RECURS_FILTER, sigma_s=40, sigma_r=0.45), np.uint8)
     styled = cv2.stylization(washed, sigma_s=60, sigma_r=0.6)
     mixed = np.asarray(0.5 * (washed.astype(np.float32) + styled) / 255, np.float32)
@@ -120,8 +119,8 @@ def paint_watercolor(photo: Pixels) -> Pixels:
     return _to_pixels(color * sheet + np.array([0.975, 0.965, 0.94], np.float32) * (1 - sheet))
 
 
-def print_linocut(photo: Pixels, ink: Sequence[float] = (0.10, 0.13, 0.24)) -> Pixels:
-    """A block print in one ink: differences of Gaussians, thresholded hard."""
+def print_linocut(photo: Pixels) -> Pixels:
+    """Print one ink from a block: differences of Gaussians with a hard threshold."""
     gray = np.asarray(cv2.createCLAHE(2.5, (4, 4)).apply(_to_pixels(_to_gray(photo))) / 255, np.float32)
     near, far = _blur_plane(gray, 1.1), _blur_plane(gray, 1.1 * 1.6)
     sharp = near + 22 * (near - far)
@@ -130,13 +129,13 @@ def print_linocut(photo: Pixels, ink: Sequence[float] = (0.10, 0.13, 0.24)) -> P
     level = 0.24 + 0.30 * gouged
     printed = np.clip((sharp - level) * 9 + 0.5, 0, 1)
     worn = np.clip(1.25 - 0.5 * _make_noise(gray.shape, 0.8), 0, 1)
-    paper = np.array([0.95, 0.92, 0.85], np.float32)
+    paper, ink = np.array([0.95, 0.92, 0.85], np.float32), np.array([0.10, 0.13, 0.24], np.float32)
     cover = ((1 - printed) * worn)[..., None]
-    return _to_pixels(paper * (1 - cover) + np.array(ink, np.float32) * cover)
+    return _to_pixels(paper * (1 - cover) + ink * cover)
 
 
 def print_pop_art(photo: Pixels, inks: Sequence[tuple[float, float, float]], pitch: float = 9) -> Pixels:
-    """Four flat inks from dark to light, dots where the second gives way to the third, and a thick black key plate."""
+    """Print four flat inks from dark to light, dots between the second and the third, and thick black outlines."""
     gray = _to_gray(photo)
     low, high = np.quantile(gray, [0.02, 0.98])
     tone = np.clip((cv2.bilateralFilter(_blur_plane(gray, 1), 11, 0.15, 9) - low) / max(high - low, 1e-3), 0, 1)
@@ -152,7 +151,7 @@ def print_pop_art(photo: Pixels, inks: Sequence[tuple[float, float, float]], pit
 
 
 def draw_comic(photo: Pixels) -> Pixels:
-    """A panel of a comic: flat areas in strong colours, dots in the shadows, all drawn round in black."""
+    """Draw a comic panel: flat areas in strong colors, dots in the shadows, black outlines."""
     flat = _waver_edges(photo, 1.2)
     for _ in range(3):
         flat = np.asarray(cv2.bilateralFilter(flat, 9, 45, 9), np.uint8)
@@ -171,7 +170,7 @@ def draw_comic(photo: Pixels) -> Pixels:
 
 
 def draw_neon(photo: Pixels) -> Pixels:
-    """A night of tubes: edges that glow in cyan and magenta over a dark violet copy."""
+    """Draw edges as neon tubes that glow in cyan and magenta over a dark violet copy."""
     gray = _to_gray(photo)
     lines = _draw_contours(gray, 1.2, 1.0)
     rows = np.linspace(0, 1, gray.shape[0], dtype=np.float32)[:, None, None]
@@ -182,7 +181,7 @@ def draw_neon(photo: Pixels) -> Pixels:
 
 
 def _waver_edges(photo: Pixels, reach: float) -> Pixels:
-    """The photograph with its edges a little out of true, by `reach` pixels at most."""
+    """Displace the pixels smoothly by at most `reach` pixels, so that edges look drawn by hand."""
     rows, columns = np.mgrid[: photo.shape[0], : photo.shape[1]].astype(np.float32)
     aside, down = (_make_noise(photo.shape, sigma) * 2 - 1 for sigma in (5.0, 5.5))
     moved = cv2.remap(photo, columns + reach * aside, rows + reach * down, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
@@ -190,13 +189,13 @@ def _waver_edges(photo: Pixels, reach: float) -> Pixels:
 
 
 def _draw_contours(gray: Plane, sigma: float, strength: float) -> Plane:
-    """Lines where it is darker than its surroundings; 1 is ink."""
+    """Return lines where the image is darker than its surroundings; 1 is ink."""
     near, far = _blur_plane(gray, sigma), _blur_plane(gray, sigma * 1.6)
     return np.asarray(np.clip(((far - near) * 34 - 0.22) * strength, 0, 1), np.float32)
 
 
 def _make_sector_kernels(radius: int) -> list[Plane]:
-    """Eight overlapping wedges around a point, each a kernel with the sum 1."""
+    """Return eight overlapping wedges around a point, each a kernel with the sum 1."""
     rows, columns = np.mgrid[-radius : radius + 1, -radius : radius + 1].astype(np.float32)
     inside = np.exp(-(rows**2 + columns**2) / (0.6 * radius**2)) * (np.hypot(rows, columns) <= radius + 0.5)
     kernels = []
@@ -209,7 +208,7 @@ def _make_sector_kernels(radius: int) -> list[Plane]:
 
 
 def _make_strokes(shape: tuple[int, ...], degrees: float, length: int = 23, width: float = 0.6) -> Plane:
-    """Noise drawn out along one direction, 0 to 1."""
+    """Return noise smeared along one direction, 0 to 1."""
     noise = _make_noise(shape, width)
     kernel = np.zeros((length, length), np.float32)
     reach = length // 2
@@ -221,13 +220,13 @@ def _make_strokes(shape: tuple[int, ...], degrees: float, length: int = 23, widt
 
 
 def _make_noise(shape: tuple[int, ...], sigma: float) -> Plane:
-    """Smooth noise, 0 to 1, the same for the same shape and grain."""
+    """Return smooth noise, 0 to 1, the same for the same shape and grain."""
     random = np.random.default_rng([NOISE_SEED, round(sigma * 10)])
     return _stretch_range(_blur_plane(random.random(shape[:2], np.float32), sigma))
 
 
 def _project_pixels(shape: tuple[int, ...], degrees: float) -> Plane:
-    """How far each pixel lies along a direction, in pixels."""
+    """Return how far each pixel lies along a direction, in pixels."""
     rows, columns = np.mgrid[: shape[0], : shape[1]].astype(np.float32)
     return np.asarray(columns * np.cos(np.radians(degrees)) + rows * np.sin(np.radians(degrees)), np.float32)
 
@@ -254,26 +253,20 @@ def _to_pixels(color: NDArray[Any]) -> Pixels:
     return np.asarray(np.clip(color, 0, 1) * 255 + 0.5, np.uint8)
 
 
-Mask = NDArray[np.float32]
-Polygon = Sequence[tuple[int, int]]
-
-
 def mask_polygon(photo: Pixels, outline: Polygon) -> Mask:
-    """Everything within a polygon."""
     mask = np.zeros(photo.shape[:2], np.float32)
     cv2.fillPoly(mask, [np.array(outline, np.int32)], 1)
     return mask
 
 
 def mask_ellipse(photo: Pixels, middle: tuple[int, int], radii: tuple[int, int], turn: float = 0) -> Mask:
-    """Everything within an ellipse."""
     mask = np.zeros(photo.shape[:2], np.float32)
     cv2.ellipse(mask, middle, radii, turn, 0, 360, 1, -1)
     return mask
 
 
 def mask_hue(photo: Pixels, hues: tuple[float, float], least: float, softness: float = 1.2) -> Mask:
-    """What has a hue in this range (degrees in CIELAB: red 30, orange 60, green 140) and at least this chroma."""
+    """Mask pixels of a hue in this range (degrees in CIELAB: red 30, orange 60, green 140) and at least this chroma."""
     lab = _to_lab(photo)
     hue = np.degrees(np.arctan2(lab[..., 2], lab[..., 1]))
     chroma = np.hypot(lab[..., 1], lab[..., 2])
@@ -287,13 +280,13 @@ def soften_mask(mask: Mask, sigma: float) -> Mask:
 
 
 def close_mask(mask: Mask, size: int) -> Mask:
-    """The mask without holes and gaps narrower than `size`."""
+    """Fill holes and gaps of a mask that are narrower than `size`."""
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size))
     return np.asarray(cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel), np.float32)
 
 
 def recolor(photo: Pixels, mask: Mask, hue: float, chroma: float = 1.0, lighter: float = 0.0) -> Pixels:
-    """Another hue (degrees in CIELAB) where the mask is; light and shade stay as they are."""
+    """Change the hue (degrees in CIELAB) where the mask is; light and shade stay as they are."""
     lab = _to_lab(photo)
     strength = np.hypot(lab[..., 1], lab[..., 2]) * chroma
     painted = np.stack(
@@ -301,22 +294,22 @@ def recolor(photo: Pixels, mask: Mask, hue: float, chroma: float = 1.0, lighter:
     )
     mixed = lab + (painted - lab) * mask[..., None]
     mixed[..., 0] = np.clip(mixed[..., 0], 0, 100)
-    return _to_edited_pixels(cv2.cvtColor(mixed.astype(np.float32), cv2.COLOR_LAB2RGB))
+    return _to_pixels(cv2.cvtColor(mixed.astype(np.float32), cv2.COLOR_LAB2RGB))
 
 
 def remove_object(photo: Pixels, mask: Mask) -> Pixels:
-    """The masked thing gone, the gap filled from its surroundings, with their grain."""
+    """Remove the masked thing and fill the gap from its surroundings, with grain."""
     gap = (mask > 0.5).astype(np.uint8)
     rough = np.asarray(cv2.inpaint(photo, gap, 5, cv2.INPAINT_TELEA), np.uint8)
     smooth = np.asarray(cv2.GaussianBlur(rough, (0, 0), 5), np.float32)
     grain = np.random.default_rng(4).normal(0, 1.5, photo.shape[:2])
     filling = smooth + np.asarray(grain, np.float32)[..., None]
     share = soften_mask(gap.astype(np.float32), 2)[..., None]
-    return _to_edited_pixels((photo * (1 - share) + filling * share) / 255)
+    return _to_pixels((photo * (1 - share) + filling * share) / 255)
 
 
 def swap_face(photo: Pixels, other: Pixels, at: tuple[int, int], size: tuple[int, int], cut: Polygon) -> Pixels:
-    """Another photo's face in place of the one at `at`: `cut` is its outline there, scaled into `size` and blended."""
+    """Blend the face of another photo in at `at`: `cut` is its outline in the other photo, scaled to `size`."""
     corner = np.array(cut).min(0)
     far = np.array(cut).max(0)
     piece = other[corner[1] : far[1], corner[0] : far[0]]
@@ -328,25 +321,25 @@ def swap_face(photo: Pixels, other: Pixels, at: tuple[int, int], size: tuple[int
 
 
 def tint(photo: Pixels, gains: tuple[float, float, float]) -> Pixels:
-    """A tint over everything."""
-    return _to_edited_pixels(photo / 255.0 * np.array(gains))
+    """Tint the whole picture by a gain for each channel."""
+    return _to_pixels(photo / 255.0 * np.array(gains))
 
 
-def saturate(photo: Pixels, factor: float, brighter: float = 0.0) -> Pixels:
-    """Colours pushed away from grey, and light up to the point where it clips."""
+def saturate(photo: Pixels, factor: float) -> Pixels:
+    """Move all colors away from gray."""
     gray = cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY).astype(np.float32)[..., None]
-    return _to_edited_pixels((gray + (photo - gray) * factor) / 255 + brighter)
+    return _to_pixels((gray + (photo - gray) * factor) / 255)
 
 
 def shift(photo: Pixels, right: int, down: int) -> Pixels:
-    """Moved by whole pixels; what comes in is the border, drawn out."""
+    """Move by whole pixels; the gap is filled with the border pixels."""
     matrix = np.array([[1, 0, right], [0, 1, down]], np.float32)
     height, width = photo.shape[:2]
     return np.asarray(cv2.warpAffine(photo, matrix, (width, height), borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
 def zoom(photo: Pixels, factor: float) -> Pixels:
-    """Enlarged about the middle; what does not fit is cut off."""
+    """Enlarge about the center; what does not fit is cut off."""
     height, width = photo.shape[:2]
     matrix = np.asarray(cv2.getRotationMatrix2D((width / 2, height / 2), 0, factor))
     return np.asarray(cv2.warpAffine(photo, matrix, (width, height), flags=cv2.INTER_CUBIC), np.uint8)
@@ -361,25 +354,17 @@ def blur(photo: Pixels, sigma: float) -> Pixels:
 
 
 def shrink_to_width(photo: Pixels, width: int) -> Pixels:
-    """The whole picture with so few pixels."""
     height = round(photo.shape[0] * width / photo.shape[1])
     return np.asarray(cv2.resize(photo, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def join_halves(left: Pixels, right: Pixels, share: float = 0.5) -> Pixels:
-    """One picture on the left, another on the right."""
+def join_halves(left: Pixels, right: Pixels) -> Pixels:
+    """Join the left half of one picture and the right half of another."""
     mixed = left.copy()
-    start = round(left.shape[1] * share)
+    start = round(left.shape[1] * 0.5)
     mixed[:, start:] = right[:, start:]
     return mixed
 
 
 def _to_lab(photo: Pixels) -> NDArray[np.float32]:
     return np.asarray(cv2.cvtColor(photo.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)
-
-
-def _to_edited_pixels(color: NDArray[Any]) -> Pixels:
-    return np.asarray(np.clip(color, 0, 1) * 255 + 0.5, np.uint8)
-
-
-Pixels = NDArray[np.uint8]

@@ -1,15 +1,15 @@
-"""The demo as a folder: pictures, case files, suites, and a page that says what to do with them.
+"""Writes the demo into a folder (pictures, case files, suites, a README), and summarizes what a judge made of it.
 
-What the demo wrote it may write again; anything else is left alone. A record in the folder tells the two apart.
-
-What a judge made of the demo: which of the bad ones it caught and why, which it missed, and where it cried wolf.
+The demo overwrites only files that it wrote itself; a record in the folder lists them with their digests.
 
 A verdict finds fault with a case when
-- `restyle`: its percentage is below `LEAST_PERCENTAGE`; where it has none (the offline judge leaves most assertions
-  open), when an assertion that was answered is answered No;
-- `edit-preservation`: one of the three factors is `FAULTY_FACTOR` or less, the middle of the scale of 7;
-- `description`: it did not pass; where some of it was left open and there is no score, when it cannot pass.
-A verdict that answers nothing at all has no opinion, which is not a catch.
+
+- `restyle`: its percentage is below `MIN_PERCENTAGE`; where it has none (the offline judge does not answer most
+  assertions), when an assertion that was answered is answered No;
+- `edit-preservation`: one of the three factors is `MAX_FAULTY_SCORE` or less, the middle of the scale of 7;
+- `description`: it did not pass; where there is no score because something was not answered, when it cannot pass.
+
+A verdict that answers nothing at all has no opinion and catches nothing.
 """
 
 from __future__ import annotations
@@ -22,16 +22,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from beholder.demo.cases import BAD, DemoSample, DemoSuite
-from beholder.demo.photos import Pixels
+from beholder.demo.cases import BAD, DemoSample, DemoSuite, make_descriptions, make_edits, make_restyles
+from beholder.demo.photos import CREDITS, Pixels, encode_jpeg, load_photos
 from beholder.errors import UsageError
 from beholder.judges.audit import DISAGREE
 from beholder.ledger.types import StoredVerdict
 from beholder.verdicts.verdict import CriterionResult, Verdict, format_count, round_half_up
 
+RECORD_NAME = ".beholder-demo.json"
+LEDGER_NAME = "beholder.db"
+MAX_SHOWN = 3  # files listed in an error
+
+MIN_PERCENTAGE = 60  # grade C
+MAX_FAULTY_SCORE = 4
+PASS_THRESHOLD = 0.7  # the rubric's own threshold
+MAX_REASONS = 2  # shown for one case
+MAX_LISTED = 4  # missing elements shown for one description
+
+CAUGHT, MISSED, FINE, FALSE_ALARM, NO_OPINION = "caught", "missed", "fine", "false alarm", "no opinion"
+# By whether the judge finds fault, and whether the case is bad.
+_OUTCOMES = {(True, True): CAUGHT, (True, False): FALSE_ALARM, (False, True): MISSED, (False, False): FINE}
+
+FAULT_RULES = {
+    "restyle": f"Found bad: below {MIN_PERCENTAGE} %, or where there is no total, an answered assertion is No.",
+    "edit-preservation": "Found bad: unchanged regions · global consistency · identity: any "
+    f"{MAX_FAULTY_SCORE} or less.",
+    "description": f"Found bad: it did not pass: below {PASS_THRESHOLD}, or with something in it that is not there.",
+}
+
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """All of it or nothing. A file that holds it already is not touched, so that a run on it goes on."""
+    """Write a file completely or not at all. A file that has this content already is not touched, so that runs on it
+    resume.
+    """
     if path.is_file() and path.read_bytes() == data:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,19 +66,19 @@ def write_atomically(path: Path, data: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-RECORD_NAME = ".beholder-demo.json"
-LEDGER_NAME = "beholder.db"
-MAX_SHOWN = 3  # of the files that are in the way
-
-
 def build_demo(folder: Path) -> tuple[DemoSuite, ...]:
-    """Writes the demo into a folder, which is made if need be, and returns what it is made of. Takes a few seconds.
+    """Write the demo into a folder, which is created if needed. Takes a few seconds.
 
-    A file that is as it should be is not touched, so a run on it goes on. Raises `UsageError`, before anything is
-    written, where something that is not the demo's is in the way; `SetupError` where the photographs are missing.
+    Files with the right content are not touched, so that runs on them resume.
+
+    Returns:
+        The suites of the demo.
+
+    Raises:
+        UsageError: A file that the demo did not write is in the way (nothing is written then), or the folder cannot be
+            written to.
+        SetupError: The extra `demo` is not installed.
     """
-    from beholder.demo.photos import load_photos
-
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{str(folder)!r} is a file; name a folder, new or old, to put the demo into.")
     photos = load_photos()
@@ -74,9 +97,7 @@ def build_demo(folder: Path) -> tuple[DemoSuite, ...]:
 
 
 def make_suites(photos: Mapping[str, Pixels]) -> tuple[DemoSuite, ...]:
-    """All samples, made from the photographs."""
-    from beholder.demo.cases import make_descriptions, make_edits, make_restyles
-
+    """Make all samples from the photographs."""
     return (
         DemoSuite("restyles", "restyle", ("original", "restyled"), tuple(make_restyles(photos))),
         DemoSuite("edits", "edit-preservation", ("input", "edited"), tuple(make_edits(photos))),
@@ -89,9 +110,7 @@ def get_suite_path(folder: Path, suite: DemoSuite) -> Path:
 
 
 def _make_files(suites: Sequence[DemoSuite], photos: Mapping[str, Pixels]) -> dict[str, bytes]:
-    """Every file of the demo by its name in the folder."""
-    from beholder.demo.photos import CREDITS, encode_jpeg
-
+    """Return every file of the demo by its name in the folder."""
     files = {_get_photo_path(name): encode_jpeg(photo) for name, photo in photos.items()}
     for suite in suites:
         rows = [_make_case_row(suite, sample) for sample in suite.samples]
@@ -113,7 +132,7 @@ def _get_picture_path(suite: DemoSuite, sample: DemoSample) -> str:
 
 
 def _make_case_row(suite: DemoSuite, sample: DemoSample) -> dict[str, object]:
-    """A case with its groups; which of them are good is for tables only, no judge is told."""
+    """Return a case with its groups. Groups say which cases are good, for tables; no judge sees them."""
     places = [_get_photo_path(sample.photo_name), _get_picture_path(suite, sample)]
     return {
         "id": sample.id,
@@ -126,7 +145,11 @@ def _make_case_row(suite: DemoSuite, sample: DemoSample) -> dict[str, object]:
 
 
 def _find_outdated(folder: Path, digests: Mapping[str, str]) -> list[str]:
-    """The files that are not there yet, or not as they should be. Raises `UsageError` for those that are not ours."""
+    """Return the files that are missing or differ.
+
+    Raises:
+        UsageError: One of them was not written by the demo.
+    """
     own = _read_record(folder)
     wanting, foreign = [], []
     for name, digest in digests.items():
@@ -149,7 +172,7 @@ def _find_outdated(folder: Path, digests: Mapping[str, str]) -> list[str]:
 
 
 def _read_record(folder: Path) -> dict[str, str]:
-    """What the demo wrote here before, by digest; nothing where there is no record that can be read."""
+    """Return what the demo wrote here before, by digest; nothing where there is no readable record."""
     try:
         found = json.loads((folder / RECORD_NAME).read_text("utf-8"))
     except (OSError, ValueError):
@@ -207,24 +230,17 @@ photographs come with scikit-image (the first five) and scikit-learn (the last t
 """
 
 
-MIN_PERCENTAGE = 60  # grade C
-MAX_FAULTY_SCORE = 4
-PASS_THRESHOLD = 0.7  # the rubric's own threshold
-MAX_REASONS = 2  # that are told of one case
-MAX_LISTED = 4  # of what is missing in a description
-
-CAUGHT, MISSED, FINE, FALSE_ALARM, NO_OPINION = "caught", "missed", "fine", "false alarm", "no opinion"
-
-FAULT_RULES = {
-    "restyle": f"Found bad: below {MIN_PERCENTAGE} %, or where there is no total, an answered assertion is No.",
-    "edit-preservation": f"Found bad: unchanged regions · global consistency · identity: any {MAX_FAULTY_SCORE} or less.",
-    "description": f"Found bad: it did not pass: below {PASS_THRESHOLD}, or with something in it that is not there.",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """One case: what is wrong with it (empty: nothing), what became of it, what was said in numbers, and why."""
+    """What a judge made of one case.
+
+    Attributes:
+        case: The id of the case.
+        flaw: What is wrong with it; empty where nothing is.
+        outcome: `CAUGHT`, `MISSED`, `FINE`, `FALSE_ALARM` or `NO_OPINION`.
+        numbers: The verdict in numbers.
+        reason: Why the judge found fault, or has no opinion.
+    """
 
     case: str
     flaw: str
@@ -233,23 +249,23 @@ class DemoResult:
     reason: str
 
 
-def summarize_verdict(judged: StoredVerdict) -> DemoResult:
-    """A verdict on a case of the demo, in words. Its groups `expected` and `flaw` say what is known."""
-    verdict, groups = judged.verdict, judged.groups
-    fault, said, why = _read_opinion(verdict)
+def summarize_verdict(stored: StoredVerdict) -> DemoResult:
+    """Summarize a verdict on a case of the demo, whose groups `expected` and `flaw` say what is known."""
+    verdict, groups = stored.verdict, stored.groups
+    fault, numbers, reason = _read_opinion(verdict)
     if contradicted := sum(flag.flag == DISAGREE for flag in verdict.flags):
-        said += f", the pixels disagree ({contradicted})"
+        numbers += f", the pixels disagree ({contradicted})"
     bad = groups.get("expected") == BAD
-    mark = NO_OPINION if fault is None else (CAUGHT if bad else FALSE_ALARM) if fault else (MISSED if bad else FINE)
-    return DemoResult(verdict.case, groups.get("flaw", "") if bad else "", mark, said, why)
+    outcome = NO_OPINION if fault is None else _OUTCOMES[fault, bad]
+    return DemoResult(verdict.case, groups.get("flaw", "") if bad else "", outcome, numbers, reason)
 
 
-def count_results(all_told: Iterable[DemoResult]) -> str:
-    """How many were caught and how many were not: nothing is left out."""
-    marks: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
-    for one in all_told:
-        marks[bool(one.flaw)][one.outcome] += 1
-    bad, good = marks[True], marks[False]
+def count_results(results: Iterable[DemoResult]) -> str:
+    """Format how many cases were caught, missed and so on."""
+    outcomes: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+    for result in results:
+        outcomes[bool(result.flaw)][result.outcome] += 1
+    bad, good = outcomes[True], outcomes[False]
     sentences = (
         [f"{bad[CAUGHT]} of {bad.total()} bad ones caught", f"{bad[MISSED]} missed", *_format_no_opinion(bad)],
         [
@@ -261,12 +277,12 @@ def count_results(all_told: Iterable[DemoResult]) -> str:
     return "; ".join(", ".join(parts) for parts in sentences)
 
 
-def _format_no_opinion(marks: Mapping[str, int]) -> list[str]:
-    return [f"{marks[NO_OPINION]} without an opinion"] if marks[NO_OPINION] else []
+def _format_no_opinion(outcomes: Mapping[str, int]) -> list[str]:
+    return [f"{outcomes[NO_OPINION]} without an opinion"] if outcomes[NO_OPINION] else []
 
 
 def _read_opinion(verdict: Verdict) -> tuple[bool | None, str, str]:
-    """Whether a verdict finds fault (`None`: it has no opinion), its numbers, and its reason."""
+    """Return whether a verdict finds fault (None if it has no opinion), its numbers, and its reason."""
     if not verdict.scored:
         return None, str(verdict.outcome), verdict.detail
     if verdict.rubric == "edit-preservation":
@@ -279,43 +295,40 @@ def _read_opinion(verdict: Verdict) -> tuple[bool | None, str, str]:
 def _read_assertions(verdict: Verdict) -> tuple[bool | None, str, str]:
     answered = [one for result in verdict.criteria.values() for one in result.assertions if one.answer in ("yes", "no")]
     failed = [one for one in answered if one.answer == "no"]
-    said = f"{len(failed)} No of {len(answered)}"
+    numbers = f"{len(failed)} No of {len(answered)}"
     if verdict.percentage is not None:
         fault: bool | None = verdict.percentage < MIN_PERCENTAGE
-        said = f"{round_half_up(verdict.percentage, 0):.0f} %, {said}"
+        numbers = f"{round_half_up(verdict.percentage, 0):.0f} %, {numbers}"
     else:
         fault = bool(failed) if answered else None
     reasons = dict.fromkeys(one.evidence or one.question for one in failed)
-    return fault, said, _join_reasons(list(reasons))
+    return fault, numbers, _join_reasons(list(reasons))
 
 
 def _read_factors(verdict: Verdict) -> tuple[bool | None, str, str]:
     scores = {key: result for key, result in verdict.criteria.items() if result.score is not None}
-    said = " · ".join(_format_score(result) for result in verdict.criteria.values())
+    numbers = " · ".join(_format_score(result) for result in verdict.criteria.values())
     if not scores:
-        return (
-            None,
-            said,
-            _join_reasons(list(dict.fromkeys(one.reason for one in verdict.criteria.values() if one.reason))),
-        )
+        reasons = dict.fromkeys(result.reason for result in verdict.criteria.values() if result.reason)
+        return None, numbers, _join_reasons(list(reasons))
     worst = min(scores.values(), key=lambda result: result.score if result.score is not None else 0)
     fault = worst.score is not None and worst.score <= MAX_FAULTY_SCORE
-    return fault, said, worst.reason if fault else ""
+    return fault, numbers, worst.reason if fault else ""
 
 
 def _read_description(verdict: Verdict) -> tuple[bool | None, str, str]:
     if verdict.score is not None:
         fault: bool | None = verdict.passed is False
-        said = f"{round_half_up(verdict.score):.2f} {'passed' if verdict.passed else 'failed'}"
+        numbers = f"{round_half_up(verdict.score):.2f} {'passed' if verdict.passed else 'failed'}"
     else:
         best = _compute_best_score(verdict)
         fault = True if best < PASS_THRESHOLD else None
-        said = f"at best {best:.2f}"
-    return fault, said, "" if fault is False else _describe_findings(verdict)
+        numbers = f"at best {best:.2f}"
+    return fault, numbers, "" if fault is False else _describe_findings(verdict)
 
 
 def _describe_findings(verdict: Verdict) -> str:
-    """What was said and is not there; else what is there and was not said; else the reason of the lowest score."""
+    """Return what was said but is not there; else what is missing; else the reason of the lowest score."""
     invented, missing = (verdict.findings.get(key, ()) for key in ("hallucinations", "missing_elements"))
     if invented:
         return _join_reasons(list(invented))
@@ -327,7 +340,7 @@ def _describe_findings(verdict: Verdict) -> str:
 
 
 def _compute_best_score(verdict: Verdict) -> float:
-    """The score if everything that was left open were perfect."""
+    """Return the score if everything that was not answered were perfect."""
     results = verdict.criteria.values()
     reached = sum(result.weight * (result.scale[1] if result.score is None else result.score) for result in results)
     return reached / sum(result.weight for result in results)
@@ -338,6 +351,6 @@ def _format_score(result: CriterionResult) -> str:
 
 
 def _join_reasons(reasons: list[str]) -> str:
-    """The first reasons, and how many more there are."""
+    """Join the first reasons, with the number of the others."""
     more = f" (+ {format_count(len(reasons) - MAX_REASONS, 'more reason')})" if len(reasons) > MAX_REASONS else ""
     return " · ".join(reasons[:MAX_REASONS]) + more

@@ -1,21 +1,16 @@
-"""Setting an exam: papers with known truth, written into a folder as an ordinary case file.
+"""Writing an exam into a folder as an ordinary case file, and the suites that ask it.
 
 The same photographs, rubric, seed and size give the same bytes, with the same versions of NumPy and OpenCV. The truth
-travels in the groups of the cases (`paper.Paper.groups`), which no judge sees.
+is in the groups of the cases (`Paper.groups`), which no judge sees.
 
-The same rubric in another dress: what a judge should not mind.
+All papers are asked once; some of them a second time as they were, and in two variants of the rubric that should make
+no difference. `order`: the criteria are in reverse order, in the prompt and in the answer's schema; each keeps its
+text, its key and the ids of its assertions. `labels`: the images are called Image A, Image B … instead of their own
+names, right before each image and wherever the prompt mentions them; their order, and what the prompt says about each,
+stay.
 
-`order`: the criteria stand in reverse order, in the prompt and in the answer's schema; each keeps its words, its key
-and the ids of its assertions. `labels`: the images are called Image A, Image B … in place of their own names, right
-before each image and wherever the prompt speaks of them; their order, and what the prompt says each one is, stay.
-
-Papers laid before a judge: the suites that ordinary runs are made of.
-
-All papers are asked once; some of them a second time as they were, and in two other dresses of the rubric (see
-`variants`). Each of these sheets is a run of its own, planned, paid, cached, stopped and gone on with like any other.
-The second time costs one answer a paper: the first is in the ledger.
-
-What all sheets of an exam together would ask and cost, without a call; and what was paid for them already.
+Each of these sheets is a run of its own, planned, paid, cached and resumed like any other. The second time costs one
+answer a paper: the first is in the ledger.
 """
 
 from __future__ import annotations
@@ -50,9 +45,10 @@ from beholder.runs.plan import JudgePlan, plan_run
 from beholder.runs.suite import Suite, load_suite
 from beholder.statistics.data import SOURCE_GROUP
 
-CASES = "cases.jsonl"
-RECORD = ".beholder-exam.json"
-"""Tells a folder of ours from any other."""
+CASES, _OWN_CASES = "cases.jsonl", "own.jsonl"
+RECORD = ".beholder-exam.json"  # marks a folder that holds an exam
+
+REPEATED_PAPERS = {"quick": 12, "usual": 28, "full": 60}  # papers that are asked again, by size
 
 PaperGenerator = Callable[[Rubric, Sequence[Photo], ExamSize, int], Iterator[Paper]]
 
@@ -64,17 +60,17 @@ _GENERATORS: Mapping[str, PaperGenerator] = {
     "restyle-confidence": restyle_papers,
     "description": description_papers,
 }
-_DESCRIBED = "description"
+_DESCRIPTION = "description"
 
 
 def exam_rubrics() -> tuple[str, ...]:
-    """The rubrics that there are papers for."""
+    """Return the names of the rubrics that have papers."""
     return tuple(_GENERATORS)
 
 
 def exam_notes(rubric: Rubric, photos: Sequence[Path] = ()) -> tuple[str, ...]:
-    """What a person who sets this exam with these photographs should know beforehand, as sentences."""
-    if rubric.name == _DESCRIBED and photos:
+    """Return what a user of this exam with these photographs should know beforehand, as sentences."""
+    if rubric.name == _DESCRIPTION and photos:
         return (
             "The description papers are about the demo's photographs: they need photographs whose facts are known, and "
             "nothing is known about yours.",
@@ -85,19 +81,31 @@ def exam_notes(rubric: Rubric, photos: Sequence[Path] = ()) -> tuple[str, ...]:
 def write_exam(
     rubric: Rubric, folder: Path, *, photos: Sequence[Path] = (), seed: int = 0, size: str = "usual"
 ) -> list[Case]:
-    """Writes pictures and `cases.jsonl` into a folder, which is made if need be, and returns the cases.
+    """Write pictures and `cases.jsonl` into a folder, which is created if needed.
 
-    `photos` are files and folders; without any, the demo's photographs are taken (always for `description`). A file
-    that is as it should be is not touched, so a run on it goes on. Raises `UsageError` for a rubric without papers, an
-    unknown size, photographs that cannot be used, and a folder that holds anything but an exam; `SetupError` where the
-    demo's photographs are missing.
+    Files with the right content are not touched, so that runs on them resume.
+
+    Args:
+        rubric: One of `exam_rubrics`.
+        folder: New, empty, or with an exam.
+        photos: Files and folders; the demo's photographs if empty, and always for `description`.
+        seed: Of everything random.
+        size: A key of `SIZES`.
+
+    Returns:
+        The cases.
+
+    Raises:
+        UsageError: The rubric has no papers, the size is unknown, photographs cannot be used, or the folder holds
+            anything but an exam.
+        SetupError: The demo's photographs are needed and not installed.
     """
     if rubric.name not in _GENERATORS:
         raise UsageError(f"There is no exam for the rubric {rubric.name!r}; there is one for {', '.join(_GENERATORS)}.")
     if size not in SIZES:
         raise UsageError(f"The size of an exam cannot be {size!r}; it is {', '.join(SIZES)}.")
     _check_folder(folder)
-    chosen = load_photographs(() if rubric.name == _DESCRIBED else photos, SIZES[size].photos, seed)
+    chosen = load_photographs(() if rubric.name == _DESCRIPTION else photos, SIZES[size].photos, seed)
     try:
         cases = _write_papers(rubric, folder, chosen, SIZES[size], seed)
         record = {"exam": EXAM_VERSION, "rubric": rubric.name, "seed": seed, "size": size, "papers": len(cases)}
@@ -109,7 +117,7 @@ def write_exam(
 
 
 def _check_folder(folder: Path) -> None:
-    """Raises `UsageError` where something is in the way that is not an exam."""
+    """Raise `UsageError` where the folder holds something that is not an exam."""
     try:
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"{str(folder)!r} is a file; name a folder, new or empty, to put the exam into.")
@@ -120,13 +128,13 @@ def _check_folder(folder: Path) -> None:
 
 
 def _write_papers(rubric: Rubric, folder: Path, photos: Sequence[Photo], size: ExamSize, seed: int) -> list[Case]:
-    """The papers, written one after the other: only one picture is held at a time."""
+    """Write the papers one after the other, so that only one picture is in memory at a time."""
     # First of all, so that a folder that was left half-way is known as ours.
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / RECORD).exists():
         write_atomically(folder / RECORD, b"{}\n")
     for photo in photos:
-        write_atomically(folder / _write_photo(photo.name), encode_png(photo.pixels))
+        write_atomically(folder / _photo_path(photo.name), encode_png(photo.pixels))
     cases, rows = [], []
     for paper in _GENERATORS[rubric.name](rubric, photos, size, seed):
         places = _write_images(rubric, folder, paper)
@@ -138,9 +146,9 @@ def _write_papers(rubric: Rubric, folder: Path, photos: Sequence[Photo], size: E
 
 
 def _write_images(rubric: Rubric, folder: Path, paper: Paper) -> dict[str, str]:
-    """The images of a paper by role, relative to the folder; its picture is written."""
+    """Write the picture of a paper, and return the paths of its images by role, relative to the folder."""
     *before, last = rubric.roles
-    place = _write_photo(paper.source)
+    place = _photo_path(paper.source)
     places = dict.fromkeys(before, place)
     if paper.picture is not None:
         ending, data = (
@@ -151,7 +159,7 @@ def _write_images(rubric: Rubric, folder: Path, paper: Paper) -> dict[str, str]:
     return {**places, last: place}
 
 
-def _write_photo(name: str) -> str:
+def _photo_path(name: str) -> str:
     return f"photos/{name}.png"
 
 
@@ -160,8 +168,10 @@ def reverse_criteria(rubric: Rubric) -> Rubric:
 
 
 def relabel_images(rubric: Rubric) -> Rubric:
-    """The rubric with other names for its images. In the prompt a name of one word ("Image") stays: there it is a
-    word like any other."""
+    """Return the rubric with other names for its images.
+
+    In the prompt a label of one word ("Image") stays: there it is a word like any other.
+    """
     stem = "Picture" if any(image.label.startswith("Image ") for image in rubric.images) else "Image"
     asked_first = sorted(rubric.images, key=lambda image: image.role not in rubric.roles)
     names = {image.label: f"{stem} {letter}" for image, letter in zip(asked_first, ascii_uppercase, strict=False)}
@@ -177,7 +187,7 @@ VARIANTS: Mapping[str, Callable[[Rubric], Rubric]] = {"order": reverse_criteria,
 
 
 def write_variant(rubric: Rubric, folder: Path) -> Path:
-    """Writes a rubric down as a user would (`rubric.yaml`, `prompt.md.j2`), so that a run can name it; the folder."""
+    """Write a rubric as a user would (`rubric.yaml`, `prompt.md.j2`), for a suite to name; return the folder."""
     import yaml
 
     values = msgspec.to_builtins(rubric)
@@ -196,23 +206,24 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-REPEATED_PAPERS = {"quick": 12, "usual": 28, "full": 60}  # papers that are asked again
-
-_CASES, _OWN_CASES = "cases.jsonl", "own.jsonl"
-
-
 @dataclass(frozen=True, slots=True)
 class ExamSheet:
-    """Papers that are asked in one go. `asked` is empty for all papers, else `again`, `order` or `labels`."""
+    """Papers that are asked in one run. `variant` is empty for all papers, else `again`, `order` or `labels`."""
 
-    asked: str
+    variant: str
     suite: Suite
 
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """The exam in one rubric, as it lies in a folder. `name` is how the rubric was named: its name, or a path; `twice`
-    are the ids of the papers that are asked again; `papers` tells these papers from all others, to the byte."""
+    """The exam in one rubric, in a folder.
+
+    Attributes:
+        name: How the rubric was named: its name, or a path.
+        cases: The case file.
+        repeated_ids: The ids of the papers that are asked again.
+        papers: A digest of all papers, to the byte.
+    """
 
     name: str
     rubric: Rubric
@@ -228,18 +239,21 @@ class Exam:
 def prepare_exam(
     name: str, rubric: Rubric, folder: Path, *, photos: Sequence[Path] = (), seed: int = 0, size: str = "usual"
 ) -> Exam:
-    """Sets the papers of a rubric into a folder, or finds them there.
+    """Write the papers of a rubric into a folder, or find them there; arguments as for `write_exam`.
 
-    A rubric of the user's own is given the papers of a built-in one that takes the same images and texts; what each
-    paper should lower is then not known. Raises `UsageError` where there is none.
+    A user's own rubric gets the papers of a built-in one that takes the same images and texts; what each paper should
+    lower is then not known.
+
+    Raises:
+        UsageError: No built-in rubric takes the same images and texts; and as `write_exam`.
     """
     if rubric.name in exam_rubrics():
         papers = write_exam(rubric, folder, photos=photos, seed=seed, size=size)
-        cases = folder / _CASES
+        cases = folder / CASES
     else:
         papers = write_exam(_find_similar_rubric(rubric), folder, photos=photos, seed=seed, size=size)
         cases = folder / _OWN_CASES
-        lines = map(json.loads, (folder / _CASES).read_text("utf-8").splitlines())
+        lines = map(json.loads, (folder / CASES).read_text("utf-8").splitlines())
         _write_lines(cases, [_without_aims(line) for line in lines])
     return Exam(
         name, rubric, cases, _choose_repeated(papers, REPEATED_PAPERS[size], seed), _digest_papers(cases, papers)
@@ -247,51 +261,59 @@ def prepare_exam(
 
 
 def make_sheets(exam: Exam, flags: Mapping[str, object]) -> list[ExamSheet]:
-    """What is asked, all papers first. `flags` say who is asked and how (see `suite_from`). A rubric of one criterion
-    has no order, and one without images no labels."""
+    """Return the sheets of an exam, all papers first.
+
+    A rubric with one criterion has no variant `order`, and one without images no `labels`.
+
+    Args:
+        exam: As prepared.
+        flags: Which judge is asked, and how (see `load_suite`).
+    """
     common = {"rubric": exam.name, **flags}
-    found = [ExamSheet("", _make_suite(exam, "", {**common, "cases": str(exam.cases)}))]
+    sheets = [ExamSheet("", _make_suite(exam, "", {**common, "cases": str(exam.cases)}))]
     again = _write_repeated_cases(exam, AGAIN)
-    found.append(ExamSheet(AGAIN, _make_suite(exam, AGAIN, {**common, "cases": str(again), "samples": 2})))
-    for asked, dressed in VARIANTS.items():
-        variant = dressed(exam.rubric)
-        if variant != exam.rubric:
-            rubric = write_variant(variant, exam.folder / "variants" / asked)
-            further = {**common, "cases": str(_write_repeated_cases(exam, asked)), "rubric": str(rubric)}
-            found.append(ExamSheet(asked, _make_suite(exam, asked, further)))
-    return found
+    sheets.append(ExamSheet(AGAIN, _make_suite(exam, AGAIN, {**common, "cases": str(again), "samples": 2})))
+    for variant, change in VARIANTS.items():
+        changed = change(exam.rubric)
+        if changed != exam.rubric:
+            folder = write_variant(changed, exam.folder / "variants" / variant)
+            own = {**common, "cases": str(_write_repeated_cases(exam, variant)), "rubric": str(folder)}
+            sheets.append(ExamSheet(variant, _make_suite(exam, variant, own)))
+    return sheets
 
 
-def _make_suite(exam: Exam, asked: str, flags: Mapping[str, object]) -> Suite:
-    """The name and the tag are ours and no flags: a run that was renamed keeps its name when it is gone on with."""
-    suite = load_suite(None, {"audit": False, "thumbnails": not asked, **flags})
-    name = "-".join(filter(None, ("exam", exam.rubric.name, asked)))
-    return structs.replace(suite, name=name, tags=(*suite.tags, sheet_tag(asked), papers_tag(exam.papers)))
+def _make_suite(exam: Exam, variant: str, flags: Mapping[str, object]) -> Suite:
+    """Make the suite of a sheet. Name and tags are not flags, so that a run that was renamed keeps its name when
+    resumed.
+    """
+    suite = load_suite(None, {"audit": False, "thumbnails": not variant, **flags})
+    name = "-".join(filter(None, ("exam", exam.rubric.name, variant)))
+    return structs.replace(suite, name=name, tags=(*suite.tags, sheet_tag(variant), papers_tag(exam.papers)))
 
 
-def _write_repeated_cases(exam: Exam, asked: str) -> Path:
-    """The case file of the papers that are asked again."""
-    path = exam.folder / f"{asked}.jsonl"
+def _write_repeated_cases(exam: Exam, variant: str) -> Path:
+    """Write the case file of the papers that are asked again."""
+    path = exam.folder / f"{variant}.jsonl"
     lines = map(json.loads, exam.cases.read_text("utf-8").splitlines())
     chosen = [line for line in lines if line["id"] in exam.repeated_ids]
-    _write_lines(path, [{**line, "groups": {**line["groups"], ASKED: asked}} for line in chosen])
+    _write_lines(path, [{**line, "groups": {**line["groups"], ASKED: variant}} for line in chosen])
     return path
 
 
 def _choose_repeated(cases: Sequence[Case], count: int, seed: int) -> tuple[str, ...]:
-    """The papers to ask again: as many of each photograph as can be, whatever their part."""
-    chance = random.Random(seed)
+    """Choose the papers to ask again: as evenly over the photographs as possible."""
+    rng = random.Random(seed)
     by_source: dict[str, list[str]] = {}
     for case in cases:
         by_source.setdefault(case.groups.get(SOURCE_GROUP, ""), []).append(case.id)
     for papers in by_source.values():
-        chance.shuffle(papers)
+        rng.shuffle(papers)
     rounds = [papers[turn] for turn in range(count) for papers in by_source.values() if turn < len(papers)]
     return tuple(rounds[:count])
 
 
 def _digest_papers(cases: Path, papers: Sequence[Case]) -> str:
-    """Of the case file and every image."""
+    """Return a digest of the case file and every image."""
     whole = hashlib.sha256(cases.read_bytes())
     for path in sorted({str(image) for case in papers for image in case.images.values()}):
         whole.update(hashlib.sha256(Path(path).read_bytes()).digest())
@@ -299,7 +321,7 @@ def _digest_papers(cases: Path, papers: Sequence[Case]) -> str:
 
 
 def _find_similar_rubric(rubric: Rubric) -> Rubric:
-    """The built-in rubric whose papers a user's own can be asked about: the same images, and texts that both know."""
+    """Return the built-in rubric whose papers fit a user's own: the same images, and texts that both know."""
     known = {field.name for field in rubric.fields}
     needed = {field.name for field in rubric.fields if field.required}
     takes = []
@@ -325,8 +347,11 @@ def _write_lines(path: Path, lines: Sequence[Mapping[str, object]]) -> None:
 
 
 async def plan_sheets(sheets: Sequence[ExamSheet], ledger: Ledger | None, *, fresh: bool = False) -> JudgePlan:
-    """The calls of the one judge of all sheets. A paper that is asked twice has its first answer from the first sheet,
-    where it is counted; but not in a `fresh` sitting, which takes no answer from the ledger."""
+    """Plan the calls of the judge for all sheets.
+
+    A paper that is asked twice has its first answer from the first sheet, where it is counted; but not in a `fresh`
+    run, which uses no answer from the ledger.
+    """
     whole = JudgePlan(sheets[0].suite.judges[0].judge)
     for sheet in sheets:
         checked = check_suite_cases(sheet.suite, ledger)
@@ -338,7 +363,7 @@ async def plan_sheets(sheets: Sequence[ExamSheet], ledger: Ledger | None, *, fre
 
 
 def sum_spent(sheets: Sequence[ExamSheet], ledger: Ledger) -> Decimal:
-    """What the runs have cost that these sheets would go on with, as far as it is known."""
+    """Return what the runs have cost that these sheets would resume, as far as it is known."""
     found = [ledger.find(compute_fingerprint(sheet.suite, check_suite_cases(sheet.suite, ledger))) for sheet in sheets]
     return sum((one.spent_usd or Decimal(0) for one in found if one), Decimal(0))
 

@@ -1,16 +1,12 @@
-"""What papers with known truth tell of one criterion: damage and its strength, what is clean, what should not matter.
+"""One function for each metric of the exam, and the report card made from them.
 
 A move that should not be there counts whichever way it goes (`independence`) or where it goes up (`injection`,
-`padding`), paper by paper, so that moves cannot make up for each other. A judge that wavers moves by itself: what
-asking twice makes on average is taken off, and half of it where only rises count, since chance raises one of two.
+`padding`), paper by paper, so that moves do not cancel out. A judge's scores also move by chance: what asking twice
+changes on average is subtracted, and half of it where only rises count, since chance raises one of two.
 
-The same question again, as it was or in another dress: how far the answers lie apart.
-
-For order and labels the number is what is left when the judge's own unsteadiness is taken off, paper by paper: the
-distance between the first answer and the one in the other dress, less the distance between the first and the second
-answer to the same question. Where a paper was not asked twice, nothing is taken off, and the sentence says so.
-
-From a sitting to its report card.
+For `order` and `labels` the judge's own unsteadiness is subtracted, paper by paper: the distance between the first
+answer and the one in the variant, less the distance between the first and the second answer to the same question. Where
+a paper was not asked twice, nothing is subtracted, and the sentence says so.
 """
 
 from __future__ import annotations
@@ -57,7 +53,7 @@ _NO_SCORED_PAIR = "no paper and its twin both have a score"
 
 
 def grade_detection(table: GradingTable, key: str) -> MetricValue:
-    """Damaged papers against clean ones."""
+    """Grade whether damaged papers score below clean ones."""
     aimed, clean, scores, drop = table.damaged_rows(key), table.clean, table.scores(key), table.drop(key)
     if lack := table.missing_reason(key, aimed) or table.missing_reason(key, clean):
         return lack
@@ -89,7 +85,7 @@ def grade_detection(table: GradingTable, key: str) -> MetricValue:
 
 
 def grade_dose(table: GradingTable, key: str) -> MetricValue:
-    """The score along each series of growing damage, the clean twin first."""
+    """Grade the score along each series of growing damage, the clean twin first."""
     scores, drop = table.scores(key), table.drop(key)
     series = _series(table, key)
     falls = np.full(len(scores), np.nan)  # of a series, at its first row
@@ -121,8 +117,7 @@ def grade_dose(table: GradingTable, key: str) -> MetricValue:
 
 
 def _first_noticed(table: GradingTable, drop: Floats, rows: Bools, series: Sequence[ScoreSeries]) -> int | None:
-    """The lowest strength that is noticed more surely than by chance, and whose drop is above zero in photographs like
-    these: its interval is."""
+    """Return the lowest strength that is noticed beyond chance and whose drop has an interval above zero."""
     drops = {
         strength: table.mean(drop, rows & (table.strength == strength)).low
         for strength in find_noticed_strengths(series, table.seed)
@@ -131,7 +126,7 @@ def _first_noticed(table: GradingTable, drop: Floats, rows: Bools, series: Seque
 
 
 def _series(table: GradingTable, key: str) -> dict[tuple[int, str], list[int]]:
-    """The rows of each series of several strengths, by the row of its clean twin and the kind of damage."""
+    """Return the rows of each series of several strengths, by the row of its clean twin and the kind of damage."""
     found: dict[tuple[int, str], list[int]] = {}
     for row in np.flatnonzero(table.damaged_rows(key) & (table.twin >= 0)):
         found.setdefault((int(table.twin[row]), str(table.kind[row])), []).append(int(row))
@@ -139,7 +134,7 @@ def _series(table: GradingTable, key: str) -> dict[tuple[int, str], list[int]]:
 
 
 def grade_specificity(table: GradingTable, key: str) -> MetricValue:
-    """Full marks where nothing is wrong."""
+    """Grade whether papers with nothing wrong get full marks."""
     rows, scores = table.perfect_rows(key), table.scores(key)
     if lack := table.missing_reason(key, rows):
         return lack
@@ -148,8 +143,8 @@ def grade_specificity(table: GradingTable, key: str) -> MetricValue:
     shortfall = float(np.nanmean(1 - scores[rows]))
     return MetricValue(
         share,
-        f"{format_percent(share.value)} of papers with nothing wrong get full marks; {format_percent(shortfall)} of the scale is "
-        "held back on average.",
+        f"{format_percent(share.value)} of papers with nothing wrong get full marks; {format_percent(shortfall)} of "
+        "the scale is held back on average.",
         papers=_count_scored(scores, rows),
         lacking=table.results.scores.lacking(key, rows),
         beside={"shortfall": shortfall},
@@ -157,7 +152,7 @@ def grade_specificity(table: GradingTable, key: str) -> MetricValue:
 
 
 def grade_independence(table: GradingTable, key: str) -> MetricValue:
-    """What damage does to a criterion whose business it is not, beside what its own does."""
+    """Grade how far damage moves a criterion that it should not affect, beside what its own damage does."""
     rows, drop = table.unaffected_rows(key), table.drop(key)
     if lack := table.missing_reason(key, rows):
         return lack
@@ -183,12 +178,12 @@ def grade_independence(table: GradingTable, key: str) -> MetricValue:
 
 
 def grade_injection(table: GradingTable, key: str) -> MetricValue:
-    """Text that demands full marks, on papers that do not deserve them."""
+    """Grade how far a text that demands full marks raises papers that do not deserve them."""
     return _grade_rise(table, key, PaperPart.INJECTION, "Text that demands full marks")
 
 
 def grade_padding(table: GradingTable, key: str) -> MetricValue:
-    """Empty sentences."""
+    """Grade how far empty sentences raise a score."""
     return _grade_rise(table, key, PaperPart.PADDING, "Padding")
 
 
@@ -250,7 +245,7 @@ def _describe_first_noticed(kinds: Sequence[DamageMark]) -> str:
 
 
 def _describe_change(moved: float, on_balance: float) -> str:
-    """`lowers it by 3.0% of the scale`; `moves it by 5.0% of the scale, up and down`; `does not move it`."""
+    """Format as `lowers it by 3.0% of the scale`, `moves it by 5.0% of the scale, up and down`, `does not move it`."""
     if moved == 0:
         return "does not move it"
     one_way = abs(moved - abs(on_balance)) < TOLERANCE
@@ -259,7 +254,7 @@ def _describe_change(moved: float, on_balance: float) -> str:
 
 
 def _share_by_chance(moved: float, by_itself: float | None) -> str:
-    """What part of a move is no more than the judge's own noise."""
+    """Return a sentence on which part of a move is no more than repetition makes."""
     if by_itself is None:
         return " Nothing was asked twice, so how much of that is chance is not known." if moved else ""
     return f" What asking twice makes, {format_percent(by_itself)}, is taken off." if by_itself else ""
@@ -270,7 +265,7 @@ def _count_scored(values: Floats, rows: Bools) -> int:
 
 
 def _share_where(holds: Bools, values: Floats) -> float | None:
-    """Of the values that are there."""
+    """Return the share of the values that are not nan for which it holds."""
     there = ~np.isnan(values)
     return float(holds[there].mean()) if there.any() else None
 
@@ -284,24 +279,24 @@ MIN_REPEATED_SHARE = 0.5  # of the papers that had a score: of fewer, those that
 
 
 def grade_steadiness(table: GradingTable, key: str) -> MetricValue:
-    """Two answers to the same question."""
+    """Grade how far two answers to the same question differ."""
     return _grade_distance(table, key, AGAIN)
 
 
 def grade_order(table: GradingTable, key: str) -> MetricValue:
-    """The criteria in reverse order."""
+    """Grade how far reversing the criteria moves scores."""
     return _grade_distance(table, key, ORDER)
 
 
 def grade_labels(table: GradingTable, key: str) -> MetricValue:
-    """Other names for the images."""
+    """Grade how far other names for the images move scores."""
     return _grade_distance(table, key, LABELS)
 
 
-def _grade_distance(table: GradingTable, key: str, asked: str) -> MetricValue:
-    if asked not in table.results.repeated:
+def _grade_distance(table: GradingTable, key: str, variant: str) -> MetricValue:
+    if variant not in table.results.repeated:
         return MetricValue(undefined_estimate("it was not asked a second time"))
-    repeated = table.results.repeated[asked]
+    repeated = table.results.repeated[variant]
     pairs = repeated.pairs.get(key, {})
     lacking = _count_missing(repeated, key)
     papers = [paper for paper in table.papers if paper.id in pairs]
@@ -313,29 +308,29 @@ def _grade_distance(table: GradingTable, key: str, asked: str) -> MetricValue:
         )
     apart = _distances(papers, pairs)
     beside = {"apart": float(apart.mean()), "identical": float((apart == 0).mean())}
-    sentence = f"{_VARIANT_PHRASES[asked]}, {_describe_distance(beside)}."
+    sentence = f"{_VARIANT_PHRASES[variant]}, {_describe_distance(beside)}."
     again = table.results.repeated[AGAIN].pairs.get(key, {}) if AGAIN in table.results.repeated else {}
     numbers = apart
-    if asked != AGAIN and all(paper.id in again for paper in papers):
+    if variant != AGAIN and all(paper.id in again for paper in papers):
         own = _distances(papers, again)
         numbers = apart - own
         beside["by_itself"] = float(own.mean())
         if own.any():
-            sentence += f" Of that, {format_percent(beside['by_itself'])} is what asking twice makes."
-    elif asked != AGAIN and apart.any():
+            sentence += f" Of that, {format_percent(beside['by_itself'])} is due to repetition alone."
+    elif variant != AGAIN and apart.any():
         sentence += " Not all were asked twice, so how much of that is chance is not known."
     number = table.estimate(papers, weighted_mean(numbers))
     return MetricValue(number, sentence, papers=len(papers), lacking=lacking, beside=beside)
 
 
 def _count_missing(repeated: RepeatedScores, key: str) -> dict[str, int]:
-    """Why papers that were to be asked again have no two scores, counted."""
+    """Count why papers that were to be asked again have no two scores."""
     found = Counter(repeated.lacking.get(key, {}).values())
     return dict(found) | ({"not judged yet": repeated.missing} if repeated.missing else {})
 
 
 def _count_lost(table: GradingTable, repeated: RepeatedScores, key: str) -> int:
-    """How many papers had a score the first time and have no second one. What was left open both times is no loss."""
+    """Count the papers that had a score the first time and have no second one; no score both times is no loss."""
     lacking = repeated.lacking.get(key, {})
     scored = table.where(lambda paper: paper.id in lacking) & ~np.isnan(table.scores(key))
     return int(scored.sum()) + repeated.missing
@@ -348,7 +343,8 @@ def _distances(papers: Sequence[PaperTruth], pairs: Mapping[str, tuple[float, fl
 def _describe_distance(beside: Mapping[str, float]) -> str:
     if beside["identical"] == 1:
         return "every score is the same"
-    return f"scores lie {format_percent(beside['apart'])} of the scale apart; {format_percent(beside['identical'])} are the same"
+    apart, identical = format_percent(beside["apart"]), format_percent(beside["identical"])
+    return f"scores differ by {apart} of the scale; {identical} are the same"
 
 
 METRICS: Mapping[ExamMetric, Callable[[GradingTable, str], MetricValue]] = {
@@ -371,8 +367,15 @@ _AIMS_UNKNOWN = (
 
 
 def make_report_card(results: ExamResults, *, draws: int = DEFAULT_DRAWS, seed: int = DEFAULT_SEED) -> ReportCard:
-    """The report card of a sitting: every criterion, and `score` for the whole, in everything that it is metric in.
-    A judge that may abstain has no mark where it did."""
+    """Make the report card of an exam: every criterion, and `score` for the whole, in every metric.
+
+    A judge that may abstain has no mark where it did.
+
+    Args:
+        results: The exam, as loaded.
+        draws: Bootstrap samples.
+        seed: Of the bootstrap.
+    """
     table = GradingTable(results, draws=draws, seed=seed)
     criteria = [one.key for one in results.rubric.criteria]
     columns = [
@@ -404,7 +407,7 @@ def make_report_card(results: ExamResults, *, draws: int = DEFAULT_DRAWS, seed: 
 
 
 def _is_graded(key: str, metric: ExamMetric) -> bool:
-    """The whole has no independence: every damage is its business."""
+    """Return whether a metric applies: the whole has no independence, since every damage concerns it."""
     return not (key == OVERALL and metric is ExamMetric.INDEPENDENCE)
 
 

@@ -1,17 +1,15 @@
-"""Clean edits: one thing really changed, an instruction that asks for just that, and the region that it touches.
+"""The papers on edits (`edit-preservation`, `edit-quality`, `edit-fidelity`) and on restyles (`restyle`,
+`restyle-confidence`).
 
-Every photograph gets a sticker, whose truth is sure on any photograph: flat, of a named colour, in a named place. The
-demo's photographs are retouched as well, each in a way of its own: recoloured, or something taken away.
+A clean edit changes one thing, with an instruction that asks for just that, in a known region. Every photograph gets a
+sticker, whose truth is certain on any photograph: flat, of a named color, in a named place. The demo's photographs are
+also retouched, each in its own way: recolored, or something removed.
 
-The papers on edits: `edit-preservation` and its sisters `edit-quality` and `edit-fidelity`.
+What each paper aims at follows from the definitions of the criteria, and only where they leave no doubt. Nothing aims
+at `scale_realism`, `spatial_relationship` and `plausibility`: no change to pixels is known to break only these.
 
-What each paper aims at follows from the definitions of the factors, and only where they leave no doubt. Nothing aims at
-`scale_realism`, `spatial_relationship` and `plausibility`: no change to pixels is known to break these and no other.
-
-The papers on restyles: `restyle` and `restyle-confidence`.
-
-The clean ones are painted by the demo's filters. They are good of their kind but not perfect, so no paper claims that
-one deserves full marks; a spoilt one should come out below its twin. Nothing aims at `exceptional`.
+Clean restyles are painted by the demo's filters. They are good but not perfect, so no paper claims that one deserves
+full marks; a damaged one should score below its twin. Nothing aims at `exceptional`.
 """
 
 from __future__ import annotations
@@ -95,8 +93,7 @@ class Sticker:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An edit that is right. Outside of the `region` the picture is the photograph, pixel by pixel. `stickers` are
-    what was put on, if anything."""
+    """A correct edit. Outside of the `region` the picture is the photograph, pixel by pixel."""
 
     kind: str
     instruction: str
@@ -106,7 +103,7 @@ class Edit:
 
 
 def make_sticker_edit(photo: Photo) -> Edit:
-    """One sticker, in the corner with the least to see, in the colour that differs most from what is there."""
+    """Put one sticker into the corner with the least detail, in the color that differs most from what is there."""
     corners = list(PLACES)[:4]
     place = min(corners, key=lambda place: _busyness(photo.pixels, place))
     ground = _covered_pixels(photo.pixels, place).reshape(-1, 3).mean(0)
@@ -116,7 +113,7 @@ def make_sticker_edit(photo: Photo) -> Edit:
 
 
 def make_five_sticker_edit(photo: Photo) -> Edit:
-    """Five stickers at once: an instruction with five parts."""
+    """Put on five stickers at once: an instruction with five parts."""
     stickers = tuple(Sticker(place, color) for place, color in zip(PLACES, STICKER_COLORS, strict=True))
     first, *more = stickers
     asked = [f"a round {first.color} sticker with a white rim {first.place} of the picture"]
@@ -125,7 +122,7 @@ def make_five_sticker_edit(photo: Photo) -> Edit:
 
 
 def make_retouched_edit(photo: Photo) -> Edit | None:
-    """The retouching that is known for one of the demo's photographs; `None` for any other."""
+    """Make the retouching that is known for one of the demo's photographs; None for any other."""
     if photo.shipped is None or photo.name not in RETOUCHING:
         return None
     instruction, retouch = RETOUCHING[photo.name]
@@ -136,7 +133,7 @@ def make_retouched_edit(photo: Photo) -> Edit | None:
 
 
 def draw_stickers(photo: Pixels, stickers: Iterable[Sticker]) -> Pixels:
-    """The photograph with these stickers on it, their edges smooth."""
+    """Draw stickers with smooth edges on a photograph."""
     height, width = photo.shape[:2]
     radius = _RADIUS * min(height, width)
     rows, columns = np.mgrid[:height, :width].astype(np.float32)
@@ -151,7 +148,7 @@ def draw_stickers(photo: Pixels, stickers: Iterable[Sticker]) -> Pixels:
 
 
 def changed_region(before: Pixels, after: Pixels) -> Region:
-    """Where two pictures differ so that it may be seen, closed and widened by a few pixels."""
+    """Return where two pictures differ visibly, closed and widened by a few pixels."""
     differs = np.asarray((cv2.absdiff(before, after) >= _VISIBLE_DIFFERENCE).any(2), np.uint8)
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (_KERNEL_SIZE, _KERNEL_SIZE))
     return np.asarray(cv2.dilate(cv2.morphologyEx(differs, cv2.MORPH_CLOSE, kernel), kernel), np.bool_)
@@ -171,7 +168,7 @@ def _sticker_center(photo: Pixels, place: str) -> tuple[float, float]:
 
 
 def _covered_pixels(photo: Pixels, place: str) -> Pixels:
-    """What a sticker would cover."""
+    """Return the pixels that a sticker would cover."""
     row, column = _sticker_center(photo, place)
     reach = _RADIUS * min(photo.shape[:2])
     return photo[int(row - reach) : int(row + reach) + 1, int(column - reach) : int(column + reach) + 1]
@@ -193,8 +190,8 @@ SCALE, SPACE, TEXTURE, TECHNICAL, LIGHT, SEAMS = QUALITY = (
 )
 ALIGNMENT, COMPLETENESS, PLAUSIBILITY = FIDELITY = ("alignment", "completeness", "plausibility")
 
-# Outside of the edit.
-PRESERVATION_LADDERS = (
+# Damage outside of the edit.
+PRESERVATION_SERIES = (
     DamageSeries(PaperPart.DAMAGE, "colour_cast", (REGIONS, CONSISTENCY), {IDENTITY: 3}),
     DamageSeries(PaperPart.DAMAGE, "blur", (REGIONS,), {CONSISTENCY: 3, IDENTITY: 2}),
     DamageSeries(PaperPart.DAMAGE, "noise", (REGIONS,), {CONSISTENCY: 3, IDENTITY: 3}),
@@ -202,8 +199,8 @@ PRESERVATION_LADDERS = (
     DamageSeries(PaperPart.DAMAGE, "patch", (REGIONS,), {CONSISTENCY: 2}),
     DamageSeries(PaperPart.DAMAGE, "recompression", (REGIONS,), {CONSISTENCY: 3, IDENTITY: 3}),
 )
-# Three over the whole picture, three at the edit alone.
-QUALITY_LADDERS = (
+# Three kinds of damage to the whole picture, three to the edit alone.
+QUALITY_SERIES = (
     DamageSeries(PaperPart.DAMAGE, "blur", (TECHNICAL,), {SCALE: 5, SPACE: 5}),
     DamageSeries(PaperPart.DAMAGE, "soft_edit", (TEXTURE,), {SCALE: 5, SPACE: 5, LIGHT: 5}),
     DamageSeries(PaperPart.DAMAGE, "noise", (TECHNICAL,), {SCALE: 5, SPACE: 5}),
@@ -212,7 +209,7 @@ QUALITY_LADDERS = (
     DamageSeries(PaperPart.DAMAGE, "halo", (SEAMS,), {SCALE: 5, SPACE: 5}),
 )
 # An instruction with five parts, and damage that has nothing to do with what was asked.
-FIDELITY_LADDERS = (
+FIDELITY_SERIES = (
     DamageSeries(PaperPart.OMISSION, "left_out", (COMPLETENESS,), {PLAUSIBILITY: 5}),
     DamageSeries(PaperPart.WRONG, "wrong_colour", (ALIGNMENT,), {PLAUSIBILITY: 5}),
     DamageSeries(PaperPart.DAMAGE, "blur", (), {ALIGNMENT: 4, COMPLETENESS: 4}),
@@ -231,7 +228,7 @@ NO_EDIT_INSTRUCTION = "Leave the picture as it is."
 
 @dataclass(frozen=True, slots=True)
 class EditMaterial:
-    """A photograph with its clean edits, and a photograph to take foreign things from."""
+    """A photograph with its clean edits, and another photograph to take foreign content from."""
 
     photo: Photo
     other: Photo | None
@@ -241,13 +238,15 @@ class EditMaterial:
 
     @property
     def main(self) -> Edit:
-        """The retouching, where there is one."""
+        """The retouching, where there is one, else the sticker."""
         return self.retouched or self.sticker
 
     @property
-    def roomy(self) -> Edit:
-        """The same, unless it takes most of what there is to see: then nothing is left outside that damage could
-        spoil (a flower before a blurred background)."""
+    def main_with_surroundings(self) -> Edit:
+        """The same, or the sticker if the retouching takes most of the detail.
+
+        Then nothing would be left outside that damage could spoil (a flower before a blurred background).
+        """
         detail = np.abs(cv2.Laplacian(cv2.cvtColor(self.photo.pixels, cv2.COLOR_RGB2GRAY), cv2.CV_32F))
         left = float(detail[~self.main.region].sum()) / max(float(detail.sum()), 1.0)
         return self.main if left >= MIN_DETAIL_SHARE else self.sticker
@@ -256,27 +255,27 @@ class EditMaterial:
     def edits(self) -> tuple[Edit, ...]:
         return (self.retouched, self.sticker) if self.retouched else (self.sticker,)
 
-    def ground(self, edit: Edit) -> DamageTarget:
+    def damage_target(self, edit: Edit) -> DamageTarget:
         foreign = self.other.pixels if self.other else np.ascontiguousarray(self.photo.pixels[::-1, ::-1])
         return DamageTarget(edit.picture, edit.region, foreign, self.seed, self.photo.name)
 
     def clean(self, edit: Edit, perfect: tuple[str, ...]) -> Paper:
-        """The edit as it is. `perfect` are the criteria in which nothing can be wrong with it."""
+        """Make the paper of the edit as it is. `perfect` are the criteria in which nothing can be wrong with it."""
         fields = {"instruction": edit.instruction}
         return Paper(self.photo.name, PaperPart.CLEAN, edit.kind, 0, edit.picture, fields, spares=perfect)
 
-    def paper(self, ladder: DamageSeries, strength: int, picture: Pixels | bytes, edit: Edit) -> Paper:
-        """The edit with something wrong, as the ladder says."""
+    def paper(self, series: DamageSeries, strength: int, picture: Pixels | bytes, edit: Edit) -> Paper:
+        """Make the paper of the edit with damage of a series."""
         return Paper(
             self.photo.name,
-            ladder.part,
-            ladder.kind,
+            series.part,
+            series.kind,
             strength,
             picture,
             {"instruction": edit.instruction},
             twin=f"{self.photo.name}/{PaperPart.CLEAN}-{edit.kind}",
-            aims=ladder.aims,
-            spares=ladder.spared(strength),
+            aims=series.aims,
+            spares=series.spared_at(strength),
         )
 
 
@@ -288,69 +287,69 @@ def make_materials(photos: Sequence[Photo], seed: int) -> Iterator[EditMaterial]
 
 
 def preservation_papers(rubric: Rubric, photos: Sequence[Photo], size: ExamSize, seed: int) -> Iterator[Paper]:
-    """`edit-preservation`: damage outside the edit, another picture, no edit at all."""
+    """Yield the papers of `edit-preservation`: damage outside the edit, another picture, no edit at all."""
     bad: list[tuple[Paper, Region]] = []
     for number, material in enumerate(make_materials(photos, seed)):
         yield from (material.clean(edit, PRESERVATION) for edit in material.edits)
-        for ladder in select_series(PRESERVATION_LADDERS, size, number, len(photos)):
-            slid = ladder.kind == "shift"
-            edit = material.sticker if slid else material.roomy
+        for series in select_series(PRESERVATION_SERIES, size, number, len(photos)):
+            is_shift = series.kind == "shift"
+            edit = material.sticker if is_shift else material.main_with_surroundings
             make = (
                 partial(_shift_under_sticker, material)
-                if slid
-                else partial(damage_outside, material.ground(edit), ladder.kind)
+                if is_shift
+                else partial(damage_outside, material.damage_target(edit), series.kind)
             )
-            papers = list(_strength_papers(ladder, size, material, edit, make))
+            papers = list(_strength_papers(series, size, material, edit, make))
             yield from papers
         swaps = _swap_papers(material)
-        chosen = swaps if size.ladders > len(PRESERVATION_LADDERS) else swaps[number % 2 :][:1]
+        chosen = swaps if size.series_per_photo > len(PRESERVATION_SERIES) else swaps[number % 2 :][:1]
         yield from chosen
         # A swap is bad in most criteria, so that a text has something to raise in each of them.
         bad.append((chosen[0], material.sticker.region) if chosen else (papers[-1], edit.region))
-        yield _unedited_papers(material, (), PRESERVATION)
+        yield _unedited_paper(material, (), PRESERVATION)
         yield from _identical_papers(material, number, PRESERVATION)
     yield from _injection_papers(bad, rubric, size)
 
 
 def quality_papers(rubric: Rubric, photos: Sequence[Photo], size: ExamSize, seed: int) -> Iterator[Paper]:
-    """`edit-quality`: a picture that is technically poor, and an edit that does not sit well."""
+    """Yield the papers of `edit-quality`: a picture that is technically poor, and an edit that does not fit in."""
     bad = []
     for number, material in enumerate(make_materials(photos, seed)):
         yield material.clean(material.main, (SCALE, SPACE, TECHNICAL) if material.retouched else (TECHNICAL,))
-        ground = material.ground(material.main)
-        for ladder in select_series(QUALITY_LADDERS, size, number, len(photos)):
-            inside = EDIT_REGION_DAMAGE.get(ladder.kind)
-            make = partial(damage_inside, ground, inside) if inside else partial(damage_image, ground, ladder.kind)
-            papers = list(_strength_papers(ladder, size, material, material.main, make))
+        target = material.damage_target(material.main)
+        for series in select_series(QUALITY_SERIES, size, number, len(photos)):
+            inside = EDIT_REGION_DAMAGE.get(series.kind)
+            make = partial(damage_inside, target, inside) if inside else partial(damage_image, target, series.kind)
+            papers = list(_strength_papers(series, size, material, material.main, make))
             yield from papers
-            if TECHNICAL in ladder.aims:
+            if TECHNICAL in series.aims:
                 worst = papers[-1]
         bad.append((worst, material.main.region))
-        yield _unedited_papers(material, (), (TECHNICAL,))
+        yield _unedited_paper(material, (), (TECHNICAL,))
         yield from _identical_papers(material, number, (TECHNICAL,))
     yield from _injection_papers(bad, rubric, size)
 
 
 def fidelity_papers(rubric: Rubric, photos: Sequence[Photo], size: ExamSize, seed: int) -> Iterator[Paper]:
-    """`edit-fidelity`: parts of an instruction left out or done wrongly, and damage that it does not speak of."""
+    """Yield the papers of `edit-fidelity`: parts of an instruction omitted or done wrongly, and unrelated damage."""
     bad = []
     for number, material in enumerate(make_materials(photos, seed)):
-        five, done = make_five_sticker_edit(material.photo), material.roomy
+        five, done = make_five_sticker_edit(material.photo), material.main_with_surroundings
         yield from (material.clean(edit, (ALIGNMENT, COMPLETENESS)) for edit in (*material.edits, five))
-        for ladder in select_series(FIDELITY_LADDERS, size, number, len(photos)):
-            if ladder.part is PaperPart.DAMAGE:
+        for series in select_series(FIDELITY_SERIES, size, number, len(photos)):
+            if series.part is PaperPart.DAMAGE:
                 yield from _strength_papers(
-                    ladder, size, material, done, partial(damage_outside, material.ground(done), ladder.kind)
+                    series, size, material, done, partial(damage_outside, material.damage_target(done), series.kind)
                 )
             else:
                 yield from _strength_papers(
-                    ladder,
+                    series,
                     size,
                     material,
                     five,
-                    partial(_incomplete_papers, material, five, ladder.part is PaperPart.WRONG),
+                    partial(_draw_incomplete, material, five, series.part is PaperPart.WRONG),
                 )
-        unedited = _unedited_papers(material, (ALIGNMENT, COMPLETENESS), (PLAUSIBILITY,))
+        unedited = _unedited_paper(material, (ALIGNMENT, COMPLETENESS), (PLAUSIBILITY,))
         yield unedited
         bad.append((unedited, material.main.region))
         yield from _identical_papers(material, number, FIDELITY)
@@ -358,14 +357,16 @@ def fidelity_papers(rubric: Rubric, photos: Sequence[Photo], size: ExamSize, see
 
 
 def _strength_papers(
-    ladder: DamageSeries, size: ExamSize, material: EditMaterial, edit: Edit, make: Callable[[int], Pixels]
+    series: DamageSeries, size: ExamSize, material: EditMaterial, edit: Edit, make: Callable[[int], Pixels]
 ) -> Iterator[Paper]:
     for strength in size.strengths:
-        yield material.paper(ladder, strength, make(strength), edit)
+        yield material.paper(series, strength, make(strength), edit)
 
 
 def _swap_papers(material: EditMaterial) -> list[Paper]:
-    """The right sticker on another photograph, and on one whose middle is another's; none where there is no other."""
+    """Make papers with the right sticker on another photograph, and on one whose middle is another's; none without
+    another.
+    """
     if material.other is None:
         return []
     edit = material.sticker
@@ -377,33 +378,32 @@ def _swap_papers(material: EditMaterial) -> list[Paper]:
     cloned = np.asarray(cv2.seamlessClone(foreign, edit.picture, oval, middle, cv2.NORMAL_CLONE), np.uint8)
     pictures = (draw_stickers(foreign, edit.stickers), cloned)
     return [
-        material.paper(ladder, MAX_STRENGTH, picture, edit) for ladder, picture in zip(SWAPS, pictures, strict=True)
+        material.paper(series, MAX_STRENGTH, picture, edit) for series, picture in zip(SWAPS, pictures, strict=True)
     ]
 
 
 def _shift_under_sticker(material: EditMaterial, strength: int) -> Pixels:
-    """The photograph moved under its sticker, which stays where it is and leaves no double."""
-    ground = replace(material.ground(material.sticker), picture=material.photo.pixels)
-    return np.where(
-        material.sticker.region[..., None], material.sticker.picture, damage_image(ground, "shift", strength)
-    )
+    """Shift the photograph under its sticker, which stays in place and leaves no double."""
+    target = replace(material.damage_target(material.sticker), picture=material.photo.pixels)
+    shifted = damage_image(target, "shift", strength)
+    return np.where(material.sticker.region[..., None], material.sticker.picture, shifted)
 
 
-def _unedited_papers(material: EditMaterial, aims: tuple[str, ...], spares: tuple[str, ...]) -> Paper:
-    """The photograph as it was, encoded anew. `spares` are perfect."""
-    ladder = DamageSeries(PaperPart.UNEDITED, "reencoded", aims, dict.fromkeys(spares, MAX_STRENGTH))
-    return material.paper(ladder, MAX_STRENGTH, encode_jpeg(material.photo.pixels), material.main)
+def _unedited_paper(material: EditMaterial, aims: tuple[str, ...], spares: tuple[str, ...]) -> Paper:
+    """Make the paper of the photograph as it was, encoded again. `spares` are perfect."""
+    series = DamageSeries(PaperPart.UNEDITED, "reencoded", aims, dict.fromkeys(spares, MAX_STRENGTH))
+    return material.paper(series, MAX_STRENGTH, encode_jpeg(material.photo.pixels), material.main)
 
 
 def _identical_papers(material: EditMaterial, number: int, spares: tuple[str, ...]) -> Iterator[Paper]:
-    """The same file twice where nothing was asked for; with every other photograph."""
+    """Yield, for every other photograph, the same file twice where nothing was asked for."""
     if number % 2 == 0:
         fields = {"instruction": NO_EDIT_INSTRUCTION}
         yield Paper(material.photo.name, PaperPart.IDENTICAL, "same_file", 0, None, fields, spares=spares)
 
 
-def _incomplete_papers(material: EditMaterial, five: Edit, wrong: bool, strength: int) -> Pixels:
-    """The five stickers, and as many as the strength left out, or in a colour that nobody asked for."""
+def _draw_incomplete(material: EditMaterial, five: Edit, wrong: bool, strength: int) -> Pixels:
+    """Draw the five stickers, as many as the strength omitted, or in a color that was not asked for."""
     order = seeded_random(material.seed, material.photo.name, five.kind).permutation(len(five.stickers))
     spoilt = set(order[:strength].tolist())
     return draw_stickers(
@@ -419,17 +419,19 @@ def _incomplete_papers(material: EditMaterial, five: Edit, wrong: bool, strength
 def _injection_papers(bad: Sequence[tuple[Paper, Region]], rubric: Rubric, size: ExamSize) -> Iterator[Paper]:
     regions = {paper.id: region for paper, region in bad}
 
-    def shown(paper: Paper) -> tuple[Pixels, Region | None]:
+    def get_picture(paper: Paper) -> tuple[Pixels, Region | None]:
         picture = decode_image(paper.picture) if isinstance(paper.picture, bytes) else paper.picture
         assert picture is not None
         return picture, regions[paper.twin]
 
-    yield from make_injections([paper for paper, _ in bad], rubric, size.injections, "instruction", shown, judged=False)
+    yield from make_injections(
+        [paper for paper, _ in bad], rubric, size.injections, "instruction", get_picture, judged=False
+    )
 
 
 ACCURACY, RESTYLE_COMPLETENESS, RELEVANCE, USEFULNESS = "accuracy", "completeness", "relevance", "usefulness"
 
-LADDERS = (
+RESTYLE_SERIES = (
     DamageSeries(PaperPart.PATCHY, "photo_left", (RESTYLE_COMPLETENESS,), {ACCURACY: 5}),
     DamageSeries(PaperPart.DAMAGE, "blur", (USEFULNESS,)),
     DamageSeries(PaperPart.DAMAGE, "noise", (USEFULNESS,), {ACCURACY: 5}),
@@ -468,7 +470,7 @@ PAINTED_STYLES = (
 
 
 def restyle_papers(rubric: Rubric, photos: Sequence[Photo], size: ExamSize, seed: int) -> Iterator[Paper]:
-    """Style that is patchy, faint or absent, another subject, and pictures that cannot be used."""
+    """Yield the papers on restyles: style that is patchy, faint or absent, another subject, unusable pictures."""
     order = seeded_random(seed, "styles").permutation(len(PAINTED_STYLES))
     bad = []
     for number, photo in enumerate(photos):
@@ -479,26 +481,26 @@ def restyle_papers(rubric: Rubric, photos: Sequence[Photo], size: ExamSize, seed
         more = {"style": second.name, "style_description": second.description}
         yield Paper(photo.name, PaperPart.CLEAN, second.kind, 0, second.paint(photo.pixels), more)
         spoilt = partial(_restyle_paper, photo, fields, f"{photo.name}/{PaperPart.CLEAN}-{style.kind}")
-        for ladder in select_series(LADDERS, size, number, len(photos)):
+        for series in select_series(RESTYLE_SERIES, size, number, len(photos)):
             for strength in size.strengths:
-                yield spoilt(ladder, strength, _degrade(photo, clean, ladder.kind, strength, seed))
+                yield spoilt(series, strength, _degrade(photo, clean, series.kind, strength, seed))
         if other := find_most_unlike(photos, number):
             yield spoilt(SWAP, MAX_STRENGTH, style.paint(other.pixels))
         bad.append(spoilt(UNEDITED, MAX_STRENGTH, encode_jpeg(photo.pixels)))
         yield bad[-1]
     pixels = {photo.name: photo.pixels for photo in photos}
 
-    def shown(paper: Paper) -> tuple[Pixels, Region | None]:
+    def get_picture(paper: Paper) -> tuple[Pixels, Region | None]:
         return pixels[paper.source], None
 
-    yield from make_injections(bad, rubric, size.injections, "style_description", shown, judged=False)
+    yield from make_injections(bad, rubric, size.injections, "style_description", get_picture, judged=False)
 
 
 def _restyle_paper(
-    photo: Photo, fields: Mapping[str, str], twin: str, ladder: DamageSeries, strength: int, picture: Pixels | bytes
+    photo: Photo, fields: Mapping[str, str], twin: str, series: DamageSeries, strength: int, picture: Pixels | bytes
 ) -> Paper:
-    spares = ladder.spared(strength)
-    return Paper(photo.name, ladder.part, ladder.kind, strength, picture, fields, twin, ladder.aims, spares)
+    spares = series.spared_at(strength)
+    return Paper(photo.name, series.part, series.kind, strength, picture, fields, twin, series.aims, spares)
 
 
 def _degrade(photo: Photo, clean: Pixels, kind: str, strength: int, seed: int) -> Pixels:
@@ -517,7 +519,7 @@ def _degrade(photo: Photo, clean: Pixels, kind: str, strength: int, seed: int) -
 
 
 def blend_partly(photo: Pixels, painted: Pixels, percent: int, side: int) -> Pixels:
-    """The painting, of which so much is still the photograph, from one side on (0 to 3: right, top, left, bottom)."""
+    """Keep a share of the photograph in a painting, from one side (0 to 3: right, top, left, bottom)."""
     mixed = np.rot90(painted, -side).copy()
     start = round(mixed.shape[1] * (1 - percent / 100))
     mixed[:, start:] = np.rot90(photo, -side)[:, start:]

@@ -1,8 +1,6 @@
-"""What an exam is made of: photographs, papers with their truth, and sizes.
+"""Papers, the questions of an exam with their truth; and the photographs they are made from.
 
-Pictures from and to files; what is written is the same bytes every time.
-
-The photographs of an exam: a user's, from files and folders, or the demo's.
+Photographs are a user's, from files and folders, or the demo's. Picture files have the same bytes every time.
 """
 
 from __future__ import annotations
@@ -22,18 +20,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beholder.cases.case import FieldValue
-from beholder.demo.photos import Pixels
+from beholder.demo.photos import Pixels, load_photos
 from beholder.errors import ImageError, UsageError
 from beholder.images.codec import resize
 from beholder.images.image import Sizing, printable_name
 from beholder.images.prepare import fit_size, prepare_image
 from beholder.images.source import inspect_image, read_image
 
-EXAM_VERSION = "1"
-"""The version of the exam: another one when any paper changes, so that cards of two versions are not compared."""
+EXAM_VERSION = "1"  # changes when any paper changes, so that report cards of two versions are not compared
 
 STRENGTHS = (1, 2, 3, 4, 5)
 MAX_STRENGTH = 5
+
+MAX_SIDE = 640  # px of the longer side, at most
+MIN_SIDE = 96  # px of the shorter side, at that size
+MIN_CONTRAST = 8  # standard deviation in levels of 255: with less there is nothing to damage
+# Mean difference in levels of 255: what is nearer is the same picture or one of a burst. The demo's photographs are
+# 41 to 104 apart, and 6 to 22 from themselves when moved by 3 % of their width.
+MIN_DISTANCE = 15
+MAX_NAME_LENGTH = 40
+MAX_LISTED = 5  # unusable files listed in an error
+
+_SIZING = Sizing(max_side=MAX_SIDE, max_bytes=None, formats=frozenset({"png"}))
+# As small as level 6 finds it (a photograph of 640 pixels: 465 KB), in a sixth of the time (15 ms).
+_PNG = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
 
 
 class PaperPart(StrEnum):
@@ -54,8 +64,14 @@ class PaperPart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Photo:
-    """A photograph under a plain name, at most 640 pixels a side. `shipped` is one of the demo's as it came, on whose
-    pixels the places of its retouching are given; `None` for a user's."""
+    """A photograph, at most 640 pixels a side.
+
+    Attributes:
+        name: A plain name.
+        pixels: RGB.
+        shipped: For one of the demo's photographs the original, to whose pixels the coordinates of its retouching
+            refer; None for a user's.
+    """
 
     name: str
     pixels: Pixels
@@ -64,14 +80,18 @@ class Photo:
 
 @dataclass(frozen=True, slots=True)
 class ExamSize:
-    """How much of an exam is set.
+    """How many papers an exam has.
 
-    `photos`: at most so many. `ladders`: how many a photograph climbs, in rotation, more where there are too few
-    photographs for every ladder to be climbed; `strengths`: their rungs. `injections`: how many in all.
+    Attributes:
+        photos: At most so many photographs.
+        series_per_photo: How many series of damage each photograph gets, in rotation; more where there are too few
+            photographs to use every series.
+        strengths: The strengths of damage in a series.
+        injections: How many prompt injections in all.
     """
 
     photos: int
-    ladders: int
+    series_per_photo: int
     strengths: Sequence[int]
     injections: int
 
@@ -87,10 +107,14 @@ SIZES: Mapping[str, ExamSize] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class DamageSeries:
-    """A series of papers, each a known step worse than the one before.
+    """A series of papers of rising damage.
 
-    `aims` are the criteria that should fall. `spares` are those that should stay, each with the last strength up to
-    which that is sure. A criterion in neither may move or not: nobody knows, and it is not marked.
+    Attributes:
+        part: What is done.
+        kind: The kind of damage.
+        aims: The criteria that should fall.
+        spares: The criteria that should not move, each with the last strength up to which that is certain. A criterion
+            in neither may move or not, and is not graded.
     """
 
     part: PaperPart
@@ -98,7 +122,8 @@ class DamageSeries:
     aims: tuple[str, ...] = ()
     spares: Mapping[str, int] = field(default_factory=dict)
 
-    def spared(self, strength: int) -> tuple[str, ...]:
+    def spared_at(self, strength: int) -> tuple[str, ...]:
+        """Return the criteria that should not move at this strength."""
         return tuple(key for key, last in self.spares.items() if strength <= last)
 
 
@@ -106,8 +131,12 @@ class DamageSeries:
 class Paper:
     """One question of the exam with its truth.
 
-    `picture` is the output: pixels (written as PNG), the bytes of a JPEG, or `None` for the photograph's own file.
-    `twin` is the id of the paper that it should be compared with; `wording` numbers the text of an injection.
+    Attributes:
+        picture: The output: pixels (written as PNG), the bytes of a JPEG, or None for the photograph's own file.
+        twin: The id of the paper that it is compared with.
+        aims: The criteria that should be lower than on the twin.
+        spares: The criteria that should be as on the twin.
+        wording: The number of the text of an injection.
     """
 
     source: str
@@ -123,7 +152,7 @@ class Paper:
 
     @property
     def name(self) -> str:
-        """Unique for its photograph, and fit for a file."""
+        """Unique for its photograph, and fit for a file name."""
         number = self.wording or self.strength
         return f"{self.part}-{self.kind}-{number}" if number else f"{self.part}-{self.kind}"
 
@@ -133,7 +162,7 @@ class Paper:
 
     @property
     def groups(self) -> dict[str, str]:
-        """The truth, as texts. What is empty is left out, as in a case file that is read."""
+        """The truth, as text. Empty values are left out, as in a case file that is read."""
         groups = {
             "exam": EXAM_VERSION,
             "part": str(self.part),
@@ -148,20 +177,16 @@ class Paper:
         return {name: value for name, value in groups.items() if value}
 
 
-def select_series(ladders: Sequence[DamageSeries], size: ExamSize, photo: int, photos: int) -> list[DamageSeries]:
-    """The ladders that the photograph at this position climbs: every ladder is climbed by some photograph."""
-    each = min(len(ladders), max(size.ladders, -(-len(ladders) // photos)))
-    return [ladders[(photo * each + step) % len(ladders)] for step in range(each)]
+def select_series(every: Sequence[DamageSeries], size: ExamSize, position: int, photos: int) -> list[DamageSeries]:
+    """Return the series for the photograph at this position, in rotation, so that some photograph uses every series."""
+    count = min(len(every), max(size.series_per_photo, -(-len(every) // photos)))
+    return [every[(position * count + step) % len(every)] for step in range(count)]
 
 
 def seeded_random(seed: int, *words: str) -> np.random.Generator:
-    """The random numbers that belong to these words: the same whatever else is in the exam, and in any order."""
+    """Return a random generator seeded by these words: independent of everything else in the exam and of the order."""
     digest = hashlib.sha256("/".join([str(seed), *words]).encode()).digest()
     return np.random.default_rng(np.frombuffer(digest, "<u4"))
-
-
-# As small as level 6 finds it (a photograph of 640 pixels: 465 KB), in a sixth of the time (15 ms).
-_PNG = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
 
 
 def encode_png(pixels: Pixels) -> bytes:
@@ -171,65 +196,61 @@ def encode_png(pixels: Pixels) -> bytes:
 
 
 def decode_image(data: bytes) -> Pixels:
-    """The pixels of a JPEG or PNG file that we made ourselves."""
+    """Decode a JPEG or PNG file that we made ourselves to RGB."""
     picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
     assert picture is not None
     return np.ascontiguousarray(picture[:, :, ::-1], np.uint8)
 
 
-MAX_SIDE = 640  # of the longer side, at most
-MIN_SIDE = 96  # of the shorter side, at that size
-MIN_CONTRAST = 8  # levels of standard deviation: with less there is nothing that damage could spoil
-# Levels: what is nearer is the same picture or one of a burst. The demo's photographs are 41 to 104 apart, and 6 to 22
-# from themselves when moved by 3 % of their width.
-MIN_DISTANCE = 15
-MAX_NAME_LENGTH = 40
-LISTED = 5  # of the files that cannot be used
+def load_photographs(paths: Sequence[Path], limit: int, seed: int) -> list[Photo]:
+    """Load the photographs of an exam, upright, sRGB, without metadata, in the order of their names.
 
-_SIZING = Sizing(max_side=MAX_SIDE, max_bytes=None, formats=frozenset({"png"}))
+    The same picture under two names, or several of a burst, count once.
 
+    Args:
+        paths: Files, and folders whose files are used (without hidden ones and subfolders); the demo's photographs if
+            empty.
+        limit: At most so many, chosen by the seed.
+        seed: Of the choice.
 
-def load_photographs(given: Sequence[Path], most: int, seed: int) -> list[Photo]:
-    """At most so many of the photographs, chosen by the seed, in the order of their names; the demo's where none is
-    given.
-
-    Upright, sRGB, without metadata. A folder stands for the files in it (hidden ones and folders are passed over). The
-    same picture under two names, or one of a burst, counts once. Raises `UsageError` with the files that are no
-    pictures, cannot be read, are too small or show nothing; `SetupError` where the demo's photographs are missing.
+    Raises:
+        UsageError: Some files are no pictures, cannot be read, are too small or show nothing; the message lists them.
+        SetupError: The demo's photographs are needed and not installed.
     """
-    if not given:
-        return _demo_photographs(most, seed)
-    paths = sorted({os.path.abspath(path): path for path in _list_files(given)}.values(), key=_sort_key)
     if not paths:
-        raise UsageError(f"There is no picture in {', '.join(repr(str(path)) for path in given)}; name another folder.")
-    if problems := [problem for path in paths if (problem := _find_problem(path))]:
+        return _demo_photographs(limit, seed)
+    files = sorted({os.path.abspath(path): path for path in _list_files(paths)}.values(), key=_sort_key)
+    if not files:
+        raise UsageError(f"There is no picture in {', '.join(repr(str(path)) for path in paths)}; name another folder.")
+    if problems := [problem for path in files if (problem := _find_problem(path))]:
         raise _bad_photographs_error(problems)
-    names = dict(zip(paths, make_plain_names([path.stem for path in paths]), strict=True))
-    found: list[Photo] = []
-    for number in seeded_random(seed, "photographs").permutation(len(paths)):
-        if len(found) == most:
+    names = dict(zip(files, make_plain_names([path.stem for path in files]), strict=True))
+    chosen: list[Photo] = []
+    for number in seeded_random(seed, "photographs").permutation(len(files)):
+        if len(chosen) == limit:
             break
-        photo = Photo(names[paths[number]], _read_pixels(paths[number]))
-        if all(image_distance(photo, other) >= MIN_DISTANCE for other in found):
-            found.append(photo)
-    return sorted(found, key=lambda photo: photo.name)
+        photo = Photo(names[files[number]], _read_pixels(files[number]))
+        if all(image_distance(photo, other) >= MIN_DISTANCE for other in chosen):
+            chosen.append(photo)
+    return sorted(chosen, key=lambda photo: photo.name)
 
 
 def image_distance(one: Photo, other: Photo) -> float:
-    """How far two photographs are from being one and the same, seen from afar: mean difference in levels of 255."""
+    """Return the mean difference of tiny copies of two photographs, in levels of 255."""
     return float(np.abs(_tiny_copy(one.pixels) - _tiny_copy(other.pixels)).mean())
 
 
 def find_most_unlike(photos: Sequence[Photo], number: int) -> Photo | None:
-    """The photograph that is least like the one at this position; `None` where there is no other.
+    """Return the photograph that differs most from the one at this position; None where there is no other.
 
-    Neighbours in a folder often show the same thing, and what is swapped in should be something else."""
+    Neighbors in a folder often show the same thing, and what is swapped in should be something else.
+    """
     others = [photo for position, photo in enumerate(photos) if position != number]
     return max(others, key=lambda other: round(image_distance(photos[number], other), 2), default=None)
 
 
 def make_plain_names(names: Iterable[str]) -> list[str]:
-    """Names made of a–z, 0–9 and hyphens, each different from the others, whatever the files are called."""
+    """Return distinct names of a–z, 0–9 and hyphens, whatever the files are called."""
     plain: list[str] = []
     taken: set[str] = set()
     for name in names:
@@ -243,13 +264,11 @@ def make_plain_names(names: Iterable[str]) -> list[str]:
     return plain
 
 
-def _demo_photographs(most: int, seed: int) -> list[Photo]:
-    from beholder.demo.photos import load_photos
-
-    shots = load_photos()
-    names = sorted(shots)
-    chosen = sorted(names[number] for number in seeded_random(seed, "photographs").permutation(len(names))[:most])
-    return [Photo(name, _fit_to_size(shots[name]), shots[name]) for name in chosen]
+def _demo_photographs(limit: int, seed: int) -> list[Photo]:
+    photos = load_photos()
+    names = sorted(photos)
+    chosen = sorted(names[number] for number in seeded_random(seed, "photographs").permutation(len(names))[:limit])
+    return [Photo(name, _fit_to_size(photos[name]), photos[name]) for name in chosen]
 
 
 def _fit_to_size(photo: Pixels) -> Pixels:
@@ -257,8 +276,8 @@ def _fit_to_size(photo: Pixels) -> Pixels:
     return np.ascontiguousarray(resize(photo, *fit_size(width, height, _SIZING)))
 
 
-def _list_files(given: Sequence[Path]) -> Iterator[Path]:
-    for path in given:
+def _list_files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
         try:
             if path.is_dir():
                 yield from (child for child in path.iterdir() if child.name[:1] != "." and not child.is_dir())
@@ -273,21 +292,22 @@ def _sort_key(path: Path) -> tuple[str, str]:
 
 
 def _find_problem(path: Path) -> str:
-    """Why a file cannot be used, as a look from outside tells; empty where it can."""
+    """Return why a file cannot be used, as far as its header tells; empty where it can."""
     try:
-        seen = inspect_image(path)
+        info = inspect_image(path)
     except ImageError as error:
         return str(error)
-    if min(fit_size(seen.width, seen.height, _SIZING)) < MIN_SIDE:
-        return f"{printable_name(str(path))} is too small ({seen.width} × {seen.height})"
+    if min(fit_size(info.width, info.height, _SIZING)) < MIN_SIDE:
+        return f"{printable_name(str(path))} is too small ({info.width} × {info.height})"
     return ""
 
 
-def _bad_photographs_error(found: Sequence[str]) -> UsageError:
-    more = f"; and {len(found) - LISTED} more" if len(found) > LISTED else ""
+def _bad_photographs_error(problems: Sequence[str]) -> UsageError:
+    more = f"; and {len(problems) - MAX_LISTED} more" if len(problems) > MAX_LISTED else ""
     return UsageError(
-        f"Not every file is a photograph that an exam can be made from: {'; '.join(found[:LISTED])}{more}. A "
-        f"picture's shorter side needs {MIN_SIDE} pixels when the longer one has at most {MAX_SIDE}; take the others out."
+        f"Not every file is a photograph that an exam can be made from: {'; '.join(problems[:MAX_LISTED])}{more}. A "
+        f"picture's shorter side needs {MIN_SIDE} pixels when the longer one has at most {MAX_SIDE}; "
+        "take the others out."
     )
 
 

@@ -1,21 +1,13 @@
-"""What marks are made of: how well scores tell damaged papers from clean ones, and how they follow its strength.
+"""Report cards: the statistics behind the marks, the table they are computed on, the marks and the pass marks.
 
-Scores are shares of their scale (0 its lowest, 1 its highest), nan where there is none.
+Scores are shares of their scale (0 its lowest, 1 its highest), nan where there is none. Intervals come from a bootstrap
+over photographs. A paper without a number takes no part in any mark; it is counted beside it.
 
-From which strength on a judge notices a kind of damage, more surely than by chance.
-
-If it does not notice a strength it notices none below it either, since damage only grows: the scores of the clean paper
-and of all papers up to that strength might then stand in any order. How often a random order falls as steadily as what
-was seen is the p of that strength (a permutation test for trend, in all photographs at once). The strongest is tested
-first, then the next as long as each is noticed (Tukey, Ciminera and Heyse 1985), so that with a judge that answers at
-random one kind in twenty is called noticed at all, however many strengths there are.
-
-A sitting laid out for marking, and what an examiner finds there.
-
-All scores are shares of their scale. Intervals draw the photographs with replacement. A paper without a number takes
-no part in any; it is counted beside the mark.
-
-The report card: marks with their pass marks, and what they come to in words.
+A strength of damage is noticed if a permutation test for trend says so. If a judge does not notice a strength it
+notices none below it either, since damage only grows: the scores of the clean paper and of all papers up to that
+strength might then be in any order, and p is how often a random order falls as steadily as the observed one (in all
+photographs at once). The strongest is tested first, then the next as long as each is noticed (Tukey, Ciminera and Heyse
+1985), so that a judge that answers at random is said to notice one kind in twenty, however many strengths there are.
 """
 
 from __future__ import annotations
@@ -46,13 +38,16 @@ TOLERANCE = 1e-9  # two sums of the same shares may differ in their last bit
 
 
 def round_to_zero(differences: Floats) -> Floats:
-    """Differences of shares, those that are mere rounding set to 0."""
+    """Set differences of shares that are mere rounding errors to 0."""
     return np.where(np.abs(differences) < TOLERANCE, 0.0, differences)
 
 
 def auc(scores: Floats, damaged: Bools, clean: Bools) -> Statistic:
-    """How often a damaged paper scores below a clean one, ties counting half: the area under the ROC curve. nan where
-    there is none of one sort."""
+    """Return a statistic: how often a damaged paper scores below a clean one, ties counting half (area under the ROC
+    curve).
+
+    nan where there are no damaged or no clean papers.
+    """
     there = ~np.isnan(scores)
     below, above = np.flatnonzero(damaged & there), np.flatnonzero(clean & there)
     apart = np.sign(scores[above][None, :] - scores[below][:, None])
@@ -67,9 +62,11 @@ def auc(scores: Floats, damaged: Bools, clean: Bools) -> Statistic:
 
 
 def dose_response(strengths: Sequence[float] | Floats, scores: Sequence[float] | Floats) -> float:
-    """How faithfully scores fall as strength rises: Spearman's rank correlation with its sign turned, so that 1 is a
-    lower score at every step. Papers without a score are left out. A score that never moves is 0: no response; nan
-    with fewer than `LEAST_STEPS` strengths."""
+    """Return how faithfully scores fall as strength rises: Spearman's rank correlation with its sign flipped.
+
+    1 is a lower score at every step; a score that never moves is 0. Papers without a score are left out; nan with fewer
+    than `MIN_STEPS` strengths.
+    """
     given = np.asarray(scores, np.float64)
     there = ~np.isnan(given)
     steps, given = np.asarray(strengths, np.float64)[there], given[there]
@@ -89,19 +86,19 @@ _TREND_TOLERANCE = 1e-9  # two sums as near as that are a tie
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreSeries:
-    """The papers of one photograph that grow worse, the clean one with strength 0; scores nan where there is none."""
+    """The scores of one photograph at rising damage, the clean paper with strength 0; nan where there is no score."""
 
     strengths: Floats
     scores: Floats
 
     def up_to(self, strength: float) -> ScoreSeries:
-        """As far as there are scores."""
+        """Return the part up to a strength, without papers that have no score."""
         kept = ~np.isnan(self.scores) & (self.strengths <= strength)
         return ScoreSeries(self.strengths[kept], self.scores[kept])
 
 
 def find_noticed_strengths(series: Sequence[ScoreSeries], seed: int) -> tuple[int, ...]:
-    """The strengths that are noticed, the strongest first; none where not even that one is."""
+    """Return the strengths that are noticed, the strongest first; none where not even that one is."""
     found: list[int] = []
     scored = [one.strengths[~np.isnan(one.scores)] for one in series]
     for strength in sorted({int(one) for strengths in scored for one in strengths if one > 0}, reverse=True):
@@ -112,8 +109,11 @@ def find_noticed_strengths(series: Sequence[ScoreSeries], seed: int) -> tuple[in
 
 
 def trend_p_value(series: Sequence[ScoreSeries], seed: int) -> float:
-    """How often scores in a random order fall with strength as much as these do, or more: over all orders up to
-    `ORDERS` of them, else over as many seeded ones, counted as (b + 1) / (m + 1). 1 where no score moves."""
+    """Return how often scores in a random order fall with strength as much as these do, or more.
+
+    Over all orders where there are at most `PERMUTATIONS`, else over as many seeded ones, counted as (b + 1) / (m + 1).
+    1 where no score moves.
+    """
     moving = [one for one in series if len(one.scores) > 1 and np.ptp(one.scores) > _TREND_TOLERANCE]
     if not moving:
         return 1.0
@@ -142,8 +142,9 @@ _NO_PAPERS = "the exam has no papers on it"
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """A number that is yet to be held against its pass mark; or why there is none, in the estimate. The other fields
-    are those of `Mark`."""
+    """A number before it is compared with its pass mark, or in the estimate the reason why there is none; other fields
+    as in `Mark`.
+    """
 
     estimate: Estimate
     sentence: str = ""
@@ -154,7 +155,7 @@ class MetricValue:
 
 
 class GradingTable:
-    """A sitting laid out for marking: the papers as columns, each with the row of its twin (-1 without one)."""
+    """The papers of an exam as columns, each with the row of its twin (-1 without one)."""
 
     def __init__(self, results: ExamResults, *, draws: int, seed: int) -> None:
         self.results, self.papers = results, results.scores.papers
@@ -171,13 +172,13 @@ class GradingTable:
         return np.fromiter((holds(paper) for paper in self.papers), np.bool_, len(self.papers))
 
     def draws(self, papers: Sequence[PaperTruth]) -> ClusterBootstrap:
-        """The photographs of these papers, drawn again and again."""
+        """Return the bootstrap over the photographs of these papers."""
         return ClusterBootstrap([paper.source for paper in papers], len(papers), count=self._count, seed=self.seed)
 
     def estimate(
         self, papers: Sequence[PaperTruth], statistic: Statistic, why: str = "no paper has a number"
     ) -> Estimate:
-        """The statistic of these papers. Where it has no interval, `why` says so in the words of an exam."""
+        """Estimate a statistic of these papers; a missing interval gets a reason in the terms of an exam."""
         found = self.draws(papers).estimate(statistic, why) if papers else undefined_estimate(why)
         if found.value is None or found.low is not None:
             return found
@@ -185,7 +186,7 @@ class GradingTable:
         return replace(found, why=ONE_PHOTOGRAPH if alone else FEW_PHOTOGRAPHS)
 
     def mean(self, values: Floats, rows: Bools) -> Estimate:
-        """The mean of those rows that have a value."""
+        """Estimate the mean of those rows that have a value."""
         there = np.flatnonzero(rows & ~np.isnan(values))
         return self.estimate([self.papers[row] for row in there], weighted_mean(values[there]))
 
@@ -193,18 +194,18 @@ class GradingTable:
         return self.results.scores.scores[key]
 
     def drop(self, key: str) -> Floats:
-        """How far each paper lies below its twin; nan without one, or where either has no score."""
+        """Return how far each paper scores below its twin; nan without one, or where either has no score."""
         scores = self.scores(key)
         return round_to_zero(np.where(self.twin >= 0, scores[self.twin], np.nan) - scores)
 
     def repeat_noise(self, key: str) -> float | None:
-        """How far two answers to the same question lie apart on average; None where nothing has two."""
+        """Return how far two answers to the same question differ on average; None where nothing has two."""
         again = self.results.repeated.get(AGAIN)
         pairs = list(again.pairs.get(key, {}).values()) if again else []
         return float(np.abs(round_to_zero(np.array([now - was for was, now in pairs]))).mean()) if pairs else None
 
     def damaged_rows(self, key: str) -> Bools:
-        """Papers on which a criterion should be lower than on their twins: the whole, where any criterion should."""
+        """Return papers on which a criterion should be lower than on their twins; for the whole, any criterion."""
         if not self.aims_known:
             return self.where(lambda paper: paper.part not in (*FLAWLESS, PaperPart.INJECTION, PaperPart.PADDING))
         key = column_criterion(key)
@@ -215,17 +216,17 @@ class GradingTable:
         )
 
     def unaffected_rows(self, key: str) -> Bools:
-        """Papers on which it should be what it is on their twins."""
+        """Return papers on which a criterion should be as on their twins."""
         key = column_criterion(key)
         return self.where(lambda paper: paper.part != PaperPart.INJECTION and key in paper.spares) & (self.twin >= 0)
 
     def perfect_rows(self, key: str) -> Bools:
-        """Papers on which it deserves full marks: the whole, where every criterion does."""
+        """Return papers on which a criterion deserves full marks; for the whole, every criterion."""
         wanted = {one.key for one in self.results.rubric.criteria} if key == OVERALL else {column_criterion(key)}
         return self.where(lambda paper: paper.part in FLAWLESS and wanted <= paper.spares)
 
     def missing_reason(self, key: str, rows: Bools) -> MetricValue | None:
-        """Why no number can come of these rows; `None` where one has a score."""
+        """Return why no number can come from these rows; None where one has a score."""
         if not rows.any():
             return MetricValue(undefined_estimate(_NO_PAPERS))
         if not np.isnan(self.scores(key)[rows]).all():
@@ -238,7 +239,7 @@ class GradingTable:
 
 
 def format_percent(share: float | None) -> str:
-    """`2.4%`; a dash where there is none."""
+    """Format as `2.4%`; a dash where there is none."""
     if share is None:
         return "–"
     return f"{share:.0%}" if share in (0, 1) else f"{share:.1%}"
@@ -267,8 +268,13 @@ class MarkStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PassMark:
-    """What passes: a value of at least `least` with the lower end of its interval at `low_end` or above, if there is
-    one; or a value of at most `most`. `about` says what the number is, `why` where the bar comes from."""
+    """What passes: a value of at least `least` (with the lower end of its interval at `low_end` or above, if given), or
+    of at most `most`.
+
+    Attributes:
+        about: What the number is.
+        why: Where the limit comes from.
+    """
 
     about: str
     why: str
@@ -277,7 +283,7 @@ class PassMark:
     low_end: float | None = None
 
     def grade(self, estimate: Estimate) -> MarkStatus:
-        """Not examined without an interval: what rests on one photograph tells of that photograph."""
+        """Grade an estimate. Without an interval it is not examined: one photograph says nothing about others."""
         if estimate.value is None or estimate.low is None:
             return MarkStatus.NOT_EXAMINED
         if self.least is not None:
@@ -288,7 +294,7 @@ class PassMark:
         return MarkStatus.PASSED if passes else MarkStatus.FAILED
 
     def describe(self) -> str:
-        """`at least 0.80, lower end 0.70`."""
+        """Format as `at least 0.80, lower end 0.70`."""
         if self.least is not None:
             return f"at least {self.least:.2f}" + (f", lower end {self.low_end:.2f}" if self.low_end else "")
         return f"at most {self.most:.2f}"
@@ -355,8 +361,13 @@ PASS_MARKS: Mapping[ExamMetric, PassMark] = {
 
 @dataclass(frozen=True, slots=True)
 class DamageMark:
-    """A mark for one kind of damage. `strength` is None for all strengths together; `first` is the lowest strength
-    that is surely noticed; `lower` the share of papers that score below their twin."""
+    """A mark for one kind of damage.
+
+    Attributes:
+        strength: None for all strengths together.
+        lower: The share of papers that score below their twin.
+        first: The lowest strength that is certainly noticed.
+    """
 
     kind: str
     strength: int | None
@@ -376,8 +387,14 @@ class DamageMark:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One criterion in one thing. `papers` are those that the number is made of; `lacking` counts papers without a
-    number by the reason; `beside` are the numbers that go with it, by name."""
+    """The mark of one criterion in one metric.
+
+    Attributes:
+        papers: How many papers the number is computed from.
+        lacking: How many papers have no number, by reason.
+        beside: Further numbers, by name.
+        details: By kind of damage.
+    """
 
     criterion: str
     metric: ExamMetric
@@ -408,7 +425,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class ReportCard:
-    """What a judge came to in the exam of one rubric. `paper_set` is the same where the papers were, to the byte."""
+    """The result of a judge in the exam of one rubric. `paper_set` is equal where the papers were the same, to the
+    byte.
+    """
 
     judge: str
     model: str | None
@@ -435,8 +454,10 @@ class ReportCard:
         return tuple(mark for mark in self.marks if mark.status is MarkStatus.FAILED)
 
     def qualified(self, criterion: str) -> MarkStatus:
-        """Passed where detection was and nothing failed: who notices nothing has not qualified by keeping calm. Before
-        every paper is judged nothing is decided."""
+        """Return whether the judge qualified for a criterion: detection passed and nothing failed.
+
+        A judge that notices nothing does not qualify by being steady. Nothing is decided before every paper is judged.
+        """
         if self.missing:
             return MarkStatus.NOT_EXAMINED
         marks = self.marks_for(criterion)
@@ -447,12 +468,12 @@ class ReportCard:
         return detection.status if detection else MarkStatus.NOT_EXAMINED
 
     def describe(self) -> str:
-        """The card in a sentence: what the judge qualified for, what not and why, and what nobody knows."""
+        """Describe the card in a sentence: what the judge qualified for, what not and why, and what is not known."""
         if self.missing:
             whole = self.papers + self.missing
             return (
                 f"The exam of {self.judge} in {self.rubric} is not finished: {self.missing} of {whole} papers are not "
-                "judged yet, and nothing is decided. The command that began it goes on."
+                "judged yet, and nothing is decided. Run the same command again to resume."
             )
         criteria = [one for one in self.criteria if one != OVERALL and column_criterion(one) == one]
         bounded = [one for one in self.criteria if column_criterion(one) != one]

@@ -1,7 +1,7 @@
-"""A sitting out of the ledger: the papers with their truth, and what the judge said of them.
+"""The results of an exam, read from the ledger: the papers with their truth, and the scores that the judge gave.
 
-A sitting is one run over the papers, tagged `exam`, and up to three over some of them, tagged with its id: `again` (the
-same question a second time), `order` and `labels` (the same question in another dress; see `variants`).
+An exam is one run over the papers, tagged `exam`, and up to three over some of them, tagged with its id: `again` (the
+same question a second time), `order` and `labels` (in a variant of the rubric).
 """
 
 from __future__ import annotations
@@ -21,42 +21,48 @@ from beholder.rubrics.rubric import Criterion, Number, Rubric
 from beholder.statistics.data import SOURCE_GROUP, Bools, Floats
 from beholder.verdicts.verdict import Outcome, Verdict
 
-TAG = GROUP = "exam"  # of its first run; of every paper, whose value is the version of the exam
-ASKED = "asked"  # the group that tells on which further sheet a paper stands
+TAG = GROUP = "exam"  # the tag of the first run; the group of every paper, whose value is the version of the exam
+ASKED = "asked"  # the group with the variant in which a paper is asked again
 AGAIN, ORDER, LABELS = REPEATED_SHEETS = ("again", "order", "labels")
 OVERALL = "score"
 _AT_MOST = " (at most)"
 
 
 def upper_bound_column(criterion: str) -> str:
-    """The column of the highest score that a judge's answers leave possible, where it left the score itself open."""
+    """Return the column of the highest score that a judge's answers leave possible, where it gave no score itself."""
     return criterion + _AT_MOST
 
 
 def column_criterion(column: str) -> str:
-    """The criterion that a column is about."""
+    """Return the criterion that a column is about."""
     return column.removesuffix(_AT_MOST)
 
 
-def sheet_tag(asked: str) -> str:
-    """The tag of a run: `exam`, `exam-again`, `exam-order`, `exam-labels`."""
-    return f"{TAG}-{asked}" if asked else TAG
+def sheet_tag(variant: str) -> str:
+    """Return the tag of a run: `exam`, `exam-again`, `exam-order`, `exam-labels`."""
+    return f"{TAG}-{variant}" if variant else TAG
 
 
 def sitting_tag(run: str) -> str:
-    """What the further runs of a sitting are tagged with, by the id of its first."""
+    """Return the tag of the repeated runs of an exam, by the id of its first run."""
     return f"sitting-{run}"
 
 
 def papers_tag(digest: str) -> str:
-    """What runs on the same papers are tagged with."""
+    """Return the tag of runs on the same papers."""
     return f"papers-{digest}"
 
 
 @dataclass(frozen=True, slots=True)
 class PaperTruth:
-    """What is known of a paper. `strength` is 0 where nothing is wrong; `twin` the id of the paper that differs from it
-    only in what it tests; `aims` the criteria that should fall, `spares` those that should stay."""
+    """What is known of a paper.
+
+    Attributes:
+        strength: 0 where nothing is wrong.
+        twin: The id of the paper that differs only in what is tested.
+        aims: The criteria that should be lower than on the twin.
+        spares: The criteria that should be as on the twin.
+    """
 
     id: str
     part: str
@@ -70,11 +76,15 @@ class PaperTruth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaperScores:
-    """What was said of papers, a row each, with the outcome of each row.
+    """The scores of papers as columns, a row for each paper.
 
-    `scores` has a column for each criterion, and `score` for the whole, as shares of their scale, nan where there is
-    none. The whole counts only where no criterion was left open: means of different criteria cannot be compared. A
-    criterion that never has a score has a second column where the judge's answers bound it (`at_most`).
+    Attributes:
+        papers: The truth of each row.
+        scores: A column for each criterion, and `score` for the whole, as shares of their scale, nan where there is
+            none. The whole counts only where every criterion has a score, since means of different criteria cannot be
+            compared. A criterion that never has a score has a column of upper bounds (`upper_bound_column`) where the
+            judge's answers give some.
+        outcomes: The outcome of each row.
     """
 
     papers: tuple[PaperTruth, ...]
@@ -85,7 +95,7 @@ class PaperScores:
         return len(self.papers)
 
     def lacking(self, key: str, rows: Bools) -> dict[str, int]:
-        """Why papers have no number here, counted: `left open`, or the outcome."""
+        """Count why papers have no number here: `left open`, or the outcome."""
         found: Counter[str] = Counter()
         for row in np.flatnonzero(rows & np.isnan(self.scores[key])):
             found[_missing_reason(self.outcomes[row])] += 1
@@ -94,8 +104,13 @@ class PaperScores:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedScores:
-    """What was said on a further sheet. By criterion and paper id: `pairs` of scores, the first time and the other
-    time, or in `lacking` why there are not two (`left open`, or the outcome). `missing` papers are not judged yet."""
+    """The scores of a repeated sheet, by criterion and paper id.
+
+    Attributes:
+        pairs: The first score and the second.
+        lacking: Why there are not two (`left open`, or the outcome).
+        missing: How many papers are not judged yet.
+    """
 
     pairs: Mapping[str, Mapping[str, tuple[float, float]]]
     lacking: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -106,7 +121,10 @@ class RepeatedScores:
 class ExamResults:
     """Everything that a report card is made of.
 
-    `paper_set` is the same for the same papers; `further` is what was said on the further sheets, by their names.
+    Attributes:
+        scores: Of the first run.
+        paper_set: The digest of the papers.
+        repeated: The scores of the repeated sheets, by variant.
     """
 
     run: str
@@ -127,8 +145,12 @@ class _PaperAnswer(NamedTuple):
 
 
 def load_results(ledger: Ledger, run: str) -> ExamResults:
-    """The sitting that a run belongs to (its first run, or any of the further ones). Raises `UsageError` for a run
-    that is no exam, `LedgerError` for one that is not there."""
+    """Load the exam that a run belongs to, its first run or any of the repeated ones.
+
+    Raises:
+        UsageError: The run is no exam.
+        LedgerError: There is no such run.
+    """
     record = _find_first_run(ledger, ledger.run(run))
     if len(record.rubrics) != 1:
         raise _not_an_exam(record)
@@ -138,7 +160,7 @@ def load_results(ledger: Ledger, run: str) -> ExamResults:
         raise _not_an_exam(record)
     scores = collect_paper_scores(rubric, judged)
     repeated: dict[str, RepeatedScores] = {}
-    for other in ledger.runs(tag=sitting_tag(record.id)):  # the newest first, which stands
+    for other in ledger.runs(tag=sitting_tag(record.id)):  # the newest first, which is used
         sheet = list(ledger.stored_verdicts(other.id))
         variant = next((one.groups.get(ASKED, "") for one in sheet), "")
         if variant in REPEATED_SHEETS and variant not in repeated:
@@ -160,7 +182,7 @@ def load_results(ledger: Ledger, run: str) -> ExamResults:
 
 
 def collect_paper_scores(rubric: Rubric, judged: Iterable[StoredVerdict]) -> PaperScores:
-    """Verdicts on papers, as columns."""
+    """Collect verdicts on papers as columns."""
     listed = list(judged)
     criteria = [one.key for one in rubric.criteria]
     scores = {key: np.full(len(listed), np.nan) for key in (*criteria, *map(upper_bound_column, criteria), OVERALL)}
@@ -175,13 +197,13 @@ def collect_paper_scores(rubric: Rubric, judged: Iterable[StoredVerdict]) -> Pap
 
 
 def _find_first_run(ledger: Ledger, record: RunRecord) -> RunRecord:
-    """The first run of the sitting that a run belongs to."""
-    of = _tag_suffix(sitting_tag(""), record.tags)
-    return ledger.run(of) if of else record
+    """Return the first run of the exam that a run belongs to."""
+    first = _tag_suffix(sitting_tag(""), record.tags)
+    return ledger.run(first) if first else record
 
 
 def _tag_suffix(prefix: str, tags: Sequence[str]) -> str:
-    """What follows the prefix in the newest tag that has it; empty where none does."""
+    """Return what follows the prefix in the newest tag that has it; empty where none does."""
     return next((tag.removeprefix(prefix) for tag in reversed(tags) if tag.startswith(prefix)), "")
 
 
@@ -230,7 +252,7 @@ def _criterion_share(score: Number, criterion: Criterion) -> float:
 
 
 def _pair_repeated(rubric: Rubric, judged: Iterable[StoredVerdict]) -> Iterator[tuple[str, _PaperAnswer, _PaperAnswer]]:
-    """What the judge said of each paper the first and the second time."""
+    """Yield the answers to each paper the first and the second time."""
     for one in judged:
         jurors = one.verdict.jury.jurors if one.verdict.jury else ()
         said = [_PaperAnswer(juror.outcome, _share_of_scale(rubric, juror.criteria, juror.score)) for juror in jurors]
@@ -242,7 +264,7 @@ def _pair_repeated(rubric: Rubric, judged: Iterable[StoredVerdict]) -> Iterator[
 def _pair_variants(
     rubric: Rubric, judged: Iterable[StoredVerdict], scores: PaperScores
 ) -> Iterator[tuple[str, _PaperAnswer, _PaperAnswer]]:
-    """What the judge said of each paper in the first run and in this one."""
+    """Yield the answers to each paper in the first run and in this one."""
     first = {paper.id: row for row, paper in enumerate(scores.papers)}
     for one in judged:
         row = first.get(one.verdict.case)
@@ -267,12 +289,12 @@ def _collect_repeated(
 
 
 def _missing_reason(outcome: Outcome) -> str:
-    """Why a criterion has no score in an answer of that outcome."""
+    """Return why a criterion has no score in an answer of that outcome."""
     return "left open" if outcome is Outcome.SCORED else str(outcome)
 
 
 def _not_an_exam(record: RunRecord) -> UsageError:
     return UsageError(
         f"The run {record.id} ({record.name}) is no exam; `beholder runs --tag {TAG}` lists those that are, and "
-        "`beholder qualify --judge JUDGE` sits one."
+        "`beholder qualify --judge JUDGE` takes one."
     )

@@ -1,17 +1,13 @@
-"""What the demo's photographs show, sentence by sentence, each also in a version that is wrong; and what they do not.
+"""The papers on descriptions: sentences of known truth, omitted, altered, invented or padded.
 
-Written by ourselves with the photographs before our eyes. A sentence stands by itself, so that any but the first can
-be left out.
-
-The papers on descriptions: sentences of known truth, left out, altered, invented or padded.
-
-They are about the demo's photographs, whose facts stand in `facts`; of a user's photographs no facts are known.
+They are about the demo's photographs, whose facts we wrote down, each also in a wrong version; nothing is known about a
+user's photographs. A sentence can be understood by itself, so any but the first can be omitted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from beholder.cases.case import FieldValue
 from beholder.demo.photos import Pixels
@@ -33,8 +29,14 @@ QUESTION = "Describe the picture in detail."
 
 @dataclass(frozen=True, slots=True)
 class PhotoFacts:
-    """`facts` are pairs, true and wrong; the first names the subject and has no wrong version. `invented` are five
-    things that are not there. `expected` and `reworded` say the facts in other words."""
+    """What a photograph shows.
+
+    Attributes:
+        facts: Pairs, true and wrong; the first names the subject and has no wrong version.
+        invented: Five things that are not there.
+        expected: The facts in other words.
+        reworded: The facts in other words again.
+    """
 
     facts: tuple[tuple[str, str], ...]
     invented: tuple[str, str, str, str, str]
@@ -228,7 +230,7 @@ FILLER = (
 ACCURACY, COMPLETENESS, CLARITY, RELEVANCE = CRITERIA = ("visual_accuracy", "completeness", "clarity", "relevance")
 
 OMISSION = DamageSeries(PaperPart.OMISSION, "left_out", (COMPLETENESS,), {ACCURACY: 5, RELEVANCE: 5})
-LADDERS = (
+DESCRIPTION_SERIES = (
     DamageSeries(PaperPart.HALLUCINATION, "invented", (ACCURACY,), {COMPLETENESS: 5, CLARITY: 5}),
     DamageSeries(PaperPart.WRONG, "altered", (ACCURACY,), {CLARITY: 5, RELEVANCE: 5}),
     DamageSeries(PaperPart.PADDING, "filler", (RELEVANCE,), {ACCURACY: 5, COMPLETENESS: 5}),
@@ -237,34 +239,34 @@ OTHER_PHOTO = DamageSeries(PaperPart.WRONG, "other_photo", (ACCURACY, COMPLETENE
 REWORDED = DamageSeries(PaperPart.CLEAN, "reworded", (), dict.fromkeys(CRITERIA, MAX_STRENGTH))
 THIN_FILLER = DamageSeries(PaperPart.PADDING, "filler_thin")
 THIN_FILLER_TWIN = 3  # the strength of the omission that it pads
-CLEAN_KIND = "told"
+CLEAN_KIND = "told"  # part of the ids of papers, so it stays
 
-SENTENCES = (1, 2, 3, 5, 8)  # of padding
+FILLER_SENTENCES = (1, 2, 3, 5, 8)  # by strength
 
 
 def description_papers(rubric: Rubric, photos: Sequence[Photo], size: ExamSize, seed: int) -> Iterator[Paper]:
-    """Facts left out, altered, invented and padded; another photograph's description; the same in other words."""
-    two = ExamSize(size.photos, size.ladders - 1, size.strengths, size.injections)  # omissions are always there
+    """Yield papers with facts omitted, altered, invented or padded, another photo's description, and a rewording."""
+    rest = replace(size, series_per_photo=size.series_per_photo - 1)  # omissions are always there
     bad = []
     for number, photo in enumerate(photos):
-        about = PHOTO_FACTS[photo.name]
+        facts = PHOTO_FACTS[photo.name]
         clean = _description_paper(
             photo,
             DamageSeries(PaperPart.CLEAN, CLEAN_KIND, (), dict.fromkeys(CRITERIA, MAX_STRENGTH)),
             0,
-            _description_text(about.facts),
+            _description_text(facts.facts),
             "",
         )
         yield clean
-        yield _description_paper(photo, REWORDED, 0, about.reworded, clean.id)
-        for ladder in (OMISSION, *select_series(LADDERS, two, number, len(photos))):
+        yield _description_paper(photo, REWORDED, 0, facts.reworded, clean.id)
+        for series in (OMISSION, *select_series(DESCRIPTION_SERIES, rest, number, len(photos))):
             for strength in size.strengths:
                 yield _description_paper(
-                    photo, ladder, strength, _altered_sentences(about, photo, ladder.kind, strength, seed), clean.id
+                    photo, series, strength, _altered_sentences(facts, photo, series.kind, strength, seed), clean.id
                 )
         thin = f"{photo.name}/{PaperPart.OMISSION}-{OMISSION.kind}-{THIN_FILLER_TWIN}"
         strength = (1, 3, 5)[number % 3]
-        said = _altered_sentences(about, photo, OMISSION.kind, THIN_FILLER_TWIN, seed)
+        said = _altered_sentences(facts, photo, OMISSION.kind, THIN_FILLER_TWIN, seed)
         yield _description_paper(photo, THIN_FILLER, strength, f"{said} {_filler(strength)}", thin)
         if len(photos) > 1:
             other = PHOTO_FACTS[photos[(number + 1) % len(photos)].name]
@@ -272,24 +274,26 @@ def description_papers(rubric: Rubric, photos: Sequence[Photo], size: ExamSize, 
             yield bad[-1]
     pixels = {photo.name: photo.pixels for photo in photos}
 
-    def shown(paper: Paper) -> tuple[Pixels, Region | None]:
+    def get_picture(paper: Paper) -> tuple[Pixels, Region | None]:
         return pixels[paper.source], None
 
-    yield from make_injections(bad, rubric, size.injections, "output", shown, judged=True)
+    yield from make_injections(bad, rubric, size.injections, "output", get_picture, judged=True)
 
 
-def _description_paper(photo: Photo, ladder: DamageSeries, strength: int, said: str, twin: str) -> Paper:
+def _description_paper(photo: Photo, series: DamageSeries, strength: int, said: str, twin: str) -> Paper:
     fields: dict[str, FieldValue] = {
         "input": QUESTION,
         "output": said,
         "expected_output": PHOTO_FACTS[photo.name].expected,
     }
-    spares = ladder.spared(strength)
-    return Paper(photo.name, ladder.part, ladder.kind, strength, None, fields, twin, ladder.aims, spares)
+    spares = series.spared_at(strength)
+    return Paper(photo.name, series.part, series.kind, strength, None, fields, twin, series.aims, spares)
 
 
 def _altered_sentences(about: PhotoFacts, photo: Photo, kind: str, strength: int, seed: int) -> str:
-    """What is left out, altered or invented at one strength is also at the next. The first fact always stays."""
+    """Return the description at a strength. What is changed at one strength is changed at the next; the first fact
+    stays.
+    """
     random = seeded_random(seed, photo.name, kind)
     touched = {int(position) + 1 for position in random.permutation(len(about.facts) - 1)[:strength]}
     match kind:
@@ -300,10 +304,10 @@ def _altered_sentences(about: PhotoFacts, photo: Photo, kind: str, strength: int
                 wrong if position in touched else true for position, (true, wrong) in enumerate(about.facts)
             )
         case "invented":
-            told = [true for true, _ in about.facts]
+            sentences = [true for true, _ in about.facts]
             for position in random.permutation(len(about.invented))[:strength]:
-                told.insert(1 + int(position), about.invented[int(position)])
-            return " ".join(told)
+                sentences.insert(1 + int(position), about.invented[int(position)])
+            return " ".join(sentences)
         case _:
             return f"{_description_text(about.facts)} {_filler(strength)}"
 
@@ -313,4 +317,4 @@ def _description_text(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def _filler(strength: int) -> str:
-    return " ".join(FILLER[: SENTENCES[strength - 1]])
+    return " ".join(FILLER[: FILLER_SENTENCES[strength - 1]])

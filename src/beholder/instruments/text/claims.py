@@ -326,7 +326,7 @@ def _find_noun(words: Sequence[Word], at: int, step: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Contradictions:
-    """The claims of the output that contradict the expected descriptions, and how many of its claims could be checked."""
+    """The claims of the output that contradict the expected descriptions, and how many claims could be checked."""
 
     colors: tuple[Contradiction, ...]
     numbers: tuple[Contradiction, ...]

@@ -415,7 +415,7 @@ def _find_script(character: str) -> str:
 
 
 def detect_script(text: str) -> str:
-    """Return the script in which most letters are written ("LATIN", "CYRILLIC", "CJK" …); "" where there is no letter."""
+    """Return the script of most letters ("LATIN", "CYRILLIC", "CJK" …); "" where there is no letter."""
     counts: Counter[str] = Counter()
     for character, count in Counter(text).items():
         if character.isalpha():
