@@ -10,7 +10,7 @@ import pytest
 from beholder.demo.photos import load_photos
 from beholder.exam.exam import write_exam
 from beholder.exam.paper import SIZES
-from beholder.exam.text_papers import FILLER, PHOTO_FACTS, FILLER_SENTENCES
+from beholder.exam.text_papers import FILLER, FILLER_SENTENCES, PHOTO_FACTS
 from beholder.rubrics.rubric import Rubric
 
 
