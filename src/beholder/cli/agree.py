@@ -64,7 +64,7 @@ def agree(
     full: Annotated[bool, typer.Option("--full", help="Every coefficient with its interval, and every rater.")] = False,
     seed: SeedOption = DEFAULT_SEED,
     draws: DrawsOption = DEFAULT_DRAWS,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Say how far a judge agrees with people, beside how far people agree with each other and what a constant does."""
@@ -78,11 +78,11 @@ def agree(
         raise UsageError(f"--against is one of {', '.join(ReferenceMode)}, not {against!r}.")
     if ratings is not None and with_ is not None:
         raise UsageError("Give --ratings (people) or --with (another judge), not both.")
-    judges = load_scores(run, scores, cases, ledger)
-    other = _load_other_judge(with_, ledger) if with_ is not None else None
+    judges = load_scores(run, scores, cases, address)
+    other = _load_other_judge(with_, address) if with_ is not None else None
     reviewed: Mapping[str, Ratings] = {}
     if ratings is None and other is None:
-        reviewed = {} if scores else load_review_ratings(run, ledger, assertions=full)
+        reviewed = {} if scores else load_review_ratings(run, address, assertions=full)
         other = None if reviewed else _pop_second_judge(judges)
     judges, people = _filter_groups(judges, reviewed or _load_reference(ratings, other), only or ())
     asked = AgreementOptions(
@@ -128,11 +128,11 @@ def _reference_scales(other: Scores | None, people: Mapping[str, Ratings]) -> di
     return {one.name: one.scale for one in columns if one.scale is not None and one.name in people}
 
 
-def _load_other_judge(named: str, ledger: str | None) -> Scores:
+def _load_other_judge(named: str, address: str | None) -> Scores:
     """Load the judge to compare with: a run of the ledger, or the one judge of a file."""
     path = Path(named)
     if not path.is_file():
-        return load_scores(named, None, None, ledger)[0]
+        return load_scores(named, None, None, address)[0]
     judges = load_scores(None, [path])
     if len(judges) > 1:
         raise UsageError(f"{named!r} holds {len(judges)} judges ({', '.join(one.name for one in judges)}), not one.")

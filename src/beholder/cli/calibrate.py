@@ -101,7 +101,7 @@ class CalibrationApplier:
 
 
 def load_calibration_applier(
-    book: Ledger,
+    ledger: Ledger,
     record: RunRecord,
     calibration: Path | None,
     features: Path | None = None,
@@ -112,7 +112,7 @@ def load_calibration_applier(
     """Load a calibration for the verdicts of a run, and measure the features that it needs from the images.
 
     Args:
-        book: The ledger.
+        ledger: The ledger.
         record: The run.
         calibration: File of `beholder calibrate`; None returns None.
         features: File of further features.
@@ -135,7 +135,7 @@ def load_calibration_applier(
 
         extra = read_features(features)
     if loaded.instrument_names:
-        cases = book.cases(record.id) if case is None else [book.case(record.id, case)]
+        cases = ledger.cases(record.id) if case is None else [ledger.case(record.id, case)]
         for case_id, values in measure_cases(cases, loaded.instrument_names).items():
             extra[case_id] = {**extra.get(case_id, {}), **values}
     return CalibrationApplier(loaded, extra, anyway)
@@ -176,7 +176,7 @@ def calibrate(
     folds: Annotated[int, typer.Option(min=2, help="Into how many parts cases are divided to test maps.")] = 10,
     seed: SeedOption = DEFAULT_SEED,
     draws: DrawsOption = DEFAULT_DRAWS,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Learn the map from what a judge said (and what was measured) to the rating that people would give.
@@ -192,7 +192,7 @@ def calibrate(
 
     by = _make_measure(for_)
     recipes, notes = _recipes(try_ or ())
-    known = _load_data(_CalibrationSources(run, ratings, scores, cases, ledger), judge, aspect)
+    known = _load_data(_CalibrationSources(run, ratings, scores, cases, address), judge, aspect)
     known = replace(known, extra=_load_features(known, features, measure=measure))
     rated_on = parse_scales(rating_scale or ()) or ({} if ratings is not None else _rubric_scales(known))
     terms = TaskOptions(group=group, under_test=under_test, seed=seed)
@@ -301,8 +301,8 @@ def _load_data(files: _CalibrationSources, judge: str | None, aspects: Collectio
         return _CalibrationData(people, named[0], read_file_provenance(named[0], files.scores, files.cases))
     from beholder.ledger.ledger import Ledger
 
-    with Ledger.open(files.ledger, read_only=True) as book:
-        return _CalibrationData(people, named[0], load_run_provenance(book, files.run or "latest"))
+    with Ledger.open(files.ledger, read_only=True) as ledger:
+        return _CalibrationData(people, named[0], load_run_provenance(ledger, files.run or "latest"))
 
 
 def _load_features(known: _CalibrationData, features: Path | None, *, measure: bool) -> dict[str, dict[str, float]]:

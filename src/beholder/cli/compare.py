@@ -64,7 +64,7 @@ def compare(
     junit: Annotated[Path | None, typer.Option(help="Write the gate's decision as JUnit XML.")] = None,
     seed: SeedOption = DEFAULT_SEED,
     draws: DrawsOption = DEFAULT_DRAWS,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Compare two runs case by case, the old one first: what changed, how sure that is, what would go unnoticed.
@@ -78,7 +78,7 @@ def compare(
     wanted = _parse_fail_on(fail_on)
     plain, named = _parse_margins(margin or ())
     asked = ComparisonOptions(group, plain, named, detect, top, draws, seed)
-    read = _load_compared(run_a, run_b, scores, cases, ledger)
+    read = _load_compared(run_a, run_b, scores, cases, address)
     comparison = compared(read.before, read.after, asked, graded=read.graded, warnings=read.warnings)
     decided = gate_comparison(comparison, on or (ON_SCORE,), wanted or FailOn.REGRESSION) if wanted or junit else None
     _write_files(comparison, decided if wanted else None, markdown)
@@ -143,7 +143,7 @@ class _ComparedRuns:
 
 
 def _load_compared(
-    run_a: str | None, run_b: str | None, files: Sequence[Path] | None, cases: Path | None, ledger: str | None
+    run_a: str | None, run_b: str | None, files: Sequence[Path] | None, cases: Path | None, address: str | None
 ) -> _ComparedRuns:
     from beholder.cli.options import load_scores
     from beholder.ledger.ledger import Ledger
@@ -158,8 +158,8 @@ def _load_compared(
         return _ComparedRuns(found[0], found[1])
     if run_a is None or run_b is None:
         raise UsageError("Name two runs, the old one first (`beholder runs` lists them), or two files with --scores.")
-    with Ledger.open(ledger, read_only=True) as book:
-        before, after = load_compared_run(book, run_a), load_compared_run(book, run_b)
+    with Ledger.open(address, read_only=True) as ledger:
+        before, after = load_compared_run(ledger, run_a), load_compared_run(ledger, run_b)
     if before.record.id == after.record.id:
         print_text(f"beholder: {run_a!r} and {run_b!r} are the same run.", error=True)
     old, new = before.scores, after.scores
@@ -258,7 +258,7 @@ def history(
     group: GroupOption = None,
     seed: SeedOption = DEFAULT_SEED,
     draws: DrawsOption = DEFAULT_DRAWS,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Follow a suite over its runs: the mean of each, what changed from one to the next, and the trend."""
@@ -268,9 +268,9 @@ def history(
     from beholder.statistics.history import analyze_history as followed
     from beholder.statistics.pairs import describe_run_differences, load_compared_run
 
-    with Ledger.open(ledger, read_only=True) as book:
-        records = _select_runs(book, suite, tag)[-(last or 0) :]
-        runs = [load_compared_run(book, record.id) for record in records]
+    with Ledger.open(address, read_only=True) as ledger:
+        records = _select_runs(ledger, suite, tag)[-(last or 0) :]
+        runs = [load_compared_run(ledger, record.id) for record in records]
     lines = followed([one.scores for one in runs], on or (), group=group, draws=draws, seed=seed)
     warnings = [
         f"{old.record.id} to {new.record.id}: {sentence}"
@@ -306,14 +306,14 @@ def sparkline(values: list[float | None]) -> str:
     )
 
 
-def _select_runs(book: Ledger, suite: str | None, tag: str | None) -> list[RunRecord]:
+def _select_runs(ledger: Ledger, suite: str | None, tag: str | None) -> list[RunRecord]:
     """Return the runs of a suite or with a tag, the oldest first."""
-    records = book.runs(tag=tag)
+    records = ledger.runs(tag=tag)
     if suite is None and tag is None and records:
         suite = records[0].name
     found = [one for one in records if suite is None or suite in (one.name, one.suite.get("name"))]
     if not found:
-        names = ", ".join(sorted({one.name for one in book.runs()})[:10]) or "none"
+        names = ", ".join(sorted({one.name for one in ledger.runs()})[:10]) or "none"
         wanted = " and ".join(f"{what} {name!r}" for what, name in (("the name", suite), ("the tag", tag)) if name)
         raise UsageError(f"No run has {wanted or 'a name'}; the names are: {names}.")
     return found[::-1]

@@ -46,7 +46,7 @@ class DoctorFinding:
 def doctor(
     judge: Annotated[str | None, typer.Option(help="Also ask whether this judge can be reached.")] = None,
     base_url: Annotated[list[str] | None, typer.Option(help="Also ask whether a server answers here.")] = None,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
     timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds to wait for the server.")] = 10.0,
     json_: JsonOption = False,
 ) -> None:
@@ -57,7 +57,7 @@ def doctor(
     from beholder.cli import EXIT_USAGE
 
     wrong = False
-    for finding in _collect_findings(judge, base_url or [], ledger, timeout_s):
+    for finding in _collect_findings(judge, base_url or [], address, timeout_s):
         wrong = wrong or finding.state == "problem"
         mark = _MARKS[finding.state]
         print_text(json.dumps(asdict(finding)) if json_ else printable(f"{mark} {finding.about}: {finding.said}"))
@@ -65,7 +65,7 @@ def doctor(
 
 
 def _collect_findings(
-    judge: str | None, base_urls: Sequence[str], ledger: str | None, timeout_s: float
+    judge: str | None, base_urls: Sequence[str], address: str | None, timeout_s: float
 ) -> Iterator[DoctorFinding]:
     from beholder import __version__
 
@@ -76,7 +76,7 @@ def _collect_findings(
         missing = f"not installed; pip install 'beholder[{extra}]'"
         yield DoctorFinding(what, "ok" if there else "note", "installed" if there else missing)
     yield from _check_keys()
-    yield from _check_ledger(ledger)
+    yield from _check_ledger(address)
     if judge or base_urls:
         yield from _check_servers(judge, base_urls, timeout_s)
 
@@ -125,16 +125,16 @@ def _check_ledger(where: str | None) -> Iterator[DoctorFinding]:
         if not ledger_exists(path) and not os.path.lexists(path):
             yield DoctorFinding("ledger", "note", f"none {shown} yet; the first run makes it")
             return
-        with Ledger.open(where, read_only=True) as book:
-            problems = book.check()
-            count, size = (len(book.runs()), book.size()) if not problems else (0, 0)
+        with Ledger.open(where, read_only=True) as ledger:
+            problems = ledger.check()
+            count, size = (len(ledger.runs()), ledger.size()) if not problems else (0, 0)
     except LedgerError as error:
         yield DoctorFinding("ledger", "problem", str(error))
         return
     for problem in problems:
         yield DoctorFinding("ledger", "problem", problem)
     if not problems:
-        yield DoctorFinding("ledger", "ok", f"{book.place} is sound: {count} runs, {size / 1e6:.1f} MB")
+        yield DoctorFinding("ledger", "ok", f"{ledger.place} is sound: {count} runs, {size / 1e6:.1f} MB")
 
 
 def _check_servers(judge: str | None, base_urls: Sequence[str], timeout_s: float) -> Iterator[DoctorFinding]:

@@ -113,20 +113,20 @@ def estimate(
     width: Annotated[
         float | None, typer.Option(min=0, help="Also say how many ratings give an interval of this width.")
     ] = None,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Estimate what people would say of all cases, from the judge on all and people on a few drawn at random."""
     given = _EstimateRequest(passes, judge_passes, width)
     given.check()
-    every = load_people_ratings(ratings, run, scores, ledger, aspect)
+    every = load_people_ratings(ratings, run, scores, address, aspect)
     people = {name: every[name] for name in aspect or every}
     # A pair for an aspect that was not asked for is no mistake.
     pairs = [pair for pair in map_ or () if (name := pair.partition("=")[0].strip()) in people or name not in every]
     rated = _PeopleRatings(people, _parse_scales(scale, people), _parse_scales(rating_scale, people), ratings is None)
     found: list[_AspectEstimate] = []
     notes: dict[str, None] = {}
-    for judge in load_scores(run, scores, cases, ledger):
+    for judge in load_scores(run, scores, cases, address):
         estimates, judge_notes = _estimate_for_judge(judge, rated, pairs, group, given)
         found += estimates
         notes |= dict.fromkeys(judge_notes)

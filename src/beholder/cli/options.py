@@ -104,22 +104,22 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 DrawsOption = Annotated[int, typer.Option("--draws", min=100, max=100_000, help="Number of bootstrap samples.")]
 
 
-def load_review_ratings(run: str | None, ledger: str | None, *, assertions: bool = True) -> dict[str, Ratings]:
+def load_review_ratings(run: str | None, address: str | None, *, assertions: bool = True) -> dict[str, Ratings]:
     """Return the ratings by aspect from reviews of a run (the latest if none is named); empty if there are none."""
     from beholder.reviews.ratings import read_review_ratings
 
-    with _open_ledger(run, ledger) as book:
-        return read_review_ratings(book, run or "latest", assertions=assertions)
+    with _open_ledger(run, address) as ledger:
+        return read_review_ratings(ledger, run or "latest", assertions=assertions)
 
 
-def _open_ledger(run: str | None, ledger: str | None) -> Ledger:
+def _open_ledger(run: str | None, address: str | None) -> Ledger:
     """Open the ledger to read; without one, and without a run or ledger named, the error mentions --scores."""
     from beholder.ledger.ledger import Ledger
 
     try:
-        return Ledger.open(ledger, read_only=True)
+        return Ledger.open(address, read_only=True)
     except LedgerError as error:
-        if run is not None or ledger is not None:
+        if run is not None or address is not None:
             raise
         raise UsageError(
             f"Name a RUN of a ledger (--ledger), or give what a judge said in a file, --scores FILE. {error}"
@@ -127,7 +127,7 @@ def _open_ledger(run: str | None, ledger: str | None) -> Ledger:
 
 
 def load_scores(
-    run: str | None, scores: Sequence[Path] | None, cases: Path | None = None, ledger: str | None = None
+    run: str | None, scores: Sequence[Path] | None, cases: Path | None = None, address: str | None = None
 ) -> list[Scores]:
     """Load the scores of judges, a `Scores` for each.
 
@@ -135,7 +135,7 @@ def load_scores(
         run: A run of the ledger; the latest if neither a run nor files are named.
         scores: Files of scores, in place of a run.
         cases: A case file whose groups are added to those of the cases.
-        ledger: Address of the ledger.
+        address: Of the ledger.
 
     Raises:
         UsageError: Both a run and files are given.
@@ -147,8 +147,8 @@ def load_scores(
     if scores:
         found = [one for path in scores for one in read_scores(path)]
     else:
-        with _open_ledger(run, ledger) as book:
-            found = [load_run_scores(book, book.run(run or "latest").id)]
+        with _open_ledger(run, address) as ledger:
+            found = [load_run_scores(ledger, ledger.run(run or "latest").id)]
     if cases is None:
         return found
     groups = read_groups(cases)
@@ -174,7 +174,7 @@ def load_people_ratings(
     ratings: Path | None,
     run: str | None,
     scores: Sequence[Path] | None,
-    ledger: str | None,
+    address: str | None,
     aspects: Iterable[str] | None,
 ) -> Mapping[str, Ratings]:
     """Load human ratings by aspect.
@@ -183,7 +183,7 @@ def load_people_ratings(
         ratings: A file of ratings; without it the reviews of the run count.
         run: The reviewed run.
         scores: Files of scores in place of a run, which have no reviews.
-        ledger: Address of the ledger.
+        address: Of the ledger.
         aspects: Aspects that must be rated. Ratings of assertions are read from reviews only if aspects are named,
             since an assertion may be among them.
 
@@ -195,7 +195,7 @@ def load_people_ratings(
     if ratings is not None:
         people = read_ratings(ratings)
     else:
-        people = {} if scores else load_review_ratings(run, ledger, assertions=bool(aspects))
+        people = {} if scores else load_review_ratings(run, address, assertions=bool(aspects))
     if not people:
         raise UsageError(
             "Give human ratings: --ratings FILE with case, rater, aspect, score; or let people review the run in "
@@ -347,10 +347,10 @@ def parse_flags(given: dict[str, Any]) -> dict[str, Any]:
     return flags
 
 
-def refuse_ledger_path(book: Ledger, output: Path) -> None:
+def refuse_ledger_path(ledger: Ledger, output: Path) -> None:
     """Raise `UsageError` if the output file is the ledger itself."""
     with suppress(OSError):
-        if book.path is not None and os.path.samefile(book.path, output):
+        if ledger.path is not None and os.path.samefile(ledger.path, output):
             raise UsageError(f"{str(output)!r} is the ledger itself; name another file.")
 
 

@@ -39,31 +39,31 @@ class ProgressCounter:
 
     def __init__(self, total: int) -> None:
         self.total = total
-        self.before = 0
-        self.now = 0
-        self.later = 0  # have no answer yet
+        self.done_before = 0
+        self.done_now = 0
+        self.waiting = 0  # submitted, without an answer yet
         self.reused = 0
         self.outcomes: Counter[str] = Counter()
         self.spent = Decimal(0)
         self.unpriced = 0
-        self.failures: list[str] = []  # the first of those without a score, of which there are `lacking`
-        self.lacking = 0
+        self.failures: list[str] = []  # the first of the `unscored` ones
+        self.unscored = 0
         self.tally = Tally()
 
     def on_skipped(self, count: int) -> None:
-        self.before += count
+        self.done_before += count
 
     def on_waiting(self, count: int) -> None:
-        self.later += count
+        self.waiting += count
 
     def on_written(self, entries: Sequence[Entry]) -> None:
-        self.now += len(entries)
+        self.done_now += len(entries)
         for entry in entries:
             self.outcomes[str(entry.verdict.outcome)] += 1
             self.tally.add(StoredVerdict(entry.position, entry.verdict, entry.case.groups, entry.reused))
             self.reused += entry.reused
             if lack := entry.verdict.missing_score_reason:
-                self.lacking += 1
+                self.unscored += 1
                 if len(self.failures) < MAX_FAILURES:
                     self.failures.append(f"{entry.case.id} ({entry.verdict.rubric}): {lack}")
             if entry.spent_usd is None:
@@ -76,10 +76,10 @@ class ProgressCounter:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "done": self.before + self.now,
+            "done": self.done_before + self.done_now,
             "total": self.total,
-            "before": self.before,
-            "waiting": self.later,
+            "before": self.done_before,
+            "waiting": self.waiting,
             "reused": self.reused,
             "outcomes": dict(self.outcomes.most_common()),
             "spent_usd": None if self.unpriced and not self.spent else float(self.spent),
@@ -126,8 +126,8 @@ class ProgressBar(ProgressCounter):
         seconds = time.monotonic() - self._started
         money = "cost unknown" if self.unpriced and not self.spent else f"${self.spent:.4f}"
         outcomes = " ".join(f"{count} {outcome}" for outcome, count in self.outcomes.most_common())
-        rate = f"{self.now / seconds:.1f}/s" if seconds > 0.5 else ""
-        done = self.before + self.now
+        rate = f"{self.done_now / seconds:.1f}/s" if seconds > 0.5 else ""
+        done = self.done_before + self.done_now
         self._progress.update(self._task, completed=done, money=money, outcomes=outcomes, rate=rate)
 
 

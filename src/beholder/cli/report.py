@@ -47,7 +47,7 @@ def report(
         typer.Option(help="JUnit: a case fails below 80 (score × 100), or accuracy=4.", show_default=False),
     ] = None,
     group: GroupOption = None,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
 ) -> None:
     """Write a run as one HTML file with its images, which opens from disk and asks for nothing from elsewhere.
 
@@ -61,17 +61,17 @@ def report(
     if not math.isfinite(max_mb):
         raise UsageError(f"--max-mb is how large the file may be, a number of MB from 0.1 on, not {max_mb}.")
     thresholds = _parse_thresholds(fail_under or (), format_)
-    with Ledger.open(ledger, read_only=True) as book, tempfile.TemporaryFile() as draft:
-        record, other = book.run(run), None if against is None else book.run(against)
+    with Ledger.open(address, read_only=True) as ledger, tempfile.TemporaryFile() as draft:
+        record, other = ledger.run(run), None if against is None else ledger.run(against)
         if other is not None and other.id == record.id:
             raise UsageError(f"--against names an older run, and {against!r} is the run {record.id} itself.")
         place = output or Path(f"{_file_name(record)}.{FILE_ENDINGS[format_]}")
         printed = str(place) == "-"
         if not printed:
-            refuse_ledger_path(book, place)
+            refuse_ledger_path(ledger, place)
         request = _ReportRequest(record, other, format_, max_mb, group, thresholds)
         with _report_progress(record.total) as watch:
-            description = _write_report(book, request, draft, watch)
+            description = _write_report(ledger, request, draft, watch)
         draft.seek(0)
         if printed:
             out = typer.get_binary_stream("stdout")
@@ -167,7 +167,7 @@ def view(
         ),
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
 ) -> None:
     """Look at runs, compare them and rate cases, in the browser. Only this machine is served, unless by --host."""
     try:
@@ -179,13 +179,13 @@ def view(
         raise SetupError("The web app needs FastAPI and uvicorn: pip install 'beholder[web]'") from None
 
     hosts = allowed_hosts(host, token)
-    app = create_app(ledger, hosts=hosts, token=token)
+    app = create_app(address, hosts=hosts, token=token)
     with open_socket(host, port) as listening:
-        address = socket_url(listening, host) + (f"?token={quote(token, safe='')}" if token else "")
+        url = socket_url(listening, host) + (f"?token={quote(token, safe='')}" if token else "")
 
         def ready() -> None:
-            print_text(f"Beholder is at {address} (stop it with Ctrl+C).")
+            print_text(f"Beholder is at {url} (stop it with Ctrl+C).")
             if browser:
-                open_browser(address)
+                open_browser(url)
 
         serve(app, listening, ready)

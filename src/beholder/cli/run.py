@@ -129,7 +129,7 @@ def report_result(suite_run: SuiteRun, state: str, counts: ProgressCounter, outp
 
     suite, ledger, record = suite_run.suite, suite_run.ledger, suite_run.record
     # What was done before, or by others, is only in the ledger; reading it again costs a third of a millisecond a case.
-    in_ledger = counts.before or not suite_run.is_new or ledger.shared
+    in_ledger = counts.done_before or not suite_run.is_new or ledger.shared
     tally = ledger.tally(record.id) if in_ledger else counts.tally
     criteria = {key: mean.exact for one in tally.rubrics.values() for key, mean in one.criteria.items()}
     means = RunMeans(
@@ -152,7 +152,7 @@ def report_result(suite_run: SuiteRun, state: str, counts: ProgressCounter, outp
     if not output.quiet and not output.as_json:
         for failure in counts.failures:
             print(f"  {printable(failure)[:300]}", file=sys.stderr)
-        if more := counts.lacking - len(counts.failures):
+        if more := counts.unscored - len(counts.failures):
             print(f"  … and {more} more without a score", file=sys.stderr)
     for sentence in wrong:
         print(f"beholder: {sentence}", file=sys.stderr)

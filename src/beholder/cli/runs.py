@@ -27,7 +27,7 @@ app = typer.Typer(help="List, rename, tag and delete runs.", invoke_without_comm
 @app.callback()
 def list_(
     context: typer.Context,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
     tag: Annotated[str | None, typer.Option(help="Only runs with this tag.")] = None,
     reviews: Annotated[bool, typer.Option("--reviews", help="List the reviews by people instead.")] = False,
     json_: JsonOption = False,
@@ -39,9 +39,9 @@ def list_(
     from beholder.ledger.types import RunProgress
     from beholder.verdicts.verdict import format_count
 
-    with Ledger.open(ledger, read_only=True) as book:
-        records, progress = book.runs(tag=tag), book.progress()
-        rated = book.rated_cases([record.id for record in records if record.is_review])
+    with Ledger.open(address, read_only=True) as ledger:
+        records, progress = ledger.runs(tag=tag), ledger.progress()
+        rated = ledger.rated_cases([record.id for record in records if record.is_review])
     rows = [_ListedRun(record, progress.get(record.id, RunProgress()), rated.get(record.id, 0)) for record in records]
     if json_:
         for row in rows:
@@ -61,13 +61,13 @@ def list_(
 
 
 @app.command("rename")
-def rename(run: RunArgument, name: str, ledger: LedgerOption = None) -> None:
+def rename(run: RunArgument, name: str, address: LedgerOption = None) -> None:
     """Give a run another name."""
     from beholder.ledger.ledger import Ledger
 
-    with Ledger.open(ledger, create=False) as book:
-        record = book.run(run)
-        book.rename(record.id, name)
+    with Ledger.open(address, create=False) as ledger:
+        record = ledger.run(run)
+        ledger.rename(record.id, name)
     print_text(f"Run {record.id} is now called {name!r}.")
 
 
@@ -76,14 +76,14 @@ def tag(
     run: RunArgument,
     tags: Annotated[list[str] | None, typer.Argument(help="Tags to add.")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="A tag to take away.")] = None,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
 ) -> None:
     """Add tags to a run, or take them away."""
     from beholder.ledger.ledger import Ledger
 
-    with Ledger.open(ledger, create=False) as book:
-        record = book.run(run)
-        now = book.tag(record.id, *(tags or ()), remove=remove or ())
+    with Ledger.open(address, create=False) as ledger:
+        record = ledger.run(run)
+        now = ledger.tag(record.id, *(tags or ()), remove=remove or ())
     print_text(f"Run {record.id} has the tags: {', '.join(now) or 'none'}.")
 
 
@@ -91,22 +91,22 @@ def tag(
 def delete(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to delete.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
 ) -> None:
     """Delete runs with everything that only they used: verdicts, answers, thumbnails. There is no way back."""
     from beholder.ledger.ledger import Ledger
 
-    with Ledger.open(ledger, create=False) as book:
+    with Ledger.open(address, create=False) as ledger:
         # Settled first: after the first deletion "latest" would be another run.
-        records = list({record.id: record for record in map(book.run, runs)}.values())
-        far = book.progress()
+        records = list({record.id: record for record in map(ledger.run, runs)}.values())
+        far = ledger.progress()
         for record in records:
             done = far[record.id].done if record.id in far else 0
             named = printable(f"run {record.id} ({record.name}) with {done} verdicts")
             if not yes and not _confirm(f"Delete {named}?"):
                 print_text(f"Kept {named}.")
                 continue
-            book.delete(record.id)
+            ledger.delete(record.id)
             print_text(f"Deleted {named}.")
 
 
@@ -244,17 +244,17 @@ def copy_runs(
 
 
 @ledger_app.command("check")
-def check_ledger(ledger: LedgerOption = None, json_: JsonOption = False) -> None:
+def check_ledger(address: LedgerOption = None, json_: JsonOption = False) -> None:
     """Read all of a ledger and check it: digests, links, counts. Exit code 1 when something is wrong."""
     from beholder.ledger.ledger import Ledger
     from beholder.ledger.types import FINISHED
 
-    with Ledger.open(ledger, read_only=True) as book:
-        problems = book.check()
-        counts = {} if problems else book.row_counts()
-        runs = [] if problems else book.runs()
-        far = {} if problems else book.progress()
-        place = book.place
+    with Ledger.open(address, read_only=True) as ledger:
+        problems = ledger.check()
+        counts = {} if problems else ledger.row_counts()
+        runs = [] if problems else ledger.runs()
+        far = {} if problems else ledger.progress()
+        place = ledger.place
     done = {one.id: far[one.id].done if one.id in far else 0 for one in runs}
     problems += [
         f"The run {one.id} says that it is finished, and has {done[one.id]} of {one.total} verdicts."

@@ -43,7 +43,7 @@ def export(
     calibration: CalibrationFile = None,
     features: FeaturesFile = None,
     anyway: AnywayOption = False,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
 ) -> None:
     """Write the verdicts of a run for other programs, in the order of its cases.
 
@@ -60,17 +60,17 @@ def export(
         raise UsageError(f"--to is one of {', '.join(FORMATS)}, not {to!r}.")
     if to == "parquet" and output is None:
         raise UsageError("Parquet is not for a terminal; name a file with -o FILE.")
-    with Ledger.open(ledger, read_only=True) as book:
-        record = book.run(run)
-        apply = load_calibration_applier(book, record, calibration, features, anyway=anyway)
+    with Ledger.open(address, read_only=True) as ledger:
+        record = ledger.run(run)
+        apply = load_calibration_applier(ledger, record, calibration, features, anyway=anyway)
 
         def verdicts() -> Iterable[StoredVerdict]:
-            return book.stored_verdicts(record.id) if apply is None else apply(book.stored_verdicts(record.id))
+            return ledger.stored_verdicts(record.id) if apply is None else apply(ledger.stored_verdicts(record.id))
 
         if output is None:
             _print_lines(_export_lines(to, verdicts))
             return
-        refuse_ledger_path(book, output)
+        refuse_ledger_path(ledger, output)
         with atomic_write(output) as file:
             if to == "parquet":
                 to_frame(verdicts()).write_parquet(file)
@@ -100,7 +100,7 @@ def export_ratings(
     rater: Annotated[
         list[str] | None, typer.Option(help="Only this rater; more than once: these.", show_default=False)
     ] = None,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
 ) -> None:
     """Write the ratings of a run as CSV: case, rater, aspect, score.
 
@@ -112,12 +112,12 @@ def export_ratings(
     from beholder.reviews.ratings import format_ratings_csv
     from beholder.reviews.review import list_reviews, load_review
 
-    with Ledger.open(ledger, read_only=True) as book:
-        record = book.run(run)
-        reviews = list_reviews(book, record.id)
+    with Ledger.open(address, read_only=True) as ledger:
+        record = ledger.run(run)
+        reviews = list_reviews(ledger, record.id)
         if record.is_review:  # one person's ratings, named by their own run
-            reviews = [load_review(book, record.id)]
-            record = book.run(reviews[0].run)
+            reviews = [load_review(ledger, record.id)]
+            record = ledger.run(reviews[0].run)
         if rater:
             wanted = {name.casefold() for name in rater}
             there = ", ".join(review.rater for review in reviews) or "nobody"
@@ -129,11 +129,11 @@ def export_ratings(
                 f"Nobody reviewed the run {record.id} ({record.name}); `beholder view` lets people rate it, and "
                 "`beholder ratings import` takes ratings from a file."
             )
-        lines = format_ratings_csv(book, record.id, reviews)
+        lines = format_ratings_csv(ledger, record.id, reviews)
         if output is None:
             _print_lines(lines)
             return
-        refuse_ledger_path(book, output)
+        refuse_ledger_path(ledger, output)
         with atomic_write(output) as file:
             file.writelines(lines)
 
@@ -143,7 +143,7 @@ def import_ratings_command(
     file: Annotated[Path, typer.Argument(help="CSV or JSONL with case, rater, aspect, score.")],
     run: Annotated[str, typer.Option(help="The run that was rated: its id, the start of it, its name, or `latest`.")],
     map_: MapOption = None,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
 ) -> None:
     """Take ratings from a file as reviews of a run, one for each rater.
 
@@ -154,8 +154,8 @@ def import_ratings_command(
     from beholder.ledger.ledger import Ledger
     from beholder.reviews.ratings import import_ratings
 
-    with Ledger.open(ledger, create=False) as book:
-        done = import_ratings(book, run, file, map_ or ())
+    with Ledger.open(address, create=False) as ledger:
+        done = import_ratings(ledger, run, file, map_ or ())
     for name, cases in done.raters.items():
         print_text(printable(f"{name}: {cases} {'case' if cases == 1 else 'cases'} rated."))
     for note in done.notes:
@@ -174,35 +174,35 @@ def show(
     calibration: CalibrationFile = None,
     features: FeaturesFile = None,
     anyway: AnywayOption = False,
-    ledger: LedgerOption = None,
+    address: LedgerOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Show what a run came to; or a case of it, and whether its images have changed since."""
     from beholder.ledger.ledger import Ledger
 
-    with Ledger.open(ledger, read_only=True) as book:
-        record = book.run(run)
+    with Ledger.open(address, read_only=True) as ledger:
+        record = ledger.run(run)
         if case is not None and raw:
-            _print_raw(book.raw_answers(record.id, case), as_json=json_)
+            _print_raw(ledger.raw_answers(record.id, case), as_json=json_)
             return
-        apply = load_calibration_applier(book, record, calibration, features, anyway=anyway, case=case)
+        apply = load_calibration_applier(ledger, record, calibration, features, anyway=anyway, case=case)
         if case is None:
-            _print_run(book, record, by, apply, as_json=json_)
+            _print_run(ledger, record, by, apply, as_json=json_)
         else:
-            _print_case(book, record, case, apply, full=full, as_json=json_)
+            _print_case(ledger, record, case, apply, full=full, as_json=json_)
 
 
 def _print_run(
-    book: Ledger, record: RunRecord, by: str | None, apply: CalibrationApplier | None, *, as_json: bool
+    ledger: Ledger, record: RunRecord, by: str | None, apply: CalibrationApplier | None, *, as_json: bool
 ) -> None:
     from beholder.ledger.query import tally_groups
     from beholder.ledger.query import tally_verdicts as tallied
 
-    tally = book.tally(record.id) if apply is None else tallied(apply(book.stored_verdicts(record.id)))
-    stored = book.stored_verdicts(record.id)
+    tally = ledger.tally(record.id) if apply is None else tallied(apply(ledger.stored_verdicts(record.id)))
+    stored = ledger.stored_verdicts(record.id)
     split = tally_groups(stored if apply is None else apply(stored), by) if by else {}
     if by and split.keys() == {""}:
-        groups = sorted({name for one in book.stored_verdicts(record.id) for name in one.groups})
+        groups = sorted({name for one in ledger.stored_verdicts(record.id) for name in one.groups})
         raise UsageError(f"No case of this run is in a group {by!r}; there are {', '.join(groups) or 'none'}.")
     if as_json:
         found: dict[str, object] = {**run_to_dict(record), "versions": dict(record.versions), **tally.to_dict()}
@@ -212,7 +212,7 @@ def _print_run(
         return
     _print_run_summary(record, tally)
     for one in islice(
-        (verdict for verdict in book.verdicts(record.id) if verdict.missing_score_reason), UNSCORED_SHOWN
+        (verdict for verdict in ledger.verdicts(record.id) if verdict.missing_score_reason), UNSCORED_SHOWN
     ):
         print_text(f"  {one.case}: {printable(one.missing_score_reason)[:200]}")
     if by:
@@ -281,9 +281,9 @@ def _print_group_means(split: Mapping[str, Tally], by: str) -> None:
 
 
 def _print_case(
-    book: Ledger, record: RunRecord, case_id: str, apply: CalibrationApplier | None, *, full: bool, as_json: bool
+    ledger: Ledger, record: RunRecord, case_id: str, apply: CalibrationApplier | None, *, full: bool, as_json: bool
 ) -> None:
-    verdicts, case = book.verdict(record.id, case_id), book.case(record.id, case_id)
+    verdicts, case = ledger.verdict(record.id, case_id), ledger.case(record.id, case_id)
     if apply is not None:
         verdicts = apply.to_case(verdicts)
     images = list(_image_rows(case, verdicts))

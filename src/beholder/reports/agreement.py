@@ -29,31 +29,30 @@ def agreement_tables(found: Agreement, *, full: bool) -> Iterable[TableSpec]:
         yield from _full_tables(found)
 
 
+def _ranking_table(found: Agreement, whose: str, *, people: bool) -> TableSpec:
+    def cells(one: CriterionAgreement) -> tuple[str, ...]:
+        own = (f"{one.cases:,}", _format_estimate(one.coefficients["spearman"]))
+        if not people:
+            return own
+        rater = (
+            _format_plain(one.people.get("rater_spearman")),
+            _format_estimate(one.people.get("rater_difference")),
+        )
+        return (*own, *rater)
+
+    return (
+        f"Ranking: does the judge put cases in the order of {whose} (1 the same, 0 as by chance)?",
+        ("criterion", "cases", "Spearman ρ", *(("one rater", "judge less rater") if people else ())),
+        _rows(found, cells, decides=False),
+    )
+
+
 def _scored_tables(found: Agreement, *, people: bool) -> Iterable[TableSpec]:
     whose = "people's mean ratings" if found.against == "mean" else "people's single ratings"
     single = "a single rating"
     if found.reference != "people":
         whose, single = "the other judge's scores", "the other judge"
-    yield (
-        f"Ranking: does the judge put cases in the order of {whose} (1 the same, 0 as by chance)?",
-        ("criterion", "cases", "Spearman ρ", *(("one rater", "judge less rater") if people else ())),
-        _rows(
-            found,
-            lambda one: (
-                f"{one.cases:,}",
-                _format_estimate(one.coefficients["spearman"]),
-                *(
-                    (
-                        _format_plain(one.people.get("rater_spearman")),
-                        _format_estimate(one.people.get("rater_difference")),
-                    )
-                    if people
-                    else ()
-                ),
-            ),
-            decides=False,
-        ),
-    )
+    yield _ranking_table(found, whose, people=people)
     yield (
         f"Distance: how far are its numbers from {whose}, and how far is always saying the same?",
         ("criterion", "MAE", "constant", "difference", "bias"),

@@ -188,9 +188,9 @@ def _run_lines(gathered: RunData, summary: ReportSummary) -> Iterator[str]:
     yield from _collapsible_list("Assertions that fail most", head, rows)
     flags = [f"| {format_code(name)} | {one.count:,} |" for name, _, one in summary.flags]
     yield from _collapsible_list("Flags", "| flag | verdicts |\n|---|--:|", flags)
-    if figures.told:
+    if figures.method:
         yield ""
-        yield f"<sub>{format_prose(figures.told)}</sub>"
+        yield f"<sub>{format_prose(figures.method)}</sub>"
 
 
 def _assertion_context(asked: AskedAssertion, several: bool) -> str:

@@ -302,14 +302,14 @@ class RunComparison:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSection:
-    """What a page shows of a comparison; `name` is the older run, `verdict` the conclusion, `told` the method."""
+    """What a page shows of a comparison; `name` is the older run, `verdict` the conclusion."""
 
     name: str
     verdict: str
     rows: tuple[ComparisonRow, ...]
     movers: tuple[ChangedCase, ...]
     notes: tuple[str, ...]
-    told: str
+    method: str
     headers: tuple[str, ...] = COMPARISON_HEADERS
 
 

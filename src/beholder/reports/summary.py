@@ -81,7 +81,7 @@ class RunFigures:
         criteria: Scores of the criteria, on their own scales.
         passed: Share that passed, by column.
         splits: The same means by group.
-        told: How intervals were computed.
+        method: How intervals were computed.
         unsplit: Groups with too many values to split by.
     """
 
@@ -89,7 +89,7 @@ class RunFigures:
     criteria: tuple[ScoreHistogram, ...]
     passed: Mapping[str, Estimate]
     splits: tuple[GroupSplit, ...]
-    told: str
+    method: str
     unsplit: tuple[str, ...] = ()
 
 

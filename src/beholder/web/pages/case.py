@@ -123,13 +123,8 @@ def case_view(
         judged=judged,
         chosen=chosen,
         rubrics=[
-            (
-                one.verdict.rubric,
-                make_url(
-                    f"/runs/{record.id}/case", id=one.verdict.case, **filters.asked, by=one.verdict.rubric, place=place
-                ),
-            )
-            for one in judged
+            (name, case_link(record, chosen.verdict.case, {**filters.asked, "by": name}, place))
+            for name in (one.verdict.rubric for one in judged)
         ],
         state=verdict_state(chosen),
         fields=asked.fields,
@@ -139,9 +134,8 @@ def case_view(
         ],
         titles=criterion_titles(record.rubrics),
         flag_titles={escape_hidden(flag.flag): flag_title(escape_hidden(flag.flag)) for flag in chosen.verdict.flags},
-        verdict={
-            name: value for name, value in verdict_json(chosen, asked).items() if name != "groups"
-        },  # at the top already
+        # Groups are at the top of the page already.
+        verdict={name: value for name, value in verdict_json(chosen, asked).items() if name != "groups"},
         brief=recompose_brief(record, asked, chosen.verdict),
         images=_case_images(ledger, record, chosen, asked),
         raw=ledger.raw_answers(record.id, id).get(chosen.verdict.rubric, []),
