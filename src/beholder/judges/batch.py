@@ -73,7 +73,7 @@ class BatchJudge:
         judge: the model.
         queue: its requests and replies.
         cost_bound: what a request may cost at most, and the limit of tokens for which that is true. The limit is sent
-            and is not part of the key, so that a budget may change while requests are under way.
+            and is not part of the key, so that a budget may change while requests are in progress.
         ask_again: ask again what has had a verdict or was canceled; without it such a case stays `Waiting`.
         retry_setup_errors: ask again what failed for a reason that a user may have corrected.
         repair_live: ask all questions of a conversation but the first (repair, longer answer, empty answer) live.
@@ -178,7 +178,7 @@ class BatchJudge:
             raise Unreachable(str(error), attempts) from None
         except RetryableError as error:
             if reply.tries > self.judge.settings.retries:
-                raise Unreachable(f"{error} Handed in {reply.tries} times.", attempts) from None
+                raise Unreachable(f"{error} Submitted {reply.tries} times.", attempts) from None
             raise await self._enqueue(question, structured, reply.tries + 1) from None
 
     async def _enqueue(self, question: _Question, structured: bool, tries: int) -> Waiting:

@@ -234,7 +234,7 @@ def format_identity(name: str, base_url: str, params: Mapping[str, object], deta
 def estimate_request_tokens(brief: Brief) -> int:
     """Estimate the tokens of a request for a rate limit: four characters per token, 750 pixels per token."""
     texts = len(brief.system) + sum(len(part.text) for part in brief.content if isinstance(part, TextBlock))
-    pixels = sum(picture.image.width * picture.image.height for picture in brief.images)
+    pixels = sum(block.image.width * block.image.height for block in brief.images)
     return texts // 4 + pixels // 750 + brief.answer_tokens
 
 

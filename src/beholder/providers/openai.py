@@ -199,15 +199,9 @@ async def _get_batch_status(client: BatchClient, handle: BatchHandle) -> BatchSt
     status = as_text(batch.get("status"))
     counts = as_mapping(batch.get("request_counts"))
     errors = as_objects(as_mapping(batch.get("errors")).get("data"))
-    state = (
-        BatchState.ENDED
-        if status in END_STAGES
-        else BatchState.CANCELING
-        if status == "cancelling"
-        else BatchState.IN_PROGRESS
-    )
+    running = BatchState.CANCELING if status == "cancelling" else BatchState.IN_PROGRESS
     return BatchStatus(
-        state,
+        BatchState.ENDED if status in END_STAGES else running,
         answered=as_count(counts.get("completed")) or 0,
         failed=as_count(counts.get("failed")) or 0,
         unfinished_stage=END_STAGES.get(status, BatchStage.EXPIRED),

@@ -64,7 +64,7 @@ def estimate_tokens(
     weight = sum(map(_weigh_text, _iterate_texts(brief)))
     return TokenEstimate(
         text_tokens=ceil_div(10 * weight, rules.characters_per_10_tokens(name)),
-        image_tokens=sum(count(picture.image.width, picture.image.height) for picture in brief.images),
+        image_tokens=sum(count(block.image.width, block.image.height) for block in brief.images),
         # `answer_tokens` is generous, so that no answer is cut off; a terse model needs an eighth.
         output_low=min(brief.answer_tokens // 8, high),
         output_high=high,
@@ -135,7 +135,7 @@ _MAKERS = {
 def _find_token_rules(provider: str, model: str) -> tuple[TokenRules, str]:
     """Return the rules of a model's maker and the model's bare name.
 
-    The name tells who made it, whoever serves it; a name that tells nothing is taken for one of its provider's.
+    The name tells the maker, whichever provider serves the model; otherwise the maker is the provider.
     """
     name = model.lower().rpartition("/")[2]
     by_name = (rules for rules in _MAKERS.values() if rules.model_names.search(name))
