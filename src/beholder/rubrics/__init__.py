@@ -1,4 +1,4 @@
-"""What is asked: rubrics, styles, and the briefs made from them."""
+"""Rubrics, styles, and the briefs that are made from them."""
 
 from __future__ import annotations
 

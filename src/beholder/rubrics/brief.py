@@ -1,6 +1,7 @@
-"""A brief: what a judge is asked, as pure data.
+"""Compose briefs: what a judge is asked about one case, as pure data.
 
-A rubric applied to cases: their briefs.
+The digest of a brief identifies it in the ledger and in caches, so its bytes must never change for the same rubric and
+case: `_dump_json`, the fences and the label placeholder are part of what is stored.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from msgspec import structs
 from beholder.cases.case import Case, FieldValue
 from beholder.errors import CaseError, Problem, RubricError
 from beholder.images.image import PreparedImage
-from beholder.rubrics.load import find_style
 from beholder.rubrics.prompt import (
     JsonSchema,
     clean_text,
@@ -35,14 +35,14 @@ from beholder.rubrics.rubric import Criterion, Rubric, RubricField
 
 @dataclass(frozen=True, slots=True)
 class TextBlock:
-    """A piece of the user message."""
+    """A text of the user message."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ImageBlock:
-    """An image of the user message. A wire sends `label` as text right before the image."""
+    """An image of the user message. Providers send `label` as text right before the image."""
 
     role: str
     label: str
@@ -53,13 +53,16 @@ class ImageBlock:
 class Brief:
     """A rubric applied to a case.
 
-    `system` is the rubric, the same for every case of a style, so that providers can cache it; `content` the user
-    message in order. `schema` is the answer's JSON Schema in neutral form (wires turn it into the provider's), or
-    `None` where the prompt is a user's own and says itself what it wants. `label` is the opaque name under which
-    the judge knows the case; it follows from the digest and is no part of it.
-
-    `fields` and `criteria` are the case's texts and the rubric's criteria as values, for a judge that is no language
-    model. The digest covers them already: they stand in `content` and `system` (but for how assertions are measured).
+    Attributes:
+        system: The system message: the rubric, the same for every case of a style, so that providers can cache it.
+        content: The user message, in order.
+        schema: The JSON Schema of the answer in neutral form (each provider has its own dialect); `None` where the
+            prompt is a user's own and says itself what it wants.
+        digest: A SHA-256 of everything that the judge is told and shown.
+        label: The opaque name under which the judge knows the case; it follows from the digest and is not part of it.
+        answer_tokens: A generous estimate of the tokens of an answer.
+        fields: The case's texts as values, for a judge that is not a language model; `criteria` likewise. The digest
+            covers them, since they are also in `content` and `system` (except how assertions are measured).
     """
 
     rubric: str
@@ -76,30 +79,37 @@ class Brief:
 
     @property
     def images(self) -> tuple[ImageBlock, ...]:
+        """The images of the user message, in order."""
         return tuple(part for part in self.content if isinstance(part, ImageBlock))
 
 
 @dataclass(frozen=True)
 class _AppliedRubric:
-    """What all cases of one setting and style share; rendered once."""
+    """What all cases of one setting and style share."""
 
     rubric: Rubric
     system: str
     schema: JsonSchema | None
 
     @cached_property
-    def seal(self) -> tuple[hashlib._Hash, bytes]:
-        """What the digests of all its briefs begin with, hashed, and what they end with: most of their text."""
+    def digest_frame(self) -> tuple[hashlib._Hash, bytes]:
+        """The hash of what the digests of all its briefs begin with, and what they end with: most of their text."""
         rubric = self.rubric
-        before = _dump_json([rubric.name, rubric.version, rubric.setting, self.system])[:-1] + b", "
-        return hashlib.sha256(before), b", " + _dump_json(self.schema) + b"]"
+        prefix = _dump_json([rubric.name, rubric.version, rubric.setting, self.system])[:-1] + b", "
+        return hashlib.sha256(prefix), b", " + _dump_json(self.schema) + b"]"
 
 
 class Composer:
-    """Makes the briefs of one rubric, in our words or in a user's own `prompt`.
+    """Composes the briefs of one rubric.
 
-    `setting` chooses among the rubric's settings; without it, a case's images decide. `style_folders` hold a user's
-    own styles.
+    Args:
+        rubric: What is asked.
+        prompt: A user's own prompt, in place of the rubric's.
+        setting: One of the rubric's settings; without it, the images of a case decide.
+        style_folders: Folders with a user's own styles.
+
+    Raises:
+        CaseError: For an unknown setting or an empty prompt.
     """
 
     def __init__(
@@ -115,21 +125,26 @@ class Composer:
         self._setting = setting
         self._style_folders = tuple(style_folders)
         self._applied: dict[tuple[str, str, bool], _AppliedRubric] = {}
-        self._fits: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
-        self._filled = [field.name for field in rubric.fields if field.required and not field.may_be_empty]
+        self._settings: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}  # by the names of a case's parts
+        self._must_not_be_blank = [field.name for field in rubric.fields if field.required and not field.may_be_empty]
 
     def rubric_for(self, case: Case) -> Rubric:
-        """The rubric as this case meets it: its setting chosen, its style's assertions in place."""
+        """Return the rubric for a case: with its setting, and with the assertions of its style."""
         return self._apply(case).rubric
 
     def rubric_for_style(self, style: str = "") -> Rubric:
-        """The rubric without any case: in this composer's setting (or its first), with the assertions of `style`."""
-        return self._settle(self._setting or choose_setting(self.rubric, ()), style).rubric
+        """Return the rubric without a case: in this composer's setting (or its first), with the assertions of a style."""
+        return self._apply_setting(self._setting or choose_setting(self.rubric, ()), style).rubric
 
     def compose(self, case: Case, images: Mapping[str, PreparedImage] | None) -> Brief:
-        """The brief of a case whose images (by role) are prepared. Raises `CaseError` when it does not fit.
+        """Return the brief of a case.
 
-        `None` in place of the images makes a brief without any, for a judge that needs none.
+        Args:
+            case: The case.
+            images: Its prepared images by role; `None` makes a brief without images, for a judge that needs none.
+
+        Raises:
+            CaseError: When the case does not fit the rubric.
         """
         applied = self._apply(case)
         rubric = applied.rubric
@@ -138,84 +153,71 @@ class Composer:
         missing = [role for role in roles if role not in images]
         if missing:
             raise CaseError(f"The case {case.id!r} lacks the image {_quote_names(missing)} that {rubric.name} needs.")
-        pictures = tuple(ImageBlock(role, rubric.image(role).label, images[role]) for role in roles)
-        content = (
-            self._own_content(rubric, case, pictures) if self._prompt else _compose_content(rubric, case, pictures)
-        )
-        return replace(_seal_brief(applied, content), fields=dict(case.fields), criteria=rubric.criteria)
+        blocks = tuple(ImageBlock(role, rubric.image(role).label, images[role]) for role in roles)
+        if self._prompt:
+            content = _compose_own_prompt(self._prompt, rubric, case, blocks)
+        else:
+            content = _compose_content(rubric, case, blocks)
+        return replace(_make_brief(applied, content), fields=dict(case.fields), criteria=rubric.criteria)
 
     def _apply(self, case: Case) -> _AppliedRubric:
-        setting = self._checked(case)
+        setting = self._choose_setting(case)
         if not self.rubric.styles:
-            return self._settle(setting)
+            return self._apply_setting(setting)
         described = not _is_blank(case.fields.get("style_description", ()))
-        return self._settle(setting, _single_text(case.fields["style"]), described=described)
+        return self._apply_setting(setting, _single_text(case.fields["style"]), described=described)
 
-    def _checked(self, case: Case) -> str:
-        """The setting of a case that fits. Of those with the same names the first is looked at closely; the others
-        differ in what is empty. Raises `CaseError`."""
+    def _choose_setting(self, case: Case) -> str:
+        """Return the setting of a case. Raises `CaseError` where the case does not fit the rubric.
+
+        Of cases with the same names of fields and images only the first is checked in full; the others can differ only
+        in blank fields.
+        """
         names = tuple(case.fields), tuple(case.images)
-        setting = self._fits.get(names)
-        if setting is None or any(_is_blank(case.fields[name]) for name in self._filled):
+        setting = self._settings.get(names)
+        if setting is None or any(_is_blank(case.fields[name]) for name in self._must_not_be_blank):
             setting = self._setting or choose_setting(self.rubric, case.images)
             _check_case(self.rubric.with_setting(setting), case)
-            self._fits[names] = setting
+            self._settings[names] = setting
         return setting
 
-    def _settle(self, setting: str, style: str = "", *, described: bool = False) -> _AppliedRubric:
-        """The rubric in a setting and a style; `described` where the case itself says what the style is."""
+    def _apply_setting(self, setting: str, style: str = "", *, described: bool = False) -> _AppliedRubric:
+        """Return the rubric in a setting and a style. `described` says that the case itself describes the style, so
+        that the description of the style's file is not used."""
         key = (setting, style, described)
         if key not in self._applied:
             rubric = self.rubric.with_setting(setting)
             if rubric.styles:
-                found = find_style(style, self._style_folders)
-                rubric = rubric.with_style(structs.replace(found, description="") if described else found)
-                _check_assertions(rubric, found.style)
+                from beholder.rubrics.load import (
+                    find_style,
+                )  # late: loads yaml, which a rubric without styles needs not
+
+                preset = find_style(style, self._style_folders)
+                rubric = rubric.with_style(structs.replace(preset, description="") if described else preset)
+                _check_assertions(rubric, preset.style)
             if self._prompt:
                 self._applied[key] = _AppliedRubric(rubric, render_data_rules(), None)
             else:
                 self._applied[key] = _AppliedRubric(rubric, render_system_prompt(rubric), make_answer_schema(rubric))
         return self._applied[key]
 
-    def _own_content(
-        self, rubric: Rubric, case: Case, pictures: Sequence[ImageBlock]
-    ) -> tuple[TextBlock | ImageBlock, ...]:
-        """The user's text, the images after it, then every field that it has no placeholder for."""
-        assert self._prompt is not None
-        token = make_fence_token(text for name in case.fields for text in _list_texts(case.fields[name]))
-        values = {field.name: _format_field(field, case, token) or field.absent for field in rubric.fields}
-        if rubric.style:
-            values["style"] = rubric.style.style
-            if rubric.style.description:
-                values.pop("style_description", None)  # the preset's, below
-        values = placeholder_values(rubric) | values
-        text, used = fill_placeholders(self._prompt, values)
-        if "style_name" in used:
-            used |= {"style"}
-        rest = [
-            _format_field(field, case, token) or _format_absent(field)
-            for field in rubric.fields
-            if field.name in case.fields and field.name not in used
-        ]
-        closing = "\n\n".join([*rest, _format_label(rubric)] if rubric.echo else rest)
-        return (TextBlock(text), *pictures, *([TextBlock(closing)] if closing else []))
-
 
 def choose_setting(rubric: Rubric, roles: Collection[str]) -> str:
-    """The first setting that takes images of all these roles; the rubric's first where none does."""
-    fitting = (name for name, one in rubric.settings.items() if set(roles) <= set(one.images))
+    """Return the first setting that takes images of all these roles; the rubric's first setting where none does."""
+    fitting = (name for name, setting in rubric.settings.items() if set(roles) <= set(setting.images))
     return next(fitting, next(iter(rubric.settings), ""))
 
 
 def _check_case(rubric: Rubric, case: Case) -> None:
+    """Raise `CaseError` with everything in which a case does not fit a rubric."""
     known = [field.name for field in rubric.fields]
-    wrong = [f"it has the unknown field {name!r}" for name in case.fields if name not in known]
-    wrong += [
+    problems = [f"it has the unknown field {name!r}" for name in case.fields if name not in known]
+    problems += [
         f"it lacks the field {field.name!r}"
         for field in rubric.fields
         if field.required and field.name not in case.fields
     ]
-    wrong += [
+    problems += [
         f"its field {field.name!r} is empty"
         for field in rubric.fields
         if field.required
@@ -223,22 +225,23 @@ def _check_case(rubric: Rubric, case: Case) -> None:
         and field.name in case.fields
         and _is_blank(case.fields[field.name])
     ]
-    wrong += [f"it has the unknown image {role!r}" for role in case.images if role not in rubric.roles]
-    if wrong:
+    problems += [f"it has the unknown image {role!r}" for role in case.images if role not in rubric.roles]
+    if problems:
         raise CaseError(
-            f"The case {case.id!r} does not fit {rubric.name}: {'; '.join(wrong)}. "
+            f"The case {case.id!r} does not fit {rubric.name}: {'; '.join(problems)}. "
             f"Its fields are {_quote_names(known) or 'none'}, its images {_quote_names(rubric.roles)}."
         )
 
 
 def _check_assertions(rubric: Rubric, style: str) -> None:
-    bare = [criterion.key for criterion in rubric.criteria if not criterion.assertions]
-    if bare:
-        problems = [Problem(f"has none for the criterion {key!r}", "assertions") for key in bare]
+    empty = [criterion.key for criterion in rubric.criteria if not criterion.assertions]
+    if empty:
+        problems = [Problem(f"has none for the criterion {key!r}", "assertions") for key in empty]
         raise RubricError(f"the style {style}", problems)
 
 
-def _compose_content(rubric: Rubric, case: Case, pictures: Sequence[ImageBlock]) -> tuple[TextBlock | ImageBlock, ...]:
+def _compose_content(rubric: Rubric, case: Case, images: Sequence[ImageBlock]) -> tuple[TextBlock | ImageBlock, ...]:
+    """Return the user message in our words: the images, then the fields, the label and what to do."""
     token = make_fence_token(text for name in case.fields for text in _list_texts(case.fields[name]))
     blocks = [_format_field(field, case, token) or _format_absent(field) for field in rubric.fields]
     parts = [
@@ -246,7 +249,30 @@ def _compose_content(rubric: Rubric, case: Case, pictures: Sequence[ImageBlock])
         *([_format_label(rubric)] if rubric.echo else []),
         "Judge this case by the rubric and answer with the JSON object only.",
     ]
-    return (*pictures, TextBlock("\n\n".join(parts)))
+    return (*images, TextBlock("\n\n".join(parts)))
+
+
+def _compose_own_prompt(
+    prompt: str, rubric: Rubric, case: Case, images: Sequence[ImageBlock]
+) -> tuple[TextBlock | ImageBlock, ...]:
+    """Return the user message in a user's own words: their text, the images, then every field without a placeholder."""
+    token = make_fence_token(text for name in case.fields for text in _list_texts(case.fields[name]))
+    values = {field.name: _format_field(field, case, token) or field.absent for field in rubric.fields}
+    if rubric.style:
+        values["style"] = rubric.style.style
+        if rubric.style.description:
+            values.pop("style_description", None)  # that of the style's file is used, from `placeholder_values`
+    values = placeholder_values(rubric) | values
+    text, used = fill_placeholders(prompt, values)
+    if "style_name" in used:
+        used |= {"style"}
+    rest = [
+        _format_field(field, case, token) or _format_absent(field)
+        for field in rubric.fields
+        if field.name in case.fields and field.name not in used
+    ]
+    closing = "\n\n".join([*rest, _format_label(rubric)] if rubric.echo else rest)
+    return (TextBlock(text), *images, *([TextBlock(closing)] if closing else []))
 
 
 def _format_field(field: RubricField, case: Case, token: str) -> str:
@@ -261,26 +287,26 @@ def _format_absent(field: RubricField) -> str:
     return f"{field.name}: {field.absent}" if field.absent else ""
 
 
-_LABEL_MARK = "\0label\0"
+_LABEL_MARK = "\0label\0"  # stands for the label while the digest, which the label follows from, is computed
 
 
 def _format_label(rubric: Rubric) -> str:
     return f"The label of this case, to be repeated as `{rubric.echo}`: {_LABEL_MARK}"
 
 
-def _seal_brief(applied: _AppliedRubric, content: Sequence[TextBlock | ImageBlock]) -> Brief:
-    """The brief with its digest, and the label that follows from the digest put in its place."""
+def _make_brief(applied: _AppliedRubric, content: Sequence[TextBlock | ImageBlock]) -> Brief:
+    """Return the brief with its digest, and with the label in place of its mark."""
     rubric = applied.rubric
-    seen = [
+    digested = [
         part.text
         if isinstance(part, TextBlock)
         else {"role": part.role, "label": part.label, "image": part.image.digest}
         for part in content
     ]
-    before, after = applied.seal
-    seal = before.copy()
-    seal.update(_dump_json(seen) + after)
-    digest = seal.hexdigest()
+    prefix_hash, suffix = applied.digest_frame
+    hasher = prefix_hash.copy()
+    hasher.update(_dump_json(digested) + suffix)
+    digest = hasher.hexdigest()
     label = f"case-{digest[:8]}"
     return Brief(
         rubric=rubric.name,
@@ -299,6 +325,7 @@ def _seal_brief(applied: _AppliedRubric, content: Sequence[TextBlock | ImageBloc
 
 
 def _dump_json(value: object) -> bytes:
+    # Not msgspec, which writes no blanks after commas: the digests of all briefs depend on these bytes.
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 

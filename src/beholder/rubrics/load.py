@@ -1,4 +1,4 @@
-"""Where rubrics and styles are found: our own folders, plugins' folders, and paths that a user names.
+"""Load rubrics and styles: built-in ones, those of plugins, and those of a user.
 
 A plugin adds a folder by an entry point in the group `beholder.rubrics` (each child a rubric) or `beholder.styles`
 (each `*.yaml` a style) whose value is the folder's path. Ours register the same way.
@@ -36,7 +36,7 @@ ALLOWED_WORDS = {
     "scoring.not_applicable": tuple(NotApplicable),
     "format": ("acrue", "acrue_confidence", "description", "factors"),
 }
-# Where a key has no value of the right type, nothing true can be said of those that lean on it.
+# While a key has no value of the right type, these other keys cannot be checked.
 DEPENDENT_KEYS = {
     "images": ("settings",),
     "criteria": ("scoring",),
@@ -49,7 +49,7 @@ DEPENDENT_KEYS = {
 
 
 class RubricFamily(Struct, frozen=True, forbid_unknown_fields=True):
-    """Several rubrics that one name asks, each as a brief of its own."""
+    """Several rubrics under one name, each of which makes a brief of its own."""
 
     family: str
     summary: str
@@ -57,7 +57,7 @@ class RubricFamily(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_rubric(name: str | os.PathLike[str]) -> Rubric:
-    """See `Rubric.load`."""
+    """Return the rubric of a name or path; see `Rubric.load`."""
     rubrics = load_rubrics(name)
     if len(rubrics) > 1:
         parts = ", ".join(rubric.name for rubric in rubrics)
@@ -66,7 +66,12 @@ def load_rubric(name: str | os.PathLike[str]) -> Rubric:
 
 
 def load_rubrics(name: str | os.PathLike[str]) -> tuple[Rubric, ...]:
-    """The rubrics that a name or path stands for: one, or the parts of a family such as `edit`."""
+    """Return the rubrics that a name or path stands for: one, or the parts of a family such as `edit`.
+
+    Raises:
+        RubricError: With everything that is wrong in a file.
+        UsageError: When there is no rubric of that name.
+    """
     path = _find_rubric_file(name)
     if path.name == "family.yaml":
         family = read_yaml(path, RubricFamily, lambda _: [])
@@ -75,9 +80,10 @@ def load_rubrics(name: str | os.PathLike[str]) -> tuple[Rubric, ...]:
 
 
 def check_rubrics(name: str | os.PathLike[str]) -> tuple[Rubric, ...]:
-    """`load_all`, and each prompt rendered in every setting (with the generic style where the rubric takes one).
+    """Load rubrics like `load_rubrics`, and render each prompt in every setting, with the generic style where the
+    rubric takes one.
 
-    Raises `RubricError` for a prompt that cannot be rendered; loading alone finds what is wrong with its syntax.
+    Raises `RubricError` also for a prompt that cannot be rendered; loading alone checks only its syntax.
     """
     from beholder.rubrics.prompt import render_system_prompt
 
@@ -90,7 +96,7 @@ def check_rubrics(name: str | os.PathLike[str]) -> tuple[Rubric, ...]:
 
 
 def list_rubrics() -> dict[str, str]:
-    """The names that `load_all` knows, with one line about each."""
+    """Return the names of all built-in and plugin rubrics and families, with one line about each."""
     names: dict[str, str] = {}
     for path in sorted(_find_known_rubrics().values()):
         if path.name == "family.yaml":
@@ -103,19 +109,26 @@ def list_rubrics() -> dict[str, str]:
 
 
 def load_styles(folders: Sequence[Path] = ()) -> dict[str, Style]:
-    """Every style by its name; a user's folders come first and may replace ours."""
-    found: dict[str, Style] = {}
+    """Return every style by its name; a user's folders come first and may replace built-in styles."""
+    styles: dict[str, Style] = {}
     for style in _iter_styles(folders):
-        found.setdefault(_normalize_name(style.style), style)
-    return {style.style: style for style in sorted(found.values(), key=lambda one: one.style.casefold())}
+        styles.setdefault(_normalize_name(style.style), style)
+    return {style.style: style for style in sorted(styles.values(), key=lambda style: style.style.casefold())}
 
 
 def find_style(name: str, folders: Sequence[Path] = ()) -> Style:
-    """The style of that name or alias, whatever its case and hyphens, a user's before ours; else the generic set with
-    the name put in."""
-    wanted = _normalize_name(name)
+    """Return the style of a name or alias; where there is none, the generic style with the name filled in.
+
+    Args:
+        name: Letter case and hyphens do not matter.
+        folders: Folders with a user's own styles, which come before the built-in ones.
+
+    Raises:
+        UsageError: When the name cannot be that of a style.
+    """
+    normalized = _normalize_name(name)
     for style in _iter_styles(folders):
-        if wanted in {_normalize_name(known_as) for known_as in (style.style, *style.aliases)}:
+        if normalized in map(_normalize_name, (style.style, *style.aliases)):
             return style
     return _make_generic_style(_check_style_name(name), folders)
 
@@ -127,7 +140,7 @@ def _find_rubric_file(name: str | os.PathLike[str]) -> Path:
         return known_paths[text]
     path = Path(text)
     for candidate in (path / RUBRIC_FILE, path):
-        if os.path.isfile(candidate):  # says no, where Path.is_file raises, to a name that no file can have
+        if os.path.isfile(candidate):  # Path.is_file would raise for an impossible file name
             return candidate
     text = text if len(text) <= MAX_SHOWN_NAME else text[:MAX_SHOWN_NAME] + "…"
     close = difflib.get_close_matches(text, known_paths, n=1)
@@ -146,16 +159,15 @@ def _read_rubric(path: Path) -> Rubric:
             find_rubric_problems,
             forbidden=("style", "setting"),
             choices=ALLOWED_WORDS,
-            leaning=DEPENDENT_KEYS,
+            dependencies=DEPENDENT_KEYS,
         )
     except RubricError as error:
-        if {("style", FORBIDDEN_KEY), ("", missing_key_message("rubric"))} <= {
-            (one.key, one.message) for one in error.problems
-        }:
-            looks = (
+        found = {(problem.key, problem.message) for problem in error.problems}
+        if {("style", FORBIDDEN_KEY), ("", missing_key_message("rubric"))} <= found:
+            hint = (
                 "this looks like a style, not a rubric; `beholder styles --styles FOLDER` checks the styles of a folder"
             )
-            raise RubricError(str(path), [Problem(looks)]) from None
+            raise RubricError(str(path), [Problem(hint)]) from None
         raise
     prompt = path.with_name(PROMPT_FILE)
     if path.name == RUBRIC_FILE and prompt.is_file():
@@ -201,7 +213,7 @@ def _load_plugin_folder(point: EntryPoint) -> Path:
     name = f"The plugin {point.name!r} of {point.group} ({point.value})"
     try:
         folder = Path(str(point.load()))
-    except Exception as error:  # whatever a stranger's module raises
+    except Exception as error:  # whatever the plugin's module raises
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise UsageError(f"{name} cannot be loaded: {why}. Mend or uninstall the package that brings it.") from None
     if not os.path.isdir(folder):
@@ -218,47 +230,48 @@ def _list_style_files(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _iter_styles(folders: Sequence[Path]) -> Iterator[Style]:
-    """The styles that have a name, a user's folders first."""
+    """Return all styles but the generic one, those of a user's folders first."""
     for path in _list_style_files(folders):
         if path.stem != GENERIC_STYLE:
             yield _read_style(path)
 
 
 def _read_style(path: Path) -> Style:
-    # Not kept: all of ours take 11 ms, once for each style of a Composer.
+    # Not cached: all built-in styles take 11 ms, once for each style of a Composer.
     return read_yaml(path, Style, find_style_problems, forbidden=("generic", "near"))
 
 
 def _make_generic_style(name: str, folders: Sequence[Path]) -> Style:
     path = next(file for file in _list_style_files(folders) if file.stem == GENERIC_STYLE)
-    known_as = {_normalize_name(style.style): style.style for style in _iter_styles(folders)}
-    close = difflib.get_close_matches(_normalize_name(name), known_as, n=1, cutoff=0.75)
+    names = {_normalize_name(style.style): style.style for style in _iter_styles(folders)}
+    close = difflib.get_close_matches(_normalize_name(name), names, n=1, cutoff=0.75)
     return structs.replace(
-        _fill_style_name(_read_style(path), name), generic=True, near=known_as[close[0]] if close else ""
+        _fill_style_name(_read_style(path), name), generic=True, near=names[close[0]] if close else ""
     )
 
 
 def _fill_style_name(style: Style, name: str) -> Style:
-    """The generic style with its name in place of `{style}`."""
+    """Return the generic style with a name in place of `{style}`."""
 
-    def put(text: str) -> str:
+    def fill(text: str) -> str:
         return text.replace("{style}", name)
 
     return Style(
         style=name,
-        description=put(style.description),
-        expect=tuple(map(put, style.expect)),
-        acceptable=tuple(map(put, style.acceptable)),
-        goes_wrong=tuple(map(put, style.goes_wrong)),
+        description=fill(style.description),
+        expect=tuple(map(fill, style.expect)),
+        acceptable=tuple(map(fill, style.acceptable)),
+        goes_wrong=tuple(map(fill, style.goes_wrong)),
         assertions={
-            key: tuple(structs.replace(assertion, text=put(assertion.text)) for assertion in assertions)
+            key: tuple(structs.replace(assertion, text=fill(assertion.text)) for assertion in assertions)
             for key, assertions in style.assertions.items()
         },
     )
 
 
 def _check_style_name(name: str) -> str:
-    """A style's name becomes part of the rubric's own text, so it may not be more than a name."""
+    """Return a style's name without blanks around it. Raises `UsageError` for more than a name: it becomes part of the
+    rubric's own text, where a case must not be able to write instructions."""
     name = name.strip()
     if not name or len(name) > MAX_STYLE_NAME or not re.fullmatch(r"[\w \-'’&+()]+", name):
         raise UsageError(

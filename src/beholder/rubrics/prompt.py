@@ -1,20 +1,15 @@
-"""Texts of a case are data. A fence around them that no text can forge or close.
+"""Render the texts of a brief: the system prompt of a rubric, fenced data, a user's own prompt, and the answer schema.
 
-A user's own prompt file: it runs as it is, with its placeholders filled in one pass.
-
-`{{name}}` and `{NAME}` are placeholders; every other brace is text. What is filled in is never read again, so a text
-under test that contains `{{expected_output}}` stays that text.
-
-From a rubric to the text of its system message.
-
-A template sees the rubric and nothing of the case, so the text is the same for every case (of a style) and a case
-cannot speak with the rubric's voice. What every judge is told about data and about the answer's form is added here,
-to users' rubrics too.
-
-The form of our compact answer, as JSON Schema in neutral form; wires turn it into each provider's own.
-
-The order of properties is the order in which a model writes: what it observed comes before the score. Nothing that
-code computes is asked for, and questions are named by id.
+- The template of a system prompt sees the rubric and nothing of the case, so the text is the same for every case (of a
+  style), and a case cannot write instructions into it. The rules about data and about the form of the answer are added
+  here, also for users' rubrics.
+- Texts of a case are data: they are fenced by marks that no text can forge or close.
+- A user's own prompt is sent as it is, with its placeholders `{{name}}` and `{NAME}` filled in one pass; every other
+  brace is text. What is filled in is not read again, so a text under test that contains `{{expected_output}}` stays
+  that text.
+- The answer schema is JSON Schema in neutral form; providers convert it to their own dialects. The order of properties
+  is the order in which a model writes: what it observed comes before the score. Nothing that code computes is asked
+  for, and questions are named by id.
 """
 
 from __future__ import annotations
@@ -37,7 +32,7 @@ TOKEN_LENGTH = 16
 
 
 def make_fence_token(texts: Iterable[str]) -> str:
-    """A token that stands in none of `texts`. It follows from them, so the same case always gives the same brief."""
+    """Return a token that is in none of `texts`, derived from them, so that a case always gives the same brief."""
     joined = "\0".join(texts)
     salt = 0
     while True:
@@ -49,12 +44,13 @@ def make_fence_token(texts: Iterable[str]) -> str:
 
 
 def delimit(name: str, text: str, token: str) -> str:
-    """`text` between marks that carry the token."""
+    """Return a text between marks with the token."""
     return f'<data-{token} name="{name}">\n{clean_text(text)}\n</data-{token}>'
 
 
 def clean_text(text: str) -> str:
-    """Text that every wire can carry: half a surrogate pair becomes `?`, a NUL the replacement character."""
+    """Return text that can be sent to every provider: half a surrogate pair becomes `?`, a NUL the replacement
+    character."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
@@ -62,9 +58,18 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}|\{([A-Z][A-Z0
 
 
 def fill_placeholders(prompt: str, values: Mapping[str, str], source: str = "the prompt") -> tuple[str, frozenset[str]]:
-    """The prompt with its placeholders replaced, and the (lower-case) names that it used.
+    """Replace the placeholders of a prompt.
 
-    Raises `RubricError` that names every unknown placeholder with its line and lists the known ones.
+    Args:
+        prompt: A user's own prompt.
+        values: What to fill in, by lower-case name.
+        source: What to call the prompt in an error message.
+
+    Returns:
+        The text, and the lower-case names that it used.
+
+    Raises:
+        RubricError: With every unknown placeholder and its line.
     """
     used: set[str] = set()
     problems: list[Problem] = []
@@ -86,7 +91,7 @@ def fill_placeholders(prompt: str, values: Mapping[str, str], source: str = "the
 
 
 def placeholder_values(rubric: Rubric) -> dict[str, str]:
-    """What the placeholders that speak of the rubric stand for (a style, its assertions, how many there are)."""
+    """Return the values of the placeholders that are about the rubric (a style, its assertions and their number)."""
     values = {
         "image_reference": ", ".join(rubric.image(role).label for role in rubric.roles),
         "image_references": ", ".join(rubric.image(role).label for role in rubric.roles),
@@ -96,7 +101,7 @@ def placeholder_values(rubric: Rubric) -> dict[str, str]:
         values["style_description"] = rubric.style.description
     for criterion in rubric.criteria:
         if criterion.assertions:
-            lines = "\n".join(f"{one.id}. {one.text}" for one in criterion.assertions)
+            lines = "\n".join(f"{assertion.id}. {assertion.text}" for assertion in criterion.assertions)
             values[f"assertions_{criterion.key}"] = lines
             values[f"{criterion.key}_count"] = str(len(criterion.assertions))
     total = sum(1 for _ in rubric.assertions())
@@ -112,12 +117,12 @@ def _write_placeholder(name: str) -> str:
 DEFAULT_PROMPT = "default.md.j2"
 RULES_PROMPT = "rules.md.j2"
 
-# what a template's own arithmetic may raise, such as {{ 1 / 0 }}
+# What expressions in a template may raise, such as {{ 1 / 0 }}.
 _TEMPLATE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def render_system_prompt(rubric: Rubric) -> str:
-    """The whole system message. Raises `RubricError` when the prompt cannot be rendered."""
+    """Return the whole system message of a rubric. Raises `RubricError` when its prompt cannot be rendered."""
     from jinja2 import TemplateError
 
     environment = _environment()
@@ -130,12 +135,12 @@ def render_system_prompt(rubric: Rubric) -> str:
         )
     except (TemplateError, *_TEMPLATE_ERRORS) as error:
         where = f"the prompt of {rubric.name}" + (f" ({rubric.setting})" if rubric.setting else "")
-        said = getattr(error, "message", None) or str(error) or type(error).__name__
-        raise RubricError(where, [Problem(f"cannot be rendered: {said}", line=_find_prompt_line(error))]) from None
+        reason = getattr(error, "message", None) or str(error) or type(error).__name__
+        raise RubricError(where, [Problem(f"cannot be rendered: {reason}", line=_find_prompt_line(error))]) from None
 
 
 def find_prompt_problems(rubric: Rubric) -> list[Problem]:
-    """What keeps a rubric's own prompt from being rendered: its syntax."""
+    """Return the syntax errors of a rubric's own prompt."""
     from jinja2 import TemplateSyntaxError
 
     try:
@@ -146,13 +151,13 @@ def find_prompt_problems(rubric: Rubric) -> list[Problem]:
 
 
 def _find_prompt_line(error: Exception) -> int | None:
-    """The line of the rubric's own prompt that an error comes from; jinja2 puts it into the traceback."""
+    """Return the line of the rubric's own prompt that an error comes from; jinja2 puts it into the traceback."""
     lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == "<template>"]
     return lines[-1] if lines else None
 
 
 def render_data_rules() -> str:
-    """What a judge is told about delimited data, for a prompt that is a user's own."""
+    """Return the rules about fenced data, which are the system message of a user's own prompt."""
     return _environment().get_template("data.md.j2").render().strip() + "\n"
 
 
@@ -168,6 +173,7 @@ def _environment() -> SandboxedEnvironment:
         lstrip_blocks=True,
         keep_trailing_newline=False,
     )
+    # Users' prompts may use these two names.
     environment.globals["offers_not_applicable"] = offers_not_applicable
     environment.filters["number"] = lambda value: f"{value:g}"
     return environment
@@ -179,7 +185,7 @@ YES, NO, NOT_APPLICABLE = "Yes", "No", "N/A"
 
 
 def make_answer_schema(rubric: Rubric) -> JsonSchema:
-    """The schema of an answer to `rubric`, whose style (if it takes one) has been applied."""
+    """Return the JSON Schema of an answer to a rubric with its style applied."""
     properties: dict[str, JsonSchema] = {}
     if rubric.echo:
         properties[rubric.echo] = _text_schema("the case's label, as given")
@@ -194,15 +200,16 @@ def make_answer_schema(rubric: Rubric) -> JsonSchema:
 
 
 def estimate_answer_tokens(rubric: Rubric) -> int:
-    """A generous guess at the tokens of an answer, for providers that want a limit."""
+    """Return a generous estimate of the tokens of an answer, for providers that need a limit."""
     assertions = sum(1 for _ in rubric.assertions())
     return 1024 + 96 * assertions + 160 * len(rubric.criteria) + 256 * len(rubric.findings)
 
 
 def offers_not_applicable(rubric: Rubric, assertion: Assertion) -> bool:
-    """An assertion with a condition (`applies: people`) has to have an answer where the condition is not met."""
-    wanted = rubric.scoring.not_applicable
-    return wanted is NotApplicable.OFFER or (wanted is NotApplicable.ACCEPT and bool(assertion.applies))
+    """Return whether the judge is offered N/A as an answer: by the rubric, or since the assertion has a condition
+    (`applies: people`)."""
+    rule = rubric.scoring.not_applicable
+    return rule is NotApplicable.OFFER or (rule is NotApplicable.ACCEPT and bool(assertion.applies))
 
 
 def _criterion_schema(rubric: Rubric, criterion: Criterion) -> JsonSchema:
@@ -211,7 +218,7 @@ def _criterion_schema(rubric: Rubric, criterion: Criterion) -> JsonSchema:
     score = {} if rubric.scoring.criterion_score == "confidence" else {"score": _score_schema(criterion)}
     if criterion.assertions:
         properties["assertions"] = _object_schema(
-            {one.id: _assertion_schema(rubric, one) for one in criterion.assertions}
+            {assertion.id: _assertion_schema(rubric, assertion) for assertion in criterion.assertions}
         )
         properties |= score | reason
     else:

@@ -1,7 +1,4 @@
-"""What a rubric is: frozen values, as `rubric.yaml` states them.
-
-A rubric whose scoring a person changed, by a flag or in a suite.
-"""
+"""A rubric and its parts: frozen values with the keys of `rubric.yaml`. The names of the fields are those keys."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ Number = int | float
 
 @lru_cache(1024, typed=True)  # scales, weights and scores are the same few numbers in every verdict
 def to_fraction(number: Number | Decimal | str) -> Fraction:
-    """The decimal number as it was written: `exact(0.7)` is 7/10, not the double next to it."""
+    """Return a decimal number exactly as it is written: 0.7 is 7/10, not the double next to it."""
     return Fraction(str(number))
 
 
 class RubricImage(Struct, frozen=True, forbid_unknown_fields=True):
-    """An image that the rubric asks for. `label` is what the judge reads right before it."""
+    """An image that a case needs. `label` is the text that the judge gets right before it."""
 
     role: str
     label: str
@@ -35,21 +32,21 @@ class RubricImage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RubricField(Struct, frozen=True, forbid_unknown_fields=True):
-    """A text of the case. It is data: the judge gets it delimited, never as part of the rubric."""
+    """A text of the case. It is data: the judge gets it fenced, never as part of the rubric."""
 
     name: str
     about: str = ""
     required: bool = True
     may_be_empty: bool = False
-    """Whether a required text may be blank, such as the response of an assistant that said nothing."""
+    """Whether a required text may be blank, such as an empty response of an assistant."""
     absent: str = ""
-    """What the judge is told when an optional field is not given; empty: nothing."""
+    """The text for the judge when an optional field is not given; empty: none."""
 
 
 class InstrumentCheck(StrEnum):
-    """What a judge that only measures can find out about a photo and its restyle; an assertion may be `measured` by it.
+    """What instruments can check about a photo and its restyle; an assertion may be `measured` by it.
 
-    `composition_kept`: forms and edges of the photo are found again in their places.
+    `composition_kept`: forms and edges of the photo are in their places.
     `light_kept`: what was light and dark in the photo still is.
     `redrawn`: the photo's own detail is gone; `style_everywhere`: and no region of the photo was left as it was.
     `strong`: the whole is plainly another picture than the photo; `strength`: and has something of the photo left.
@@ -84,9 +81,15 @@ class InstrumentCheck(StrEnum):
 
 
 class CheckRule(Struct, frozen=True):
-    """How checks answer an assertion: `strong` means Yes where it holds and No where it does not; `yes if strong`
-    leaves the question open where it does not hold, `no unless strong` where it does. `sharp and clean` holds where
-    both do."""
+    """How checks answer an assertion.
+
+    `strong` answers Yes where the check holds and No where it does not. `yes if strong` gives no answer where it does
+    not hold, `no unless strong` where it does. `sharp and clean` holds where both do.
+
+    Attributes:
+        checks: What must hold.
+        yes: Whether Yes can be answered; `no` likewise.
+    """
 
     checks: tuple[InstrumentCheck, ...]
     yes: bool = True
@@ -94,7 +97,7 @@ class CheckRule(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> CheckRule | None:
-        """What `measured: TEXT` says; `None` where it names no check."""
+        """Return the rule of `measured: TEXT`; `None` where it names an unknown check."""
         yes, no = not text.startswith("no unless "), not text.startswith("yes if ")
         names = text.removeprefix("no unless ").removeprefix("yes if ").split(" and ")
         return cls(tuple(map(InstrumentCheck, names)), yes, no) if set(names) <= set(InstrumentCheck) else None
@@ -102,7 +105,7 @@ class CheckRule(Struct, frozen=True):
 
 class Assertion(Struct, frozen=True, forbid_unknown_fields=True):
     """A question whose good answer is Yes. `applies` names what must be in the original for it to be asked; `measured`
-    says how a judge that only measures answers it (see `Measured`), which no prompt and no digest knows of."""
+    says how instruments answer it (see `CheckRule`), which is in no prompt and no digest."""
 
     text: str
     id: str = ""
@@ -129,7 +132,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     assertions: tuple[Assertion, ...] = ()
 
     def with_assertion_ids(self) -> Criterion:
-        """The criterion with an id for every assertion: its letter, or its key, and the assertion's position."""
+        """Return the criterion with an id for every assertion: its letter, or its key, and the assertion's position."""
         stem = self.letter or f"{self.key}_"
         return structs.replace(
             self,
@@ -165,7 +168,7 @@ class ScoringKind(StrEnum):
 
 
 class NotApplicable(StrEnum):
-    """What happens when a judge answers N/A: it is flagged, was offered, or is an error."""
+    """What an answer N/A is: accepted with a flag, offered to the judge, or an error."""
 
     ACCEPT = "accept"
     OFFER = "offer"
@@ -173,7 +176,7 @@ class NotApplicable(StrEnum):
 
 
 class Grade(Struct, frozen=True, forbid_unknown_fields=True):
-    """A grade and the least percentage (`weighted_total`) or score 0–1 (otherwise) that earns it."""
+    """A grade and the lowest percentage (`weighted_total`) or score 0–1 (otherwise) that gets it."""
 
     grade: str
     least: Number = 0
@@ -181,7 +184,7 @@ class Grade(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GateRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """What fails a case whatever its score: a finding that is not empty, or a criterion below `least`."""
+    """What fails a case regardless of its score: a finding that is not empty, or a criterion below `least`."""
 
     finding: str = ""
     criterion: str = ""
@@ -189,11 +192,15 @@ class GateRule(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scoring(Struct, frozen=True, forbid_unknown_fields=True):
-    """How answers are turned into numbers.
+    """How answers become numbers.
 
-    `ceiling[n]` is the highest score that n failed assertions allow (the last entry also for more); `guidance[n]`
-    the lowest that the rubric suggests, which never changes a score. `criterion_score: confidence` replaces the
-    judge's score by pass rate × mean confidence, at most the top of the scale.
+    Attributes:
+        ceiling: `ceiling[n]` is the highest score that n failed assertions allow; the last entry counts also for more.
+        guidance: `guidance[n]` is the lowest score that the rubric suggests for n failed assertions; it never changes a
+            score.
+        criterion_score: `confidence` replaces the judge's score by pass rate × mean confidence, at most the top of the
+            scale.
+        threshold: The lowest score, 0–1, that passes.
     """
 
     kind: ScoringKind = ScoringKind.WEIGHTED_MEAN
@@ -207,7 +214,7 @@ class Scoring(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reason(Struct, frozen=True, forbid_unknown_fields=True):
-    """The sentence beside each score: what it is called, and how many words it should have."""
+    """The reason beside each score: its key in the answer, and the lowest and highest number of words."""
 
     key: str = "reason"
     words: tuple[int, int] | None = None
@@ -238,7 +245,7 @@ class Style(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked. `Rubric.load("restyle")` for a built-in one, `Rubric.load("mine/")` for your own."""
+    """What a judge is asked. `Rubric.load("restyle")` loads a built-in one, `Rubric.load("mine/")` your own."""
 
     rubric: str
     criteria: tuple[Criterion, ...]
@@ -257,7 +264,7 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
     echo: str = ""
     """The key under which an answer repeats the case's label; empty: none."""
     sisters: tuple[str, ...] = ()
-    """Criteria of sister rubrics: an answer may score them too; they are set aside and flagged."""
+    """Criteria of sister rubrics: an answer may score them too; they are ignored and flagged."""
     scoring: Scoring = Scoring()
     format: Literal["", "acrue", "acrue_confidence", "description", "factors"] = ""
     """The published JSON form that `--format seed` prints; empty: none."""
@@ -269,9 +276,11 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def load(cls, name: str | os.PathLike[str]) -> Rubric:
-        """A built-in or plugged-in rubric by name, or a user's by the path of its folder or YAML file.
+        """Return a built-in or plugin rubric by name, or a user's by the path of its folder or YAML file.
 
-        Raises `RubricError` with every problem, its line and key; `UsageError` for a name that nobody knows.
+        Raises:
+            RubricError: With every problem, its line and key.
+            UsageError: When there is no rubric of that name.
         """
         from beholder.rubrics.load import load_rubric
 
@@ -290,7 +299,7 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def results_key(self) -> str:
-        """The key that holds the results of this rubric's setting in a published answer; empty where there are none."""
+        """The key of the results of this setting in a published answer; empty for a rubric without settings."""
         return self.settings[self.setting or next(iter(self.settings))].results if self.settings else ""
 
     def image(self, role: str) -> RubricImage:
@@ -301,11 +310,11 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
             yield from criterion.assertions
 
     def with_setting(self, setting: str) -> Rubric:
-        """The same criteria asked in another setting."""
+        """Return the rubric in a setting."""
         return structs.replace(self, setting=setting)
 
     def with_style(self, style: Style) -> Rubric:
-        """The rubric with the assertions of `style` in its criteria, ids A1… given by criterion and position."""
+        """Return the rubric with the assertions of a style in its criteria, with ids (A1…) by position."""
         criteria = tuple(
             structs.replace(criterion, assertions=style.assertions.get(criterion.key, ())).with_assertion_ids()
             for criterion in self.criteria
@@ -313,14 +322,24 @@ class Rubric(Struct, frozen=True, forbid_unknown_fields=True):
         return structs.replace(self, criteria=criteria, style=style)
 
     def with_scoring(self, **changes: object) -> Rubric:
-        """The rubric with some of its scoring changed, such as `threshold=0.8`."""
+        """Return the rubric with some of its scoring changed, such as `threshold=0.8`."""
         return structs.replace(self, scoring=structs.replace(self.scoring, **changes))
 
 
 def override_scoring(
     rubric: Rubric, threshold: float | None, gates: Iterable[str], not_applicable: str | None
 ) -> Rubric:
-    """The rubric with the threshold, gates and treatment of N/A that flags ask for."""
+    """Return the rubric with the scoring that flags or a suite ask for.
+
+    Args:
+        rubric: The rubric as it was loaded.
+        threshold: The lowest score, 0–1, that passes; `None` for the rubric's own.
+        gates: Findings that fail a case, in addition to the rubric's own gates.
+        not_applicable: A value of `NotApplicable`; `None` for the rubric's own.
+
+    Raises:
+        UsageError: For a value that is not allowed.
+    """
     if threshold is not None:
         if not 0 <= threshold <= 1:
             raise UsageError(f"--threshold is between 0 and 1, and {threshold} is not.")

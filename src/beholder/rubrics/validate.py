@@ -1,4 +1,4 @@
-"""What makes a rubric or a style sound, beyond its shape."""
+"""Check a rubric or a style beyond the types of its values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_NUMBER = 10**9  # what a weight or a score may come to
 
 
 def find_rubric_problems(rubric: Rubric) -> list[Problem]:
-    """Everything that is wrong with a rubric, each problem at its key."""
+    """Return everything that is wrong with a rubric, each problem with its key."""
     return [
         *_check_names(rubric),
         *_check_criteria(rubric),
@@ -34,7 +34,7 @@ def find_rubric_problems(rubric: Rubric) -> list[Problem]:
 
 
 def find_style_problems(style: Style) -> list[Problem]:
-    """Everything that is wrong with a style."""
+    """Return everything that is wrong with a style, each problem with its key."""
     problems = [
         Problem("must not be empty", key) for key in ("style", "description") if not getattr(style, key).strip()
     ]
@@ -54,14 +54,14 @@ def find_style_problems(style: Style) -> list[Problem]:
 def _check_measured(assertion: Assertion, place: str) -> Iterator[Problem]:
     if assertion.measured and CheckRule.parse(assertion.measured) is None:
         yield Problem(
-            f"{assertion.measured!r} names no check; write one of {', '.join(InstrumentCheck)}, several with `and` between them, "
-            "and `yes if` or `no unless` before them where they tell only one of the two",
+            f"{assertion.measured!r} names no check; write one of {', '.join(InstrumentCheck)}, several with `and` "
+            "between them, and `yes if` or `no unless` before them where they tell only one of the two",
             f"{place}.measured",
         )
 
 
 def is_rubric_name(name: str) -> bool:
-    """Whether a rubric may be called so: lower-case letters, digits and hyphens."""
+    """Return whether a name may be that of a rubric: lower-case letters, digits and hyphens."""
     return bool(_NAME.match(name))
 
 
@@ -89,7 +89,7 @@ def _check_names(rubric: Rubric) -> Iterator[Problem]:
 
 
 def _check_reserved_keys(rubric: Rubric) -> Iterator[Problem]:
-    """Keys of an answer that would stand in each other's way."""
+    """Return the keys that would collide with other keys of an answer."""
     if "criteria" in {criterion.key for criterion in rubric.criteria}:
         yield Problem("'criteria' is the key that holds the criteria of an answer; choose another", "criteria")
     for index, finding in enumerate(rubric.findings):
@@ -182,7 +182,7 @@ def _check_scoring(rubric: Rubric) -> Iterator[Problem]:
 
 
 def _check_ceilings(rubric: Rubric) -> Iterator[Problem]:
-    """A ceiling that is no score of a criterion would push its score off the scale."""
+    """Return the ceilings that are not on the scale of a criterion: they would push its score off the scale."""
     for criterion in rubric.criteria:
         if not (rubric.styles or criterion.assertions):
             continue
@@ -246,7 +246,7 @@ def _is_on_scale(score: str, criterion: Criterion) -> bool:
 
 
 def _are_finite(numbers: Iterable[float]) -> bool:
-    """Whether each is a number that can be worked with; NaN compares as false."""
+    """Return whether all are finite and not absurdly large; NaN compares as false."""
     return all(-_MAX_NUMBER <= number <= _MAX_NUMBER for number in numbers)
 
 

@@ -1,6 +1,8 @@
-"""Everything in which plain values differ from the shape of a type. msgspec stops at the first; a person wants all.
+"""Read YAML files that people wrote into typed values, and report every problem with its line and key.
 
-Reading YAML that people wrote: typed values, and every complaint with its line and key.
+msgspec stops at the first value of a wrong type. A person wants all problems at once, so where it fails, `check_types`
+goes along the type, converts each part by itself, and puts placeholders in place of what is missing or wrong; the other
+checks can then still run on the rest.
 """
 
 from __future__ import annotations
@@ -19,12 +21,11 @@ from msgspec import Struct, structs
 
 from beholder.errors import Problem, RubricError
 
-_ShapeT = TypeVar("_ShapeT")
 AllowedWords = Mapping[str, Sequence[str]]
 
 NO_ALLOWED_WORDS: AllowedWords = MappingProxyType({})
 UNKNOWN_KEY = "is not a key that is known here"
-STAND_IN_PREFIX = "stand_in_"  # begins a word in the place of a text that is missing or wrong
+PLACEHOLDER_PREFIX = "stand_in_"  # begins the word in place of a text that is missing or wrong
 
 _ERROR_LOCATION = re.compile(r" - at `(?:key in )?\$(.*)`$")
 _TYPE_WORDS = {
@@ -42,33 +43,44 @@ _TYPE_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class TypeReport:
-    """What is wrong with the shape of values, the keys without a value of the right type, and the values `mended`:
-    with stand-ins in place of those, or nothing where a default will do."""
+    """The result of checking plain values against a type.
+
+    Attributes:
+        problems: Everything that is wrong.
+        wrong_keys: The keys without a value of the right type.
+        repaired: The values with placeholders in place of those, or without them where there is a default.
+    """
 
     problems: tuple[Problem, ...]
-    wrong: tuple[str, ...]
-    mended: object
+    wrong_keys: tuple[str, ...]
+    repaired: object
 
 
 def check_types(data: object, type_: type, choices: AllowedWords = NO_ALLOWED_WORDS) -> TypeReport:
-    """Holds plain values against a type. `choices` are the words that a key takes, for the complaint."""
-    walk = _TypeWalker(choices)
-    mended = walk.value(data, type_, "")
-    return TypeReport(tuple(walk.problems), tuple(walk.wrong), mended)
+    """Check plain values against a type.
+
+    Args:
+        data: Values as YAML or JSON gives them.
+        type_: A `msgspec.Struct` or another type that msgspec can convert to.
+        choices: The words that a key takes, for the message.
+    """
+    checker = _TypeChecker(choices)
+    repaired = checker.value(data, type_, "")
+    return TypeReport(tuple(checker.problems), tuple(checker.wrong_keys), repaired)
 
 
 def missing_key_message(key: str) -> str:
-    """The complaint about a key that must be there."""
+    """Return the message about a required key that is missing."""
     return f"`{key}` is missing"
 
 
 @dataclass(slots=True)
-class _TypeWalker:
-    """Goes along a type and converts each part alone."""
+class _TypeChecker:
+    """Goes along a type and checks each part by itself. The methods return the value repaired."""
 
     choices: AllowedWords
     problems: list[Problem] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
+    wrong_keys: list[str] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
 
     def value(self, value: object, hint: Any, place: str) -> object:
@@ -82,61 +94,65 @@ class _TypeWalker:
         hints = [of[0]] * len(value) if of[-1] is Ellipsis else of
         if len(hints) != len(value):
             return self._leaf(value, hint, place)
-        return [self.value(one, part, f"{place}[{n}]") for n, (one, part) in enumerate(zip(value, hints, strict=True))]
+        entries = enumerate(zip(value, hints, strict=True))
+        return [self.value(entry, entry_hint, f"{place}[{index}]") for index, (entry, entry_hint) in entries]
 
     def _struct(self, value: dict[str, object], type_: type[Struct], place: str) -> dict[str, object]:
-        known = {one.encode_name: one for one in structs.fields(type_)}
-        mended: dict[str, object] = {}
+        known = {field_.encode_name: field_ for field_ in structs.fields(type_)}
+        repaired: dict[str, object] = {}
         for key in value:
             if key not in known:
                 self.problems.append(Problem(UNKNOWN_KEY, _join_key(place, key)))
-        for key, one in known.items():
+        for key, field_ in known.items():
+            hint = field_.type
             if key in value:
-                before = len(self.problems)
-                found = self.value(value[key], one.type, _join_key(place, key))
-                if one.required or before == len(self.problems) or _container_type(value[key], one.type) is not None:
-                    mended[key] = found
-            elif one.required:
+                problem_count = len(self.problems)
+                inner = self.value(value[key], hint, _join_key(place, key))
+                valid = problem_count == len(self.problems)
+                if field_.required or valid or _container_type(value[key], hint) is not None:
+                    repaired[key] = inner
+            elif field_.required:
                 self.problems.append(Problem(missing_key_message(key), place))
-                self.wrong.append(_join_key(place, key))
-                mended[key] = self._stand_in(one.type)
-        return mended
+                self.wrong_keys.append(_join_key(place, key))
+                repaired[key] = self._placeholder(hint)
+        return repaired
 
     def _mapping(self, value: dict[str, object], kind: Any, place: str) -> dict[str, object]:
-        _, of = get_args(kind)
-        return {key: self.value(one, of, _join_key(place, key)) for key, one in value.items()}
+        _, hint = get_args(kind)
+        return {key: self.value(inner, hint, _join_key(place, key)) for key, inner in value.items()}
 
     def _leaf(self, value: object, hint: Any, place: str) -> object:
         try:
             msgspec.convert(value, hint)
         except msgspec.ValidationError as error:
-            said = _ERROR_LOCATION.sub("", str(error))
+            message = _ERROR_LOCATION.sub("", str(error))
             inner = _ERROR_LOCATION.search(str(error))
             key = (place + inner.group(1) if inner else place).lstrip(".")
-            self.problems.append(Problem(_describe_error(said, self.choices.get(key, ())), key))
-            self.wrong.append(key)
-            return self._stand_in(hint)
+            self.problems.append(Problem(_describe_error(message, self.choices.get(key, ())), key))
+            self.wrong_keys.append(key)
+            return self._placeholder(hint)
         return value
 
-    def _stand_in(self, hint: Any) -> object:
-        """Something of the type, for the checks that come after; a text is like no other."""
+    def _placeholder(self, hint: Any) -> object:
+        """Return a value of the type, for the checks that follow; no two texts are the same."""
         for kind in _union_members(hint):
             if _is_struct(kind):
-                return {one.encode_name: self._stand_in(one.type) for one in structs.fields(kind) if one.required}
+                required = (field_ for field_ in structs.fields(kind) if field_.required)
+                return {field_.encode_name: self._placeholder(field_.type) for field_ in required}
             if kind is str:
-                return f"{STAND_IN_PREFIX}{next(self._numbers)}"
+                return f"{PLACEHOLDER_PREFIX}{next(self._numbers)}"
             if kind in (int, float):
                 return 0
             if get_origin(kind) is tuple:
-                of = get_args(kind)
-                return [] if of[-1] is Ellipsis else [self._stand_in(one) for one in of]
+                hints = get_args(kind)
+                return [] if hints[-1] is Ellipsis else [self._placeholder(inner) for inner in hints]
             if get_origin(kind) is dict:
                 return {}
         return None
 
 
 def _container_type(value: object, hint: Any) -> Any:
-    """The part of a type that a mapping or a list is to be held against; `None` for a value without parts."""
+    """Return the member of a type that a mapping or a list is checked against; `None` for a value without parts."""
     for kind in _union_members(hint):
         if isinstance(value, dict) and (_is_struct(kind) or get_origin(kind) is dict):
             return kind
@@ -146,11 +162,11 @@ def _container_type(value: object, hint: Any) -> Any:
 
 
 def _union_members(hint: Any) -> Sequence[Any]:
-    """The types of a union, or the one type; without what is said about them."""
+    """Return the types of a union, or the one type; without annotations."""
     if get_origin(hint) is Annotated:
         return _union_members(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
-        return [inner for one in get_args(hint) if one is not NoneType for inner in _union_members(one)]
+        return [inner for member in get_args(hint) if member is not NoneType for inner in _union_members(member)]
     return [hint]
 
 
@@ -162,14 +178,14 @@ def _join_key(place: str, key: str) -> str:
     return f"{place}.{key}" if place else key
 
 
-def _describe_error(said: str, choices: Sequence[str]) -> str:
-    """msgspec's complaint in our words."""
-    chosen = re.match(r"Invalid enum value (.+)$", said)
+def _describe_error(message: str, choices: Sequence[str]) -> str:
+    """Return msgspec's message in our words."""
+    chosen = re.match(r"Invalid enum value (.+)$", message)
     if chosen and choices:
         return f"{chosen.group(1)} is not one of {', '.join(choices)}"
-    differs = re.match(r"Expected `([^`]+)`( of length \d+)?(?:, got (?:`([^`]+)`|(.+)))?$", said)
+    differs = re.match(r"Expected `([^`]+)`( of length \d+)?(?:, got (?:`([^`]+)`|(.+)))?$", message)
     if not differs:
-        return said[0].lower() + said[1:]
+        return message[0].lower() + message[1:]
     wanted, length, kind, number = differs.groups()
     got = f" and is {_describe_types(kind)}" if kind else f", not {number}" if number else ""
     return f"should be {_describe_types(wanted)}{length or ''}{got}"
@@ -185,8 +201,8 @@ def _describe_types(types: str) -> str:
 T = TypeVar("T")
 
 MAX_BYTES = 1024 * 1024
-MAX_NODES = 50_000  # aliases of aliases grow without end; no honest rubric has this many
-MAX_DEPTH = 40  # and brackets in brackets would overflow libyaml's stack
+MAX_NODES = 50_000  # against aliases of aliases, which grow exponentially
+MAX_DEPTH = 40  # against nested brackets, which would overflow libyaml's stack
 
 FORBIDDEN_KEY = "this key cannot be set in a file; remove it"
 
@@ -204,12 +220,20 @@ def read_yaml(
     check: Validator[T],
     forbidden: tuple[str, ...] = (),
     choices: AllowedWords = NO_ALLOWED_WORDS,
-    leaning: KeyDependencies = _NO_DEPENDENCIES,
+    dependencies: KeyDependencies = _NO_DEPENDENCIES,
 ) -> T:
-    """The file as `type_`, checked by `check`. Raises `RubricError` with everything that is wrong, each at its line.
+    """Return the content of a YAML file as a typed value.
 
-    `forbidden` keys may not stand at the top; `choices` are the words that a key takes, for the complaint; `leaning`
-    names, by key, those that `check` can say nothing true about while that key has no value of the right type.
+    Args:
+        path: The file.
+        type_: A `msgspec.Struct`.
+        check: Returns what else is wrong with a value of that type.
+        forbidden: Keys that may not be at the top level.
+        choices: The words that a key takes, for the message.
+        dependencies: By key, other keys that `check` cannot judge while that key has no value of the right type.
+
+    Raises:
+        RubricError: With everything that is wrong, each problem with its line.
     """
     source = str(path)
     try:
@@ -217,8 +241,8 @@ def read_yaml(
         data, lines, problems = _parse_yaml(text)
     except yaml.YAMLError as error:
         raise RubricError(source, [_syntax_problem(error)]) from None
-    except _YamlFileError as wrong:
-        raise RubricError(source, [wrong.problem]) from None
+    except _YamlFileError as error:
+        raise RubricError(source, [error.problem]) from None
     if isinstance(data, dict):
         problems += [Problem(FORBIDDEN_KEY, key) for key in forbidden if key in data]
         data = {key: value for key, value in data.items() if key not in forbidden}
@@ -226,43 +250,46 @@ def read_yaml(
     try:
         value = msgspec.convert(data, type_)
     except msgspec.ValidationError:
-        problems += _collect_problems(data, type_, check, choices, leaning)
+        problems += _collect_problems(data, type_, check, choices, dependencies)
     else:
         problems += check(value)
         if not problems:
             return value
-    raise RubricError(source, sorted((_add_line(one, lines) for one in problems), key=lambda one: one.line or 0))
+    problems = [_add_line(problem, lines) for problem in problems]
+    raise RubricError(source, sorted(problems, key=lambda problem: problem.line or 0))
 
 
 def _collect_problems(
-    data: object, type_: type[T], check: Validator[T], choices: AllowedWords, leaning: KeyDependencies
+    data: object, type_: type[T], check: Validator[T], choices: AllowedWords, dependencies: KeyDependencies
 ) -> list[Problem]:
-    """What is wrong with the shape, and what `check` has against the rest."""
-    shaped = check_types(data, type_, choices)
+    """Return what is wrong with the types, and what `check` finds in the rest."""
+    report = check_types(data, type_, choices)
     try:
-        value = msgspec.convert(shaped.mended, type_)
+        value = msgspec.convert(report.repaired, type_)
     except msgspec.ValidationError:
-        return list(shaped.problems)
+        return list(report.problems)
     return [
-        *shaped.problems,
+        *report.problems,
         *(
             problem
             for problem in check(value)
-            if STAND_IN_PREFIX not in problem.message
-            and not any(_depends_on(_split_key(problem.key), _split_key(wrong), leaning) for wrong in shaped.wrong)
+            if PLACEHOLDER_PREFIX not in problem.message
+            and not any(
+                _depends_on(_split_key(problem.key), _split_key(wrong), dependencies) for wrong in report.wrong_keys
+            )
         ),
     ]
 
 
-def _depends_on(key: list[str], wrong: list[str], leaning: KeyDependencies) -> bool:
-    """Whether a key stands inside or around a wrong one, or leans on it."""
+def _depends_on(key: list[str], wrong: list[str], dependencies: KeyDependencies) -> bool:
+    """Return whether a key is inside or around a wrong one, or depends on it."""
     together = min(len(key), len(wrong))
     if together and key[:together] == wrong[:together]:
         return True
     if together > 1 and key[0] == wrong[0] and key[1].isdecimal() and key[1] != wrong[1]:
-        return False  # the entries of a list stand by themselves
+        return False  # the entries of a list do not depend on each other
     name = next((part for part in reversed(wrong) if not part.isdecimal()), "")
-    return any(part in leaning.get(name, ()) for part in key)
+    return any(part in dependencies.get(name, ()) for part in key)
 
 
 def _split_key(key: str) -> list[str]:
@@ -270,11 +297,13 @@ def _split_key(key: str) -> list[str]:
 
 
 def _expand_assertions(data: object, assertions: bool = False) -> object:
-    """An assertion may be written as a plain sentence; here it becomes `{text: …}`."""
+    """Return the data with assertions that are written as a plain sentence turned into `{text: …}`."""
     if isinstance(data, dict):
         return {key: _expand_assertions(value, assertions or key == "assertions") for key, value in data.items()}
     if isinstance(data, list):
-        return [{"text": one} if assertions and isinstance(one, str) else _expand_assertions(one) for one in data]
+        return [
+            {"text": entry} if assertions and isinstance(entry, str) else _expand_assertions(entry) for entry in data
+        ]
     return data
 
 
@@ -297,17 +326,17 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_yaml(text: str) -> tuple[object, dict[str, int], list[Problem]]:
-    """The document as plain values, the line of every key path (`criteria[0].weight`), and what stands twice."""
+    """Return the document as plain values, the line of every key path (`criteria[0].weight`), and duplicate keys."""
     _check_depth(text)
     loader = _Loader(text)
     lines: dict[str, int] = {}
-    twice: list[Problem] = []
-    seen = 0
+    duplicates: list[Problem] = []
+    node_count = 0
 
     def walk(node: yaml.Node, path: str) -> object:
-        nonlocal seen
-        seen += 1
-        if seen > MAX_NODES:
+        nonlocal node_count
+        node_count += 1
+        if node_count > MAX_NODES:
             raise _YamlFileError(Problem(f"holds more than {MAX_NODES:,} values (aliases count each time)"))
         lines[path] = node.start_mark.line + 1
         if isinstance(node, yaml.SequenceNode):
@@ -325,7 +354,7 @@ def _parse_yaml(text: str) -> tuple[object, dict[str, int], list[Problem]]:
             key = str(key_node.value)
             inner = f"{path}.{key}" if path else key
             if key in values:
-                twice.append(Problem("stands here twice", inner, line))
+                duplicates.append(Problem("stands here twice", inner, line))
                 continue
             values[key] = walk(value_node, inner)
             lines[inner] = line
@@ -336,7 +365,7 @@ def _parse_yaml(text: str) -> tuple[object, dict[str, int], list[Problem]]:
         if node is None:
             raise _YamlFileError(Problem("is empty"))
         try:
-            return walk(node, ""), lines, twice
+            return walk(node, ""), lines, duplicates
         except (ValueError, RecursionError) as error:
             why = "a number with thousands of digits" if "int_max_str_digits" in str(error) else error
             raise _YamlFileError(Problem(f"holds a value that cannot be read ({why})")) from None
