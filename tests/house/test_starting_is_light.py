@@ -29,6 +29,11 @@ def test_importing_beholder_loads_nothing_heavy() -> None:
     assert modules_after("import beholder; beholder.Case; beholder.judge_from") & HEAVY == set()
 
 
+def test_the_values_of_a_ledger_load_no_database() -> None:
+    code = "import beholder.ledger.types, beholder.ledger.encoding, beholder.ledger.export"
+    assert modules_after(code) & HEAVY == set()
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "from beholder.cli.app import app\n"

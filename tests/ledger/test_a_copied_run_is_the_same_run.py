@@ -213,4 +213,4 @@ def test_an_old_ledger_with_texts_that_postgresql_refuses(tmp_path: Path, postgr
         file.close()
         copy(source, target)
         assert target.run("r1").name == "a\\x00"
-        assert target.groups("r1") == {"g": ["\\x00\\ud800"]}
+        assert list(target.case_groups("r1").values()) == [{"g": "\\x00\\ud800"}]

@@ -12,6 +12,7 @@ from support.ledger import NOW, case, entry, run_record, unscored, verdict
 
 from beholder.errors import LedgerError
 from beholder.ledger.ledger import Ledger
+from beholder.ledger.query import tally_groups
 
 
 def test_a_clock_that_jumps_changes_no_order(ledger: Ledger) -> None:
@@ -93,7 +94,7 @@ def test_a_tally_can_be_split_by_a_group(ledger: Ledger) -> None:
         of = verdict(number, score=number / 10)
         ledger.write("r1", [entry(number, of, case=case(of, groups={"model": model}))])
     ledger.write("r1", [entry(9, unscored(9), case=case(unscored(9), groups={}))])
-    split = ledger.tallies("r1", "model")
+    split = tally_groups(ledger.stored_verdicts("r1"), "model")
     assert {value: (one.verdicts, one.score.value) for value, one in split.items()} == {
         "a": (1, 0.0),
         "b": (2, 0.15),

@@ -568,10 +568,6 @@ class Ledger:
         """Return the totals and means of a run. Reads every verdict; `counts` is quicker and tells less."""
         return query.tally_verdicts(read.stream_extracts(self._reading, self._find_number(run)))
 
-    def tallies(self, run: str, group: str) -> dict[str, query.Tally]:
-        """Return the totals and means of a run by the values of a group."""
-        return query.tally_groups(self.stored_verdicts(run), group)
-
     def filter_values(self, run: str) -> FilterValues:
         """Return the values by which the verdicts of a run can be filtered."""
         return self._read(query.read_filter_values, run)
@@ -617,10 +613,6 @@ class Ledger:
     def cases_at(self, run: str, position: int) -> list[str]:
         """Return the ids of the cases at a position of a run: one as a rule, or none."""
         return self._read(read.find_cases_at, run, position)
-
-    def groups(self, run: str) -> dict[str, list[str]]:
-        """Return the names of the groups of a run's cases with their values, from a sample of the cases."""
-        return self._read(query.read_groups, run)
 
     def case_groups(self, run: str, limit: int | None = None) -> dict[str, dict[str, str]]:
         """Return the groups of the cases of a run by case id: of the first `limit` cases, or of all."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -49,7 +49,7 @@ from beholder.ledger.types import (
 )
 from beholder.verdicts.verdict import Verdict
 
-_SAMPLE = 2000  # cases from which the groups of a run are read
+_SAMPLE = 2000  # cases from which the names of the groups of a run are read
 
 _V, _C = schema.verdicts.c, schema.cases.c
 
@@ -124,17 +124,6 @@ def read_progress(connection: Connection, runs: Sequence[str] | None) -> dict[st
     queries = [query] if runs is None else [query.where(id_.in_(part)) for part in chunks(runs)]
     rows = [row for part in queries for row in connection.execute(part)]
     return {id_: RunProgress(done, scored, mean) for id_, done, scored, mean in rows}
-
-
-def read_groups(connection: Connection, run: int, most: int = 200) -> dict[str, list[str]]:
-    """Return the groups of a run's cases with their values, from a sample of the cases; a group with more than `most`
-    values has an empty list."""
-    found: dict[str, dict[str, None]] = {}
-    for text in connection.scalars(select(_C.groups).where(_C.run == run).limit(_SAMPLE)):
-        values: Mapping[str, str] = json.loads(text)
-        for name, value in values.items():
-            found.setdefault(name, {})[value] = None
-    return {name: sorted(values) if len(values) <= most else [] for name, values in found.items()}
 
 
 def find_case_verdicts(connection: Connection, case_id: str, most: int) -> list[tuple[str, StoredVerdict]]:
@@ -395,7 +384,8 @@ def read_filter_values(connection: Connection, run: int) -> FilterValues:
         flags.update(json.loads(flags_json or "[]"))
         styles.update([style] if style else [])
     groups = {}
-    for name in read_groups(connection, run):
+    sample = connection.scalars(select(_C.groups).where(_C.run == run).limit(_SAMPLE))
+    for name in dict.fromkeys(name for text in sample for name in json.loads(text)):
         value = json_text(_C.groups, storable_text(name))
         query = select(value).where(_C.run == run, value != "").distinct().limit(MAX_GROUP_CHOICES + 1)
         values = connection.scalars(query).all()
