@@ -12,7 +12,8 @@ from support.cases import picture
 
 from beholder.cases.case import Case, CaseRow
 from beholder.cases.validation import MAX_PROBLEMS, check_cases, iter_valid_cases
-from beholder.images.image import ImageLimits
+from beholder.images.image import ImageLimits, ImageSource
+from beholder.images.source import ImageInfo, inspect_image
 
 
 def row(number: int, id_: str, *images: str | bytes, **fields: str) -> CaseRow:
@@ -116,13 +117,14 @@ def test_a_store_that_cannot_be_read_here_is_found_and_nobody_is_asked(monkeypat
 
 def test_each_file_is_looked_at_once(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from beholder.cases import validation
-    from beholder.images.source import inspect_image
 
     looked: list[object] = []
-    real = inspect_image
-    monkeypatch.setattr(
-        validation, "inspect_image", lambda source, limits: looked.append(source) or real(source, limits)
-    )
+
+    def recorded_inspect(source: ImageSource, limits: ImageLimits) -> ImageInfo:
+        looked.append(source)
+        return inspect_image(source, limits)
+
+    monkeypatch.setattr(validation, "inspect_image", recorded_inspect)
     check_cases([row(n, f"p{n}", image) for n in range(50)])
     assert looked == [image]
 

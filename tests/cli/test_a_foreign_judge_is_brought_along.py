@@ -31,7 +31,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def converted(desk: Path, *rows: dict[str, object]) -> list[dict[str, object]]:
+def converted(desk: Path, *rows: dict[str, object]) -> list[dict[str, Any]]:
     """Verdicts on recorded rows, by way of the example's converter."""
     (desk / "recorded.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     said = subprocess.run(

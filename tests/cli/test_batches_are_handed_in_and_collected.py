@@ -40,9 +40,9 @@ class Desk:
         (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
     def __call__(self, command: str, *more: str) -> Any:
-        judge = ("--judge", MODELS[self.judge], "--base-url", getattr(self.server, f"{self.judge}_url"))
+        judge = ["--judge", MODELS[self.judge], "--base-url", getattr(self.server, f"{self.judge}_url")]
         if "--judge" in more:
-            judge = ()
+            judge = []
         done = self._run(
             *(command, "--rubric", "edit-preservation", "--cases", "cases.jsonl", *judge),
             *("--ledger", "runs.db", "--no-thumbnails", "--no-audit", "--json", *more),

@@ -10,6 +10,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from support.images import read_bgr
 
 from beholder.instruments.registry import list_instruments
 
@@ -160,7 +161,7 @@ def test_a_map_that_cannot_be_written_is_said(run: Any, folder: Path) -> None:
 
 
 def test_grey_alpha_and_other_sizes_are_measured(run: Any, folder: Path) -> None:
-    before = cv2.imread(str(folder / "before.png"))
+    before = read_bgr(folder / "before.png")
     cv2.imwrite(str(folder / "grey.png"), cv2.cvtColor(before, cv2.COLOR_BGR2GRAY))
     clear = cv2.cvtColor(before, cv2.COLOR_BGR2BGRA)
     clear[:20, :, 3] = 0

@@ -9,6 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from support.images import read_bgr
 
 EDIT = 'judge edit-preservation before.png after.png --set instruction="add a patch" '
 DESCRIPTION = 'judge description --set input=What? --set "output=A cup on a table." '
@@ -58,7 +59,7 @@ def test_abstentions_have_no_seed_format(run: Any, folder: Path) -> None:
 
 
 def test_a_part_left_open_is_a_score_but_no_seed_format(run: Any, folder: Path) -> None:
-    middle = cv2.imread("before.png")
+    middle = read_bgr("before.png")
     middle[20:70, 30:90] = (40, 40, 200)
     cv2.imwrite("after.png", middle)
     turned = EDIT.replace("add a patch", "turn the dog into a cat")
@@ -76,7 +77,7 @@ def test_a_family_is_judged_as_far_as_it_can_be_measured(run: Any, folder: Path)
 
 def test_a_threshold_is_met_or_missed_by_measuring(run: Any, folder: Path) -> None:
     assert run(EDIT + "--fail-under 90").code == 0
-    cv2.imwrite("after.png", cv2.GaussianBlur(cv2.imread("before.png"), (0, 0), 3))
+    cv2.imwrite("after.png", cv2.GaussianBlur(read_bgr("before.png"), (0, 0), 3))
     assert run(EDIT + "--fail-under 90").code == 1
 
 

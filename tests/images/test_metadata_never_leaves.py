@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Callable
 
 import pytest
 from PIL import Image, PngImagePlugin
@@ -51,7 +52,7 @@ def _webp_with_everything(**options: object) -> bytes:
     return b"RIFF" + struct.pack("<I", len(webp) - 8 + len(extra)) + webp[8:] + extra + TEXT_MARK
 
 
-FILES = {
+FILES: dict[str, Callable[[], bytes]] = {
     "jpeg": _jpeg_with_everything,
     "png": _png_with_everything,
     "webp": _webp_with_everything,

@@ -75,7 +75,12 @@ def test_a_file_without_metadata_is_neither_copied_nor_digested_twice(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digested: list[bytes] = []
-    monkeypatch.setattr(prepare, "digest", lambda data: digested.append(data) or digest(data))
+
+    def recorded_digest(data: bytes) -> str:
+        digested.append(data)
+        return digest(data)
+
+    monkeypatch.setattr(prepare, "digest", recorded_digest)
     file = saved(photo(), kind)
     sent = prepare_image(file)
     assert sent.data is file

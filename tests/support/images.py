@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zlib
 from collections.abc import Sequence
 from functools import cache
 
+import cv2
 import numpy as np
 from PIL import Image, ImageCms
+
+from beholder.images.codec import Pixels
 
 GPS_MARK = b"SECRET-DATUM-48N11E"
 TEXT_MARK = b"secret words of the owner"
@@ -53,6 +57,11 @@ def pixels(data: bytes) -> np.ndarray:
         return np.asarray(image.convert("RGB")).astype(int)
 
 
+def read_bgr(path: str | os.PathLike[str]) -> Pixels:
+    """The pixels of an image file in OpenCV's order: blue, green, red."""
+    return np.asarray(cv2.imread(os.fspath(path)), np.uint8)
+
+
 def gps_exif(orientation: int | None = None) -> bytes:
     exif = Image.Exif()
     if orientation is not None:
@@ -80,8 +89,9 @@ def profile(columns: Sequence[Sequence[float]] = SRGB_COLUMNS, gamma: float | No
     data[at + 28 : at + size] = bytes(size - 28)
     for tag, column in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True):
         struct.pack_into(">3i", data, places[tag][0] + 8, *(round(value * 65536) for value in column))
-    for tag in (b"rTRC", b"gTRC", b"bTRC") if gamma is not None else ():
-        struct.pack_into(">4s4xHHi", data, places[tag][0], b"para", 0, 0, round(gamma * 65536))
+    if gamma is not None:
+        for tag in (b"rTRC", b"gTRC", b"bTRC"):
+            struct.pack_into(">4s4xHHi", data, places[tag][0], b"para", 0, 0, round(gamma * 65536))
     return bytes(data)
 
 

@@ -91,7 +91,13 @@ def answer_text(number: int, scores: list[int]) -> str:
 
 
 def unscored(number: int = 0, outcome: Outcome = Outcome.REFUSED, **changes: object) -> Verdict:
-    plain = {"criteria": {}, "score": None, "score_derived": False, "detail": "it said no", "answer": "I will not"}
+    plain: dict[str, object] = {
+        "criteria": {},
+        "score": None,
+        "score_derived": False,
+        "detail": "it said no",
+        "answer": "I will not",
+    }
     return verdict(number, outcome=outcome, **{**plain, **changes})
 
 

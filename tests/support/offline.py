@@ -20,7 +20,7 @@ Image = npt.NDArray[np.uint8]
 def photo(name: str = "coffee", side: int = 384) -> Image:
     pixels = np.asarray(getattr(skimage.data, name)())[..., :3]
     scale = side / max(pixels.shape[:2])
-    return cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return np.asarray(cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def png(pixels: Image) -> bytes:
@@ -64,26 +64,26 @@ def stylised(pixels: Image) -> Image:
 
 def posterised(pixels: Image) -> Image:
     for _ in range(3):
-        pixels = cv2.bilateralFilter(pixels, 9, 60, 9)
-    return (pixels // 64 * 64 + 32).astype(np.uint8)
+        pixels = np.asarray(cv2.bilateralFilter(pixels, 9, 60, 9), np.uint8)
+    return np.asarray(pixels // 64 * 64 + 32, np.uint8)
 
 
 def sepia(pixels: Image) -> Image:
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[..., None]
-    return np.clip(grey * np.array([1.07, 0.95, 0.75]), 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(grey * np.array([1.07, 0.95, 0.75]), 0, 255), np.uint8)
 
 
 def blurred(pixels: Image, by: float) -> Image:
-    return cv2.GaussianBlur(pixels, (0, 0), by) if by else pixels
+    return np.asarray(cv2.GaussianBlur(pixels, (0, 0), by), np.uint8) if by else pixels
 
 
 def noisy(pixels: Image, by: float) -> Image:
-    noise = np.random.default_rng(5).normal(0, by, pixels.shape) if by else 0
-    return np.clip(pixels + noise, 0, 255).astype(np.uint8)
+    noise = np.random.default_rng(5).normal(0, by, pixels.shape)
+    return np.asarray(np.clip(pixels + noise, 0, 255), np.uint8)
 
 
 def tinted(pixels: Image, by: float) -> Image:
-    return np.clip(pixels + np.array([by, 0, -by]), 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(pixels + np.array([by, 0, -by]), 0, 255), np.uint8)
 
 
 def darkened(pixels: Image, by: float) -> Image:
@@ -92,13 +92,14 @@ def darkened(pixels: Image, by: float) -> Image:
 
 def warped(pixels: Image, by: float) -> Image:
     y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]].astype(np.float32)
-    return cv2.remap(
+    moved = cv2.remap(
         pixels,
         x + np.float32(by) * np.sin(y / 17),
         y + np.float32(by) * np.cos(x / 17),
         cv2.INTER_LINEAR,
         borderMode=cv2.BORDER_REFLECT,
     )
+    return np.asarray(moved, np.uint8)
 
 
 def cropped(pixels: Image, by: float) -> Image:
@@ -112,7 +113,8 @@ def recompressed(pixels: Image, by: float) -> Image:
     if not by:
         return pixels
     coded = cv2.imencode(".jpg", pixels[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, int(100 - by)])[1]
-    return np.ascontiguousarray(cv2.imdecode(coded, cv2.IMREAD_COLOR)[..., ::-1])
+    decoded = np.asarray(cv2.imdecode(coded, cv2.IMREAD_COLOR), np.uint8)
+    return np.ascontiguousarray(decoded[..., ::-1])
 
 
 Damage = Callable[[Image, float], Image]

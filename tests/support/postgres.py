@@ -39,16 +39,16 @@ class Server:
     programs: Path
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="beholder-pg-", dir=_quickest())))
     port: int = 0
-    _numbers: count = field(default_factory=count)
+    _numbers: count[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         secret = self.folder / "password"
         secret.write_text(PASSWORD)
-        if _owner():
-            shutil.chown(self.folder, _owner())
-            shutil.chown(secret, _owner())
+        if owner := _owner():
+            shutil.chown(self.folder, owner)
+            shutil.chown(secret, owner)
         # An order of texts that is not that of their bytes, so that it shows where ours depends on it.
         usual = ["-D", str(self.data), "-U", USER, "-A", "scram-sha-256", "--pwfile", str(secret), "-E", "UTF8", "-N"]
         icu = ["--locale-provider=icu", "--icu-locale=en-US", "--locale=C.UTF-8"]
@@ -103,8 +103,15 @@ class Server:
     def _do(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
         command = [str(self.programs / program), *arguments]
         owner = _owner()
-        whom = {"user": owner, "group": pwd.getpwnam(owner).pw_gid, "extra_groups": []} if owner else {}
-        done = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, **whom)
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            user=owner,
+            group=pwd.getpwnam(owner).pw_gid if owner else None,
+            extra_groups=[] if owner else None,
+        )
         assert not check or done.returncode == 0, f"{program}: {done.stdout.decode()} {done.stderr.decode()}"
         return done
 

@@ -10,10 +10,15 @@ A program of its own, so that neither Ray's threads nor its warnings are those o
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from ray.cluster_utils import Cluster
 
-NODE = {"include_dashboard": False, "node_ip_address": "127.0.0.1", "object_store_memory": 80 * 1024 * 1024}
+NODE: dict[str, Any] = {
+    "include_dashboard": False,
+    "node_ip_address": "127.0.0.1",
+    "object_store_memory": 80 * 1024 * 1024,
+}
 # A dead node is noticed within a second, not within ten.
 SYSTEM = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 200, "health_check_failure_threshold": 4}
 
@@ -21,7 +26,8 @@ SYSTEM = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 200, "he
 def main() -> None:
     head = {**NODE, "num_cpus": int(sys.argv[1]), "_system_config": SYSTEM}
     cluster = Cluster(initialize_head=True, head_node_args=head)
-    nodes = {}
+    nodes: dict[str, Any] = {}
+    assert cluster.head_node
     print(cluster.address, cluster.head_node.get_session_dir_path(), flush=True)
     for line in sys.stdin:
         order, name, *more = line.split()

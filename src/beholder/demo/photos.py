@@ -46,7 +46,7 @@ def load_photos() -> dict[str, Pixels]:
     """
     try:
         from skimage import data
-        from sklearn.datasets import load_sample_image  # type: ignore[import-untyped]  # it ships no types
+        from sklearn.datasets import load_sample_image
 
         names = ("astronaut", "chelsea", "coffee", "rocket")
         photos: dict[str, Pixels] = {name: getattr(data, name)() for name in names}

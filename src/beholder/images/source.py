@@ -30,7 +30,7 @@ from beholder.images.png import read_png_header, read_png_size
 from beholder.images.webp import read_webp_header, read_webp_size
 
 if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem  # type: ignore[import-untyped]  # it has no types
+    from fsspec import AbstractFileSystem
 
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(?://|(?=image/))", re.IGNORECASE)

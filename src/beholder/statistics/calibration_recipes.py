@@ -154,7 +154,7 @@ def export_tree(tree: Any) -> DecisionTree:
 
 def _import_ensemble() -> Any:
     try:
-        from sklearn import ensemble  # type: ignore[import-untyped]  # it ships no types
+        from sklearn import ensemble
     except ImportError:
         raise SetupError("Forests and boosted trees need scikit-learn: pip install 'beholder[calibrate]'") from None
     return ensemble

@@ -143,11 +143,11 @@ class Received:
     protocol: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
-    body: Mapping[str, object] = field(repr=False)
+    body: Mapping[str, Any] = field(repr=False)
     system: str
     texts: tuple[str, ...]
     images: tuple[bytes, ...] = field(repr=False)
-    schema: Mapping[str, object] | None
+    schema: Mapping[str, Any] | None
     model: str
 
 

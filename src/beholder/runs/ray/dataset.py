@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import pyarrow  # type: ignore[import-untyped]  # it has no types
+import pyarrow
 import ray
 from ray.data import ActorPoolStrategy, DataContext, Datasource, ReadTask
 from ray.data.block import BlockMetadata

@@ -41,7 +41,7 @@ from beholder.verdicts.score import VerdictHeader
 from beholder.verdicts.verdict import Outcome
 
 if TYPE_CHECKING:
-    import pyarrow  # type: ignore[import-untyped]  # it has no types
+    import pyarrow
     from ray.actor import ActorHandle
 
 
