@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.schemas import schema_of
 
 from beholder.cli import main
 from beholder.testing.server import JudgeServer
@@ -65,9 +66,8 @@ def test_python(text: str, desk: Path, capsys: pytest.CaptureFixture[str], monke
     assert printed[0] == promised[0]
 
 
-def filled(schema: Mapping[str, Any] | None) -> Any:
+def filled(schema: Mapping[str, Any]) -> Any:
     """An answer that fits a schema."""
-    assert schema is not None
     if "enum" in schema:
         return schema["enum"][0]
     kind = str(schema.get("type")).lower()
@@ -78,7 +78,7 @@ def filled(schema: Mapping[str, Any] | None) -> Any:
 
 @pytest.mark.parametrize("text", examples("console"))
 def test_commands(text: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    with JudgeServer(lambda asked: filled(asked.schema)) as server:
+    with JudgeServer(lambda asked: filled(schema_of(asked))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.anthropic_url)
         monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", server.google_url)

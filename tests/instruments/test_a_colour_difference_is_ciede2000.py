@@ -58,7 +58,7 @@ def one(colour: tuple[int, int, int]) -> np.ndarray:
 @pytest.mark.parametrize("line", PUBLISHED.strip().splitlines())
 def test_the_published_pairs(line: str) -> None:
     numbers = [float(number) for number in line.split()]
-    first, second = np.float32(numbers[:3]).reshape(1, 1, 3), np.float32(numbers[3:6]).reshape(1, 1, 3)
+    first, second = np.array(numbers[:6], np.float32).reshape(2, 1, 1, 3)
     assert ciede2000(first, second).item() == pytest.approx(numbers[6], abs=1e-3)
     assert ciede2000(second, first).item() == pytest.approx(numbers[6], abs=1e-3)
 

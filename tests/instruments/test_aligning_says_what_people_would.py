@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 
-import cv2
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.instruments import Image, jpeg, photo
+from support.instruments import Image, blurred, jpeg, photo
 
 from beholder.errors import UsageError
 from beholder.instruments import human_ratings
@@ -132,7 +131,7 @@ def test_an_edit_that_costs_the_rest_its_texture_has_kept_less_and_another_photo
     edit = image.copy()
     edit[180:330, 180:330] = np.clip(edit[180:330, 180:330] * np.array([1.4, 0.5, 0.5]), 0, 255)
     kept = [predicted("kept", image, edit)]
-    kept += [predicted("kept", image, cv2.GaussianBlur(edit, (0, 0), sigma)) for sigma in (1, 2, 4, 8)]
+    kept += [predicted("kept", image, blurred(edit, sigma)) for sigma in (1, 2, 4, 8)]
     kept.append(predicted("kept", image, photo("coffee" if which == "rocket" else "rocket", 512, 512)))
     assert kept == sorted(kept, reverse=True)
     assert kept[0] > 0.75

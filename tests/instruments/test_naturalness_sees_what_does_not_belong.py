@@ -134,7 +134,7 @@ def test_size_hardly_matters() -> None:
 
 def test_what_a_shift_moved_out_counts_as_unchanged() -> None:
     image = photo("astronaut", 480, 360)
-    moved = np.asarray(cv2.warpAffine(image, np.float32([[1, 0, 14], [0, 1, 0]]), (480, 360)), np.uint8)
+    moved = np.asarray(cv2.warpAffine(image, np.array([[1, 0, 14], [0, 1, 0]], np.float32), (480, 360)), np.uint8)
     found = measured(image, moved)
     assert found["foreign"].value is not None
     assert found["foreign"].value < 0.7

@@ -45,7 +45,7 @@ ODD: dict[str, Callable[[], ImagePair]] = {
     "full mask": lambda: ImagePair(COFFEE, pasted(COFFEE, 0.1, 0.1, 0.3, 0.3, (9, 255, 9)), mask=FULL),
     "mask of another size": lambda: ImagePair(COFFEE, noisy(COFFEE), mask=cv2.resize(COFFEE[:, :, 0], (480, 360))),
     "moved nearly out": lambda: ImagePair(
-        COFFEE, cv2.warpAffine(COFFEE, np.float32([[1, 0, 150], [0, 1, 9]]), (240, 180))
+        COFFEE, cv2.warpAffine(COFFEE, np.array([[1, 0, 150], [0, 1, 9]], np.float32), (240, 180))
     ),
 }
 

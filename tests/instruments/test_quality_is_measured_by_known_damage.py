@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 from skimage import data, measure
-from support.instruments import PHOTOS, Image, flat, jpeg, noisy, photo
+from support.instruments import PHOTOS, Image, blurred, flat, jpeg, noisy, photo, resized
 
 from beholder.instruments.pair import ImagePair, SingleImage
 from beholder.instruments.quality import (
@@ -38,10 +39,6 @@ def of_pair(before: Image, after: Image, name: str) -> float:
     return value
 
 
-def blurred(image: Image, sigma: float) -> Image:
-    return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.uint8)
-
-
 def coded(image: Image, quality: int) -> Image:
     pixels = cv2.imdecode(np.frombuffer(jpeg(image, quality), np.uint8), cv2.IMREAD_COLOR)
     return np.ascontiguousarray(np.asarray(pixels, np.uint8)[:, :, ::-1])
@@ -64,24 +61,25 @@ def whitened(image: Image, share: float) -> Image:
 
 SKY = np.repeat(np.tile(np.linspace(20, 240, 480).astype(np.uint8), (360, 1))[:, :, None], 3, axis=2)
 
-GRADED: dict[str, tuple[list[Callable[[Image], Image]], bool, bool]] = {
-    # name: the image, less and more damaged; whether the number falls; whether a smooth sky stands in for the photo
-    "sharpness": ([lambda image, s=s: blurred(image, s) for s in (0.01, 0.8, 1.5, 3.0, 6.0)], True, False),
-    "noise": ([lambda image, s=s: noisy(image, s) for s in (0, 2, 5, 10, 20)], False, False),
-    "blockiness": ([lambda image, q=q: coded(image, q) for q in (90, 60, 35, 20, 10)], False, False),
-    "banding": ([lambda image, s=s: in_tones(image, s) for s in (1, 2, 4, 8, 16)], False, True),
-    "clipping": ([lambda image, s=s: whitened(image, s) for s in (0, 0.1, 0.2, 0.4, 0.8)], False, False),
-    "halos": ([lambda image, a=a: sharpened(image, a) for a in (0, 0.5, 1.0, 2.0)], False, False),
+GRADED: dict[str, tuple[Callable[[Image, Any], Image], Sequence[float], bool, bool]] = {
+    # name: the damage and its strengths; whether the number falls; whether a smooth sky stands in for the photo
+    "sharpness": (blurred, (0.01, 0.8, 1.5, 3.0, 6.0), True, False),
+    "noise": (noisy, (0, 2, 5, 10, 20), False, False),
+    "blockiness": (coded, (90, 60, 35, 20, 10), False, False),
+    "banding": (in_tones, (1, 2, 4, 8, 16), False, True),
+    "clipping": (whitened, (0, 0.1, 0.2, 0.4, 0.8), False, False),
+    "halos": (sharpened, (0, 0.5, 1.0, 2.0), False, False),
 }
 
 
 @pytest.mark.parametrize("name", GRADED)
 @pytest.mark.parametrize("which", ["astronaut", "coffee", "rocket"])
 def test_more_damage_is_more_of_it(name: str, which: str) -> None:
-    damages, falls, sky = GRADED[name]
+    damage, strengths, falls, sky = GRADED[name]
     image = SKY if sky else photo(which)
-    alone = [of_image(damage(image), name) for damage in damages]
-    against = [of_pair(image, damage(image), f"{name}_change") for damage in damages]
+    damaged = [damage(image, strength) for strength in strengths]
+    alone = [of_image(one, name) for one in damaged]
+    against = [of_pair(image, one, f"{name}_change") for one in damaged]
     for values in (alone, against):
         steps = np.diff(values)
         assert (steps < 0).all() if falls else (steps > 0).all(), values
@@ -119,7 +117,7 @@ def test_a_grid_is_found_wherever_it_begins() -> None:
 
 
 def test_a_grid_that_was_shrunk_away_is_not_looked_for() -> None:
-    half = measure_blockiness(grey(cv2.resize(coded(photo("coffee"), 10), None, fx=0.5, fy=0.5)), 0.5)
+    half = measure_blockiness(grey(resized(coded(photo("coffee"), 10), (240, 180), cv2.INTER_LINEAR)), 0.5)
     assert isinstance(half, float)
     assert half > 1.2
     small = SingleImage(photo("coffee"), size=(1600, 1200))

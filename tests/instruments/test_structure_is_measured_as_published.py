@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 from skimage.metrics import structural_similarity
-from support.instruments import PHOTOS, Image, noisy, pasted, photo
+from support.instruments import PHOTOS, Image, blurred, noisy, pasted, photo, value_of
 
 from beholder.instruments.pair import ImagePair
 from beholder.instruments.pixel_metrics import compute_ssim
@@ -30,7 +30,7 @@ def measured(before: Image, after: Image, name: str) -> float:
 
 def changed(image: Image) -> dict[str, Image]:
     return {
-        "blurred": cv2.GaussianBlur(image, (0, 0), 2),
+        "blurred": blurred(image, 2),
         "noisy": noisy(image, 12),
         "darker": (image * 0.6).astype(np.uint8),
         "inverted": 255 - image,
@@ -58,7 +58,7 @@ def test_ssim_equals_scikit_image(name: str, size: tuple[int, int]) -> None:
 
 def test_ms_ssim_is_the_product_over_scales_of_its_paper() -> None:
     image = photo("coffee", 512, 384)
-    after = noisy(cv2.GaussianBlur(image, (0, 0), 1), 6)
+    after = noisy(blurred(image, 1), 6)
     one, other = grey(image), grey(after)
     product = 1.0
     for scale, weight in enumerate([0.0448, 0.2856, 0.3001, 0.2363, 0.1333]):
@@ -76,7 +76,7 @@ def test_ms_ssim_is_the_product_over_scales_of_its_paper() -> None:
 
 def test_the_gradient_deviation_is_that_of_its_paper() -> None:
     image = photo("chelsea", 400, 300)
-    after = cv2.GaussianBlur(image, (0, 0), 1.5)
+    after = blurred(image, 1.5)
     sizes = []
     for values in (grey(image) * 255, grey(after) * 255):
         half = values.reshape(150, 2, 200, 2).mean(axis=(1, 3))
@@ -90,7 +90,7 @@ def test_textures_that_all_went_have_no_small_deviation() -> None:
     texture = np.random.default_rng(3).integers(0, 256, (200, 300, 3), np.uint8)
     said = measure_pair(ImagePair(texture, np.zeros_like(texture)), ["structure"])
     assert said["structure.gradients"].value is None
-    assert said["structure.ssim"].value < 0.05
+    assert value_of(said["structure.ssim"]) < 0.05
 
 
 @pytest.mark.parametrize("name", PHOTOS)
@@ -103,7 +103,7 @@ def test_an_identical_image_is_perfect(name: str) -> None:
 def test_more_damage_is_never_closer(name: str) -> None:
     image = photo(name)
     for family, direction in (("ssim", -1), ("ms_ssim", -1), ("gradients", 1), ("edges", -1), ("keypoints", -1)):
-        values = [measured(image, cv2.GaussianBlur(image, (0, 0), sigma), family) for sigma in (0.6, 1.5, 4, 9)]
+        values = [measured(image, blurred(image, sigma), family) for sigma in (0.6, 1.5, 4, 9)]
         assert np.all(np.diff(values) * direction >= 0), (family, values)
         assert values[0] != values[-1]
 

@@ -58,10 +58,11 @@ def compose(picture: Callable[[bytes], PreparedImage]) -> Callable[..., Brief]:
         fields: Mapping[str, FieldValue] | None = None,
         images: Mapping[str, bytes] | None = None,
         id: str = "p12",
-        **options: str,
+        prompt: str | None = None,
+        setting: str = "",
     ) -> Brief:
         rubric = Rubric.load(rubric) if isinstance(rubric, str) else rubric
-        composer = Composer(rubric, **options)
+        composer = Composer(rubric, prompt=prompt, setting=setting)
         given = FIELDS.get(rubric.name, {"instruction": "Remove the dog."}) if fields is None else fields
         case = Case(id, fields=given)
         pictures = {role: picture(role.encode()) for role in composer.rubric_for(case).roles}

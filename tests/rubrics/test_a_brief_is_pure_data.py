@@ -54,6 +54,7 @@ def test_the_label_follows_from_the_digest_and_is_no_part_of_it(
     assert compose("edit-quality", images={"edited": b"another"}).label != brief.label
 
 
+BASE = {"input": "a", "output": "b", "expected_output": "c"}
 CHANGES: dict[str, Callable[[Compose], Brief]] = {
     "a field": lambda compose: compose("description", fields={"input": "a", "output": "b", "expected_output": "d"}),
     "a field in two parts": lambda compose: compose(
@@ -74,7 +75,6 @@ CHANGES: dict[str, Callable[[Compose], Brief]] = {
     ),
     "as it was": lambda compose: compose("description", fields=BASE),
 }
-BASE = {"input": "a", "output": "b", "expected_output": "c"}
 
 
 def _reworded() -> Rubric:

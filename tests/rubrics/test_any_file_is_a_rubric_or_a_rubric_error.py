@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.schemas import schema_of
 
 from beholder.cases.case import Case
 from beholder.errors import RubricError
@@ -52,10 +54,10 @@ def changed(value: object, path: tuple[str | int, ...], new: object, gone: bool)
     return copy
 
 
-def best(schema: dict[str, object]) -> object:
+def best(schema: Mapping[str, Any]) -> object:
     """The highest answer that a schema admits."""
     if schema["type"] == "object":
-        return {key: best(inner) for key, inner in schema["properties"].items()}  # type: ignore[attr-defined]
+        return {key: best(inner) for key, inner in schema["properties"].items()}
     if schema["type"] in ("integer", "number"):
         return schema["maximum"]
     return [] if schema["type"] == "array" else "Yes"
@@ -83,7 +85,7 @@ def test_a_changed_rubric_is_refused_or_can_be_asked_and_scored(
     fields = {field.name: "x" for field in rubric.fields}
     brief = compose(rubric, fields=fields)
     settled = Composer(rubric).rubric_for(Case("c", fields=fields))
-    verdict = score_answer(VerdictHeader("c", settled, "j"), json.dumps(best(brief.schema)))
+    verdict = score_answer(VerdictHeader("c", settled, "j"), json.dumps(best(schema_of(brief))))
     assert verdict.scored, verdict.detail
     assert verdict.score is None or 0 <= verdict.score <= 1
     json.dumps(verdict.to_dict(), allow_nan=False)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.schemas import schema_of
 
 from beholder.cases.case import Case
 from beholder.errors import RubricError, UsageError
@@ -304,10 +305,8 @@ def test_the_rubric_that_a_newcomer_starts_from_works(compose: Callable[..., Bri
 
 def test_the_word_for_a_reason_is_the_users(rubric_file: Callable[..., Path], compose: Callable[..., Brief]) -> None:
     rubric = Rubric.load(rubric_file(GOOD + "reason: {key: rationale, words: [2, 3]}\n"))
-    assert list(compose(rubric, fields={}).schema["properties"]["criteria"]["properties"]["sharp"]["properties"]) == [
-        "rationale",
-        "score",
-    ]
+    criteria = schema_of(compose(rubric, fields={}))["properties"]["criteria"]["properties"]
+    assert list(criteria["sharp"]["properties"]) == ["rationale", "score"]
     answer = {"criteria": {key: {"rationale": "quite sharp", "score": 3} for key in ("sharp", "calm")}}
     verdict = score_answer(VerdictHeader("c", rubric, "j"), json.dumps(answer))
     assert verdict.criteria["sharp"].reason == "quite sharp"

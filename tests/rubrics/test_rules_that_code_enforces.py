@@ -38,8 +38,8 @@ def restyle(score: object = 5, failed: int = 0, **closing: object) -> Verdict:
 def describe(scores: object = 0.5, gate: bool = False, **rest: object) -> Verdict:
     rubric = Rubric.load("description")
     keys = [criterion.key for criterion in rubric.criteria]
-    details = {key: {"reason": "r", "score": scores} for key in keys} if not isinstance(scores, list) else None
-    details = details or dict(zip(keys, ({"reason": "r", "score": one} for one in scores), strict=True))
+    each = scores if isinstance(scores, list) else [scores] * len(keys)
+    details = {key: {"reason": "r", "score": one} for key, one in zip(keys, each, strict=True)}
     lists = dict.fromkeys(("hallucinations", "missing_elements", "strengths", "improvements"), ())
     if gate:
         from beholder.rubrics.rubric import GateRule

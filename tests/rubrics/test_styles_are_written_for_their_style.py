@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from importlib.resources import files
 from itertools import combinations
+from typing import Any
 
 import pytest
 import yaml
@@ -36,21 +37,23 @@ FILES = {
 }
 STYLES = {slug: style for slug, style in FILES.items() if slug != "generic"}
 
+Question = tuple[str, str]  # style, question without the style's names
 
-def questions(style: dict) -> list[str]:
+
+def questions(style: dict[str, Any]) -> list[str]:
     listed = (entry for entries in style["assertions"].values() for entry in entries)
     return [entry["text"] if isinstance(entry, dict) else entry for entry in listed]
 
 
-def without_its_name(question: str, style: dict) -> str:
+def without_its_name(question: str, style: dict[str, Any]) -> str:
     """The question in lower case, without the style's names, punctuation and extra spaces."""
     names = sorted([style["style"], *style["aliases"]], key=len, reverse=True)
     nameless = re.sub("|".join(rf"\b{re.escape(name)}\b" for name in names), " ", question, flags=re.IGNORECASE)
     return " ".join(re.findall(r"\w+", nameless.lower()))
 
 
-def pairs_across_styles() -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Every two questions of two different styles, as (style, nameless question)."""
+def pairs_across_styles() -> Iterator[tuple[Question, Question]]:
+    """Every two questions of two different styles."""
     told = [(slug, without_its_name(q, style)) for slug, style in STYLES.items() for q in questions(style)]
     return ((one, other) for one, other in combinations(told, 2) if one[0] != other[0])
 
@@ -61,7 +64,7 @@ def similarity(one: str, other: str) -> float:
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
-def share_of_questions_alike(threshold: float) -> tuple[float, list[tuple]]:
+def share_of_questions_alike(threshold: float) -> tuple[float, list[tuple[Question, Question]]]:
     alike = [pair for pair in pairs_across_styles() if similarity(pair[0][1], pair[1][1]) >= threshold]
     total = sum(len(questions(style)) for style in STYLES.values())
     return len({side for pair in alike for side in pair}) / total, alike

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from skimage import data
 
+from beholder.instruments.instrument import Measurement
+
 Image = npt.NDArray[np.uint8]
 
 PHOTOS = ("astronaut", "chelsea", "coffee", "rocket")
@@ -20,6 +22,23 @@ def photo(name: str = "astronaut", width: int = 480, height: int = 360) -> Image
 def noisy(image: Image, strength: float = 2.0, seed: int = 0) -> Image:
     noise = np.random.default_rng(seed).normal(0, strength, image.shape)
     return np.clip(np.rint(image + noise), 0, 255).astype(np.uint8)
+
+
+def blurred(image: Image, sigma: float) -> Image:
+    return np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.uint8)
+
+
+def resized(image: Image, size: tuple[int, int], interpolation: int = cv2.INTER_AREA) -> Image:
+    return np.asarray(cv2.resize(image, size, interpolation=interpolation), np.uint8)
+
+
+def stylised(image: Image) -> Image:
+    return np.asarray(cv2.stylization(image), np.uint8)
+
+
+def value_of(measurement: Measurement) -> float:
+    assert measurement.value is not None, measurement.sentence
+    return measurement.value
 
 
 def flat(colour: tuple[int, int, int], width: int = 120, height: int = 90) -> Image:

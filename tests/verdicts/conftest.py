@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -16,7 +17,7 @@ from beholder.verdicts.observe import AnswerContext
 from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.verdict import Verdict
 
-Json = dict[str, object]
+Json = dict[str, Any]
 DIMENSIONS = {"accuracy": ("A", 5), "completeness": ("C", 5), "relevance": ("R", 4), "usefulness": ("U", 4),
               "exceptional": ("E", 5)}  # fmt: skip
 FINDINGS = ("hallucinations", "missing_elements", "strengths", "improvements")
@@ -73,7 +74,7 @@ def restyle() -> Callable[..., Json]:
         criteria: Json = {}
         for key, (letter, count) in DIMENSIONS.items():
             said = (answers or {}).get(key, "Y" * count)
-            entries = {
+            entries: dict[str, Json] = {
                 f"{letter}{n}": {"answer": {"Y": "Yes", "N": "No", "/": "N/A"}[one], "evidence": "top left"}
                 for n, one in enumerate(said, 1)
             }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from beholder.verdicts.verdict import Verdict
 
-Answer = Callable[..., dict[str, object]]
+Answer = Callable[..., dict[str, Any]]
 Judge = Callable[..., Verdict]
 
 
@@ -22,7 +23,7 @@ def published(restyle: Answer) -> Answer:
 
     def make(
         accuracy: str = "YYYYN", score: object = 4, sums: dict[str, object] | None = None, **summary: object
-    ) -> dict:
+    ) -> dict[str, Any]:
         compact = restyle({"accuracy": accuracy}, {"accuracy": score})
         blocks = {
             key: {
@@ -116,7 +117,9 @@ def test_a_number_is_right_when_it_is_the_exact_one_rounded(
     ({"grade": "Good"}, set()),
     ({"grade": "Excellent"}, {"grade"}),
 ])  # fmt: skip
-def test_claims_beside_a_description(claims: dict, wrong: set[str], verdict: Judge, description: Answer) -> None:
+def test_claims_beside_a_description(
+    claims: dict[str, Any], wrong: set[str], verdict: Judge, description: Answer
+) -> None:
     made = verdict("description", description((0.9, 0.8, 0.85, 0.9), **claims))
     assert set(corrected(made)) == wrong
     assert (made.score, made.passed) == (0.86, True)

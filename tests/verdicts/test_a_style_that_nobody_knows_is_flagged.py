@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ WHY = "no style has this name; the generic assertions were asked."
     ],
 )
 def test_the_verdict_says_so(
-    style: str, flags: tuple[Flag, ...], verdict: Callable[..., Verdict], restyle: Callable
+    style: str, flags: tuple[Flag, ...], verdict: Callable[..., Verdict], restyle: Callable[..., dict[str, Any]]
 ) -> None:
     rubric = Composer(Rubric.load("restyle")).rubric_for_style(style)
     assert verdict(rubric, restyle()).flags == flags

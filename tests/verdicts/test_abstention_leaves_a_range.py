@@ -62,7 +62,7 @@ def test_answers_without_an_opinion_score_what_the_ceiling_allows(judged: Callab
         "accuracy": 3, "completeness": 5, "relevance": 5, "usefulness": 5, "exceptional": 2,
     }  # fmt: skip
     assert made.total == 3 + 5 + 2.5 + 2.5 + 4
-    assert made.coverage is made.total_range is None
+    assert (made.coverage, made.total_range) == (None, None)
     assert made.corrections == ()
     assert made.criteria["accuracy"].reported is None
 
@@ -73,7 +73,7 @@ def test_below_the_coverage_there_is_a_range_in_place_of_score_and_grade(judged:
         measured({"accuracy": "YN???", "completeness": "?????", "usefulness": "NYYY", "exceptional": "?????"}),
     )
     assert made.outcome is Outcome.SCORED
-    assert made.score is made.total is made.percentage is made.grade is made.passed is None
+    assert [made.score, made.total, made.percentage, made.grade, made.passed] == [None] * 5
     assert made.coverage == Coverage(10, 23, "assertions")
     accuracy = made.criteria["accuracy"]
     assert (accuracy.score, accuracy.score_range) == (None, (1, 4))  # 1 + 3 failures: guidance 1; 1 failure: ceiling 4
@@ -111,7 +111,8 @@ def test_a_dimension_that_is_all_open_leaves_the_total(judged: Callable[..., Ver
 def test_n_a_is_no_abstention(judged: Callable[..., Verdict]) -> None:
     made = judged("restyle", measured({"accuracy": "//?YY", "completeness": "/////"}))
     assert made.coverage == Coverage(15, 16, "assertions")
-    assert made.criteria["completeness"].score is made.criteria["completeness"].score_range is None
+    completeness = made.criteria["completeness"]
+    assert (completeness.score, completeness.score_range) == (None, None)
     assert {flag.flag for flag in made.flags} >= {"partial", "abstained"}
 
 
@@ -135,12 +136,14 @@ def test_factors_that_are_all_open_have_no_score(judged: Callable[..., Verdict])
 
 def test_a_weighted_mean_needs_its_coverage_too(judged: Callable[..., Verdict]) -> None:
     keys = ("visual_accuracy", "completeness", "clarity", "relevance")
-    blocks = {key: {"reason": "x", "score": 0.9} for key in keys}
+    blocks: dict[str, dict[str, object]] = {key: {"reason": "x", "score": 0.9} for key in keys}
     blocks["visual_accuracy"]["score"] = "abstain"
-    lists = {key: [] for key in ("hallucinations", "missing_elements", "strengths", "improvements")}
+    lists: dict[str, list[str]] = {
+        key: [] for key in ("hallucinations", "missing_elements", "strengths", "improvements")
+    }
     text = json.dumps({**lists, "criteria": blocks, "assessment": "x"})
     made = judged("description", text)
-    assert made.score is made.grade is made.passed is None
+    assert (made.score, made.grade, made.passed) == (None, None, None)
     assert made.coverage == Coverage(3, 4, "criteria")
     assert made.criteria["clarity"].score == 0.9
 
@@ -197,7 +200,7 @@ def test_it_reads_back_from_json(judged: Callable[..., Verdict]) -> None:
 def test_an_older_verdict_without_the_words_reads_too(judged: Callable[..., Verdict]) -> None:
     values = judged("edit-preservation online", factors(7, 6, 5)).to_dict()
     del values["coverage"], values["total_range"]
-    for block in values["criteria"].values():  # type: ignore[union-attr]
+    for block in values["criteria"].values():
         del block["abstained"], block["score_range"]
     assert Verdict.from_dict(values).coverage is None
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from beholder.verdicts.verdict import Outcome, Verdict
 
-Answer = Callable[..., dict]
+Answer = Callable[..., dict[str, Any]]
 Judge = Callable[..., Verdict]
 
 
@@ -93,7 +94,7 @@ def test_a_criterion_in_two_places_is_named(verdict: Judge, factors: Answer) -> 
 @pytest.mark.parametrize("answer", [{}, {"criteria": {}}, {"criteria": []}, {"criteria": None}, {"criteria": "none"},
                                     {"a": 1}, {"criteria": {"criteria": {}}},
                                     {"Criteria": {"alignment": 4}}])  # fmt: skip
-def test_an_answer_without_criteria_lacks_each(answer: dict, verdict: Judge) -> None:
+def test_an_answer_without_criteria_lacks_each(answer: dict[str, Any], verdict: Judge) -> None:
     told = invalid(verdict("edit-fidelity online", answer))
     assert [f"'{key}' is missing" in told for key in ("alignment", "completeness", "plausibility")] == [True] * 3
 

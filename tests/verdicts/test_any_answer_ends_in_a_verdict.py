@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.seed_format import to_seed_format
 from beholder.verdicts.verdict import Outcome, Verdict
 
-Answer = Callable[..., dict]
+Answer = Callable[..., dict[str, Any]]
 NAMES = ["restyle", "restyle-confidence", "description", "edit-preservation online", "edit-quality offline"]
 WORDS = st.sampled_from(
     re.findall(
@@ -45,7 +46,7 @@ def sound(rubric: Rubric, verdict: Verdict) -> None:
     assert isinstance(json.loads(text), dict)
     if verdict.outcome is Outcome.INVALID:
         assert verdict.detail
-        assert verdict.score is verdict.total is verdict.grade is verdict.passed is None
+        assert (verdict.score, verdict.total, verdict.grade, verdict.passed) == (None,) * 4
         assert not verdict.criteria
         return
     assert verdict.outcome is Outcome.SCORED
@@ -98,14 +99,16 @@ def changed(value: object, path: tuple[str | int, ...], what: str, new: object) 
     elif what == "rename" and isinstance(copy, dict):
         copy = {(str(new) if one == key else one): inner for one, inner in copy.items()}
     elif what == "double" and isinstance(copy, list):
-        copy.append(copy[key])  # type: ignore[call-overload]
+        copy.append(copy[key])  # type: ignore[index]  # the key of a list is a number
     else:
         copy[key] = new
     return copy
 
 
 @pytest.fixture(scope="session")
-def valid(rubrics: dict[str, Rubric], restyle: Answer, description: Answer, factors: Answer) -> dict[str, list[dict]]:
+def valid(
+    rubrics: dict[str, Rubric], restyle: Answer, description: Answer, factors: Answer
+) -> dict[str, list[dict[str, Any]]]:
     """Valid answers to each rubric, compact and published."""
     quality = {one.key: {"score": 4, "justification": "x"} for one in rubrics["edit-quality offline"].criteria}
     compact = {
@@ -122,7 +125,12 @@ def valid(rubrics: dict[str, Rubric], restyle: Answer, description: Answer, fact
 @settings(max_examples=600, deadline=None)
 @given(data=st.data(), name=st.sampled_from(NAMES), form=st.integers(0, 1), abstains=st.booleans())
 def test_any_change_of_a_valid_answer(
-    data: st.DataObject, name: str, form: int, abstains: bool, rubrics: dict[str, Rubric], valid: dict[str, list[dict]]
+    data: st.DataObject,
+    name: str,
+    form: int,
+    abstains: bool,
+    rubrics: dict[str, Rubric],
+    valid: dict[str, list[dict[str, Any]]],
 ) -> None:
     document: object = valid[name][form]
     for _ in range(data.draw(st.integers(1, 3))):
@@ -140,7 +148,7 @@ def test_any_change_of_a_valid_answer(
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), name=st.sampled_from(NAMES))
 def test_any_damage_to_the_text_of_a_valid_answer(
-    data: st.DataObject, name: str, rubrics: dict[str, Rubric], valid: dict[str, list[dict]]
+    data: st.DataObject, name: str, rubrics: dict[str, Rubric], valid: dict[str, list[dict[str, Any]]]
 ) -> None:
     text = json.dumps(valid[name][0])
     start = data.draw(st.integers(0, len(text)))

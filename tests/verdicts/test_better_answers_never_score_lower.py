@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from beholder.rubrics.rubric import GateRule
 from beholder.verdicts.verdict import Verdict
 
-Answer = Callable[..., dict[str, object]]
+Answer = Callable[..., dict[str, Any]]
 Judge = Callable[..., Verdict]
 
 COUNTS = {"accuracy": 5, "completeness": 5, "relevance": 4, "usefulness": 4, "exceptional": 5}

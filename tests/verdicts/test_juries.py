@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from random import Random
 from statistics import median
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +18,7 @@ from beholder.verdicts.jury import compute_agreement, compute_spread, score_jury
 from beholder.verdicts.score import VerdictHeader, make_scored_verdict, read_answer
 from beholder.verdicts.verdict import Outcome, Verdict
 
-Answer = Callable[..., dict]
+Answer = Callable[..., dict[str, Any]]
 Jury = Callable[..., Verdict]
 
 COUNTS = {"accuracy": 5, "completeness": 5, "relevance": 4, "usefulness": 4, "exceptional": 5}
@@ -28,9 +30,9 @@ fives = st.fixed_dictionaries(dict.fromkeys(COUNTS, st.integers(1, 5)))
 
 @pytest.fixture(scope="session")
 def jury(rubrics: dict[str, Rubric]) -> Jury:
-    def make(name: str, answers: Sequence[dict | None], **scoring: object) -> Verdict:
+    def make(name: str, answers: Sequence[dict[str, Any] | None], **scoring: object) -> Verdict:
         rubric = rubrics[name].with_scoring(**scoring)
-        observed = [answer and read_answer(rubric, json.dumps(answer)) for answer in answers]
+        observed = [None if answer is None else read_answer(rubric, json.dumps(answer)) for answer in answers]
         return score_jury(VerdictHeader("c", rubric, "jury"), observed)
 
     return make
@@ -75,7 +77,7 @@ def test_between_two_middle_scores_stands_their_mean(jury: Jury, factors: Answer
 
 
 def test_a_list_of_findings_stands_where_most_filled_it(jury: Jury, description: Answer) -> None:
-    def answers(*lists: list[str]) -> list[dict]:
+    def answers(*lists: list[str]) -> list[dict[str, Any]]:
         return [description((1, 1, 1, 1), hallucinations=one) for one in lists]
 
     gate = (GateRule(finding="hallucinations"),)
@@ -142,7 +144,9 @@ def test_spread_and_agreement(rubrics: dict[str, Rubric], factors: Answer, resty
 
 @settings(max_examples=150, deadline=None)
 @given(jurors=st.lists(st.tuples(sets, fives), min_size=1, max_size=5))
-def test_any_jury_is_scored_as_by_hand(jury: Jury, restyle: Answer, jurors: list[tuple[dict, dict]]) -> None:
+def test_any_jury_is_scored_as_by_hand(
+    jury: Jury, restyle: Answer, jurors: list[tuple[dict[str, Any], dict[str, Any]]]
+) -> None:
     made = jury("restyle", [restyle(answers, scores) for answers, scores in jurors])
     if not made.scored:
         assert "nothing in it applies" in made.detail
@@ -164,10 +168,10 @@ def test_any_jury_is_scored_as_by_hand(jury: Jury, restyle: Answer, jurors: list
 @settings(max_examples=100, deadline=None)
 @given(jurors=st.lists(st.tuples(sets, fives), min_size=2, max_size=5), seed=st.randoms())
 def test_the_order_of_jurors_does_not_matter(
-    jury: Jury, restyle: Answer, jurors: list[tuple[dict, dict]], seed: object
+    jury: Jury, restyle: Answer, jurors: list[tuple[dict[str, Any], dict[str, Any]]], seed: Random
 ) -> None:
     answers = [restyle(one, scores) for one, scores in jurors]
     shuffled = answers.copy()
-    seed.shuffle(shuffled)  # type: ignore[attr-defined]
+    seed.shuffle(shuffled)
     one, other = jury("restyle", answers), jury("restyle", shuffled)
     assert (one.total, one.grade, one.partial) == (other.total, other.grade, other.partial)

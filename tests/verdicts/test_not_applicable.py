@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from beholder.rubrics.brief import Composer
 from beholder.rubrics.rubric import Assertion, Criterion, NotApplicable, Rubric, RubricImage, ScoringKind
 from beholder.verdicts.verdict import Outcome, Verdict
 
-Answer = Callable[..., dict[str, object]]
+Answer = Callable[..., dict[str, Any]]
 Judge = Callable[..., Verdict]
 
 

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ FACTORS = {
 }  # fmt: skip
 
 
-def rescored(rubric: str, setting: str, lines: list[dict]) -> list[tuple[Verdict, Rubric]]:
+def rescored(rubric: str, setting: str, lines: list[dict[str, Any]]) -> list[tuple[Verdict, Rubric]]:
     rescorer = Rescorer(Rubric.load(rubric), setting=setting)
     return [rescorer.verdict(RecordedAnswer(line["image_id"], json.dumps(line), {})) for line in lines]
 
@@ -38,14 +39,14 @@ def told(verdict: Verdict) -> None:
 
 
 @pytest.fixture(scope="session")
-def lines(shared: Path) -> list[dict]:
+def lines(shared: Path) -> list[dict[str, Any]]:
     found = sorted((shared / "data" / "edit-factors").glob("answers_*.jsonl"))
     return [json.loads(line) for path in found for line in path.read_text("utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("rubric", FACTORS)
 @pytest.mark.parametrize("setting", ["online", "offline"])
-def test_every_edit_answer_is_scored(rubric: str, setting: str, lines: list[dict]) -> None:
+def test_every_edit_answer_is_scored(rubric: str, setting: str, lines: list[dict[str, Any]]) -> None:
     assert len(lines) == 718
     kinds: Counter[str] = Counter()
     flagged: Counter[str] = Counter()
@@ -69,7 +70,7 @@ def test_every_edit_answer_is_scored(rubric: str, setting: str, lines: list[dict
     assert 0.3 * len(lines) < flagged["reason_length"] < len(lines)
 
 
-def test_every_edit_answer_reads_back_from_the_seeds_form(lines: list[dict]) -> None:
+def test_every_edit_answer_reads_back_from_the_seeds_form(lines: list[dict[str, Any]]) -> None:
     for rubric in FACTORS:
         rescorer = Rescorer(Rubric.load(rubric))
         for verdict, settled in rescored(rubric, "offline", lines):
@@ -78,7 +79,7 @@ def test_every_edit_answer_reads_back_from_the_seeds_form(lines: list[dict]) -> 
             assert again.to_dict()["criteria"] == verdict.to_dict()["criteria"]
 
 
-def test_without_a_setting_the_answer_tells(lines: list[dict]) -> None:
+def test_without_a_setting_the_answer_tells(lines: list[dict[str, Any]]) -> None:
     (verdict, _), = rescored("edit-quality", "", lines[:1])  # fmt: skip
     assert verdict.setting == "online"
     only = {key: value for key, value in lines[0].items() if key != "online_factor_results"}
@@ -89,11 +90,12 @@ def test_without_a_setting_the_answer_tells(lines: list[dict]) -> None:
 
 
 @pytest.fixture(scope="session")
-def acrue(shared: Path) -> list[dict]:
-    return json.loads((shared / "data" / "acrue" / "acrue_v2_scores.json").read_text("utf-8"))
+def acrue(shared: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((shared / "data" / "acrue" / "acrue_v2_scores.json").read_text("utf-8"))
+    return found
 
 
-def test_the_restyle_answers_are_read_and_the_broken_one_is_not_guessed(acrue: list[dict]) -> None:
+def test_the_restyle_answers_are_read_and_the_broken_one_is_not_guessed(acrue: list[dict[str, Any]]) -> None:
     rescorer = Rescorer(Rubric.load("restyle"))
     verdicts = [
         rescorer.verdict(RecordedAnswer(one["evaluation_id"], json.dumps(one), {"style": one["style"]}))[0]
@@ -137,7 +139,7 @@ def test_the_answer_with_confidences_is_read(shared: Path) -> None:
     assert verdict.criteria["accuracy"].score == 2.88
 
 
-def test_recorded_answers_come_from_a_file(tmp_path: Path, lines: list[dict]) -> None:
+def test_recorded_answers_come_from_a_file(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text("".join(json.dumps({"case": one["image_id"], "answer": one}) + "\n" for one in lines[:3]) + "\n")
     rescorer = Rescorer(Rubric.load("edit-fidelity"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,13 @@ from beholder.judges.recorded import Rescorer, read_recorded
 from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.verdict import Outcome, Verdict
 
-Answer = Callable[..., dict]
+Answer = Callable[..., dict[str, Any]]
 From = Callable[..., list[Verdict]]
 
 
 @pytest.fixture
 def verdicts(tmp_path: Path) -> From:
-    def make(*lines: str | dict, rubric: str = "restyle", **options: object) -> list[Verdict]:
+    def make(*lines: str | dict[str, Any], rubric: str = "restyle", **options: object) -> list[Verdict]:
         path = tmp_path / "answers.jsonl"
         texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
         path.write_text("\n".join(texts) + "\n", "utf-8")
@@ -29,7 +30,7 @@ def verdicts(tmp_path: Path) -> From:
     return make
 
 
-def recorded(answer: object, **rest: object) -> dict:
+def recorded(answer: object, **rest: object) -> dict[str, Any]:
     return {"case": "c", "answer": answer, "fields": {"style": "Anime"}} | rest
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from beholder.rubrics.rubric import GateRule, Rubric
 from beholder.verdicts.verdict import Correction, Verdict
 
-Answer = Callable[..., dict[str, object]]
+Answer = Callable[..., dict[str, Any]]
 Judge = Callable[..., Verdict]
 
 WEIGHTS = {"accuracy": Fraction(1), "completeness": Fraction(1), "relevance": Fraction(1, 2),
@@ -32,7 +33,7 @@ def by_hand(answers: dict[str, str], scores: dict[str, int]) -> tuple[Fraction, 
     counted = {
         key: min(scores[key], TOPS[min(said.count("N"), 3)]) for key, said in answers.items() if set(said) != {"/"}
     }
-    reached = sum(WEIGHTS[key] * score for key, score in counted.items())
+    reached = sum((WEIGHTS[key] * score for key, score in counted.items()), Fraction())
     percentage = 100 * reached / sum(5 * WEIGHTS[key] for key in counted)
     return percentage, next(grade for least, grade in GRADES if percentage >= least)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from beholder.verdicts.score import VerdictHeader
 from beholder.verdicts.seed_format import to_seed_format
 from beholder.verdicts.verdict import Outcome, Verdict
 
-Answer = Callable[..., dict]
+Answer = Callable[..., dict[str, Any]]
 Judge = Callable[..., Verdict]
 
 COUNTS = {"accuracy": 5, "completeness": 5, "relevance": 4, "usefulness": 4, "exceptional": 5}
@@ -26,7 +27,7 @@ fives = st.fixed_dictionaries(dict.fromkeys(COUNTS, st.integers(1, 5)))
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 
 
-def outcome(verdict: Verdict) -> dict:
+def outcome(verdict: Verdict) -> dict[str, Any]:
     """All that a seed's JSON can carry: not what the judge first said, nor what was noted beside it."""
     kept = verdict.to_dict()
     for gone in ("corrections", "flags", "reported"):
@@ -80,9 +81,9 @@ def test_a_description(
     verdict: Judge,
     description: Answer,
     rubrics: dict[str, Rubric],
-    scores: tuple,
-    lies: list,
-    missing: list,
+    scores: tuple[float, ...],
+    lies: list[str],
+    missing: list[str],
     words: str,
 ) -> None:
     answer = description(scores, hallucinations=lies, missing_elements=missing, assessment=words)

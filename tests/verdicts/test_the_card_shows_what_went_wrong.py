@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -28,13 +29,15 @@ VERDICT = Verdict("c", "r", "1", "j", Outcome.SCORED, score=0.5)
 
 
 def shown(verdict: Verdict, width: int = 160) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(render_verdict(verdict))
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    text = io.StringIO()
+    Console(file=text, width=width).print(render_verdict(verdict))
+    return text.getvalue()
 
 
 @pytest.mark.parametrize("claim", [10**400, -(10**400), 1e300, "9" * 100_000, {"a": 1}, [1] * 1000])
-def test_a_claim_past_all_bounds_is_quoted(claim: object, verdict: Callable[..., Verdict], restyle: Callable) -> None:
+def test_a_claim_past_all_bounds_is_quoted(
+    claim: object, verdict: Callable[..., Verdict], restyle: Callable[..., dict[str, Any]]
+) -> None:
     made = verdict("restyle", restyle() | {"summary": {"weighted_total": claim}})
     assert len(shown(made)) < 20_000
     assert len(shown(replace(VERDICT, corrections=(Correction("total", claim, 3, "computed"),)))) < 3_000
@@ -42,7 +45,9 @@ def test_a_claim_past_all_bounds_is_quoted(claim: object, verdict: Callable[...,
         assert "a huge number" in shown(made)
 
 
-def test_a_score_past_all_bounds_is_quoted(verdict: Callable[..., Verdict], restyle: Callable) -> None:
+def test_a_score_past_all_bounds_is_quoted(
+    verdict: Callable[..., Verdict], restyle: Callable[..., dict[str, Any]]
+) -> None:
     answer = restyle(confidence={})
     answer["criteria"]["accuracy"]["score"] = 10**50
     assert "said a huge number" in shown(verdict("restyle-confidence", answer))
@@ -71,7 +76,9 @@ def test_a_jurors_flags_are_shown_beside_it() -> None:
     assert "openai:x #2  0.50  ⚑ repair_asked, cut_off" in text
 
 
-def test_a_failed_gate_is_named_beside_the_failure(verdict: Callable[..., Verdict], description: Callable) -> None:
+def test_a_failed_gate_is_named_beside_the_failure(
+    verdict: Callable[..., Verdict], description: Callable[..., dict[str, Any]]
+) -> None:
     made = verdict(
         "description",
         description((1, 1, 1, 0.9), hallucinations=["a", "b"]),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from beholder.rubrics.rubric import Rubric
 from beholder.verdicts.parse import parse_number
 from beholder.verdicts.verdict import Outcome, Verdict, quote_value
 
-Answer = Callable[..., dict[str, object]]
+Answer = Callable[..., dict[str, Any]]
 Judge = Callable[..., Verdict]
 
 HUGE = "9" * 4000
@@ -78,7 +80,7 @@ def test_what_is_no_number_from_0_to_1_is_invalid(score: str, verdict: Judge, de
 
 
 def test_scores_without_an_object_around_them(
-    verdict: Judge, rubrics: dict, flags: Callable[..., list[str]], restyle: Answer
+    verdict: Judge, rubrics: dict[str, Rubric], flags: Callable[..., list[str]], restyle: Answer
 ) -> None:
     """All that the published form of `description` has; flagged for an edit; for a restyle no answer at all."""
     details = {"details": dict.fromkeys(("visual_accuracy", "completeness", "clarity", "relevance"), 0.5)}

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -70,7 +71,7 @@ class Brief:
     setting: str | None
     system: str
     content: tuple[TextBlock | ImageBlock, ...]
-    schema: Mapping[str, object] | None
+    schema: Mapping[str, Any] | None
     digest: str
     label: str
     answer_tokens: int = 2048

@@ -7,12 +7,13 @@ where scores have at most two decimals.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from beholder.errors import UsageError
 from beholder.rubrics.rubric import Number, Rubric
 from beholder.verdicts.verdict import AssertionResult, CriterionResult, Verdict, round_half_up
 
-Json = dict[str, object]
+Json = dict[str, Any]
 
 _ANSWER_WORDS = {"yes": "Yes", "no": "No", "not_applicable": "N/A"}
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from math import isfinite
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from beholder.errors import UsageError
 from beholder.rubrics.rubric import Number
@@ -252,7 +252,7 @@ class Verdict:
             return f"not measured, only {self.coverage.measured} of {self.coverage.of} {self.coverage.what} measured"
         return f"{self.outcome}, {self.detail}"
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the verdict as JSON values, without the raw answer."""
         values = _to_json(self)
         assert isinstance(values, dict)
