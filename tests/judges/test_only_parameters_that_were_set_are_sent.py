@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 from support.judges import KEY, MODELS, PROTOCOLS, WIRES, brief, judge
@@ -14,7 +15,7 @@ from beholder.testing.base import Fault
 from beholder.testing.server import JudgeServer
 
 
-async def sent(server: JudgeServer, protocol: str, params: Mapping[str, object], **call: object) -> dict[str, object]:
+async def sent(server: JudgeServer, protocol: str, params: Mapping[str, object], **call: object) -> dict[str, Any]:
     async with aclosing(judge(server, protocol, params=params)) as one:
         await one.answer(brief(), **call)  # type: ignore[arg-type]
     return dict(server.received[-1].body)
@@ -67,9 +68,9 @@ async def test_native_and_dotted_names_pass_straight_through(server: JudgeServer
     assert body["safetySettings"] == []
 
 
-def body_at(protocol: str, base_url: str, model: str | None = None, **changes: object) -> dict[str, object]:
+def body_at(protocol: str, base_url: str, model: str | None = None, **changes: object) -> dict[str, Any]:
     question = ChatRequest(brief(), model or MODELS[protocol], base_url, KEY, **changes)  # type: ignore[arg-type]
-    body: dict[str, object] = json.loads(b"".join(WIRES[protocol].build_request(question).body.chunks()))
+    body: dict[str, Any] = json.loads(b"".join(WIRES[protocol].build_request(question).body.chunks()))
     return body
 
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pytest
 from support.judges import JPEG, KEY, PNG, SCHEMA, Waits, brief
+from support.schemas import schema_of
 
 from beholder.errors import BeholderError, SetupError, Unreachable
 from beholder.judges.base import Judge
@@ -48,7 +49,7 @@ async def test_the_same_brief_arrives_and_the_same_answer_comes_back(server: Jud
     assert heard.images == (JPEG, PNG)
     assert heard.system == brief().system
     assert heard.texts == ("Image `original`:", "Image `restyled`:", "Style: anime. Judge.")
-    assert list(heard.schema["properties"]) == list(SCHEMA["properties"])
+    assert list(schema_of(heard)["properties"]) == list(SCHEMA["properties"])
     assert answer.text == '{"score": 4}'
     assert answer.usage == Usage(1117, 46, 1024)
     assert answer.model == "qwen3-vl-2025-08-07"

@@ -62,7 +62,7 @@ def disagreements(verdict: Verdict) -> dict[str, str]:
 
 def cast(photo: Pixels) -> Pixels:
     """One thing edited, and everything else tinted by the way."""
-    tinted = np.clip(photo + np.array([30, 0, -30]), 0, 255).astype(np.uint8)
+    tinted = np.asarray(np.clip(photo + np.array([30, 0, -30]), 0, 255), np.uint8)
     tinted[100:200, 100:240] = (20, 40, 250)
     return tinted
 
@@ -76,7 +76,7 @@ def test_unchanged_regions_that_changed_are_flagged_with_numbers(photo: Pixels) 
 
 def test_another_picture_contradicts_every_word_of_keeping(photo: Pixels) -> None:
     other = np.random.default_rng(8).integers(0, 256, (30, 50, 3), dtype=np.uint8)
-    stranger = np.asarray(cv2.resize(other, (500, 300), interpolation=cv2.INTER_CUBIC))
+    stranger = np.asarray(cv2.resize(other, (500, 300), interpolation=cv2.INTER_CUBIC), np.uint8)
     found = flags("edit-preservation", photo, stranger)
     assert {"unchanged_regions.score", "identity_preservation.score"} <= set(found)
 
@@ -182,7 +182,7 @@ def test_a_picture_that_cannot_be_read_is_said_and_harms_nothing(photo: Pixels, 
 
 
 def test_a_large_picture_is_looked_at_for_coding_marks_too(photo: Pixels) -> None:
-    large = np.asarray(cv2.resize(photo, (1200, 900), interpolation=cv2.INTER_CUBIC))
+    large = np.asarray(cv2.resize(photo, (1200, 900), interpolation=cv2.INTER_CUBIC), np.uint8)
     coded = cv2.imdecode(cv2.imencode(".jpg", large[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 2])[1], cv2.IMREAD_COLOR)
     found = flags("edit-quality", large, np.asarray(coded, np.uint8)[:, :, ::-1])
     assert "grid" in found["image_quality.score"]

@@ -10,6 +10,7 @@ import pytest
 from support.offline import on_edit, photo, png, with_ball
 
 from beholder import Case, Rubric, ScriptedJudge, SetupError, judge, judge_all, judge_from
+from beholder.cases.case import FieldValue
 from beholder.errors import CaseError
 from beholder.judges.base import Capabilities, Judge, capabilities_of, check_judges
 from beholder.judges.model import judge_identity, judge_sizing, split_spec, uses_custom_base_url
@@ -17,7 +18,7 @@ from beholder.judges.offline.judge import InstrumentsJudge
 from beholder.rubrics.load import load_rubrics
 from beholder.verdicts.verdict import Coverage, Outcome
 
-FIELDS = {
+FIELDS: dict[str, FieldValue] = {
     "input": "What is shown?",
     "output": "A cup of coffee on a wooden table.",
     "expected_output": ("A white cup of coffee on a wooden table, beside a spoon.", "A cup and a spoon on a table."),
@@ -115,8 +116,8 @@ def test_what_the_expected_text_does_not_support_is_named_as_that() -> None:
 def test_without_an_expected_description_accuracy_is_left_open() -> None:
     fields = {key: text for key, text in FIELDS.items() if key != "expected_output"}
     made = judge("description", Case("d", {}, fields))
-    assert made.criteria["visual_accuracy"].score is made.criteria["completeness"].score is None
-    assert made.score is made.grade is made.passed is None
+    assert [made.criteria[key].score for key in ("visual_accuracy", "completeness")] == [None, None]
+    assert (made.score, made.grade, made.passed) == (None, None, None)
     assert made.coverage is not None
     assert made.coverage.what == "criteria"
 

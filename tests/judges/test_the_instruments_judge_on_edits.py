@@ -21,6 +21,7 @@ from support.offline import (
     photo,
     png,
     recompressed,
+    resized,
     scores,
     tinted,
     warped,
@@ -98,7 +99,8 @@ def test_damage_far_from_the_edit_is_named_with_its_place() -> None:
 
 @pytest.mark.parametrize("other", ["astronaut", "chelsea"])
 def test_another_image_is_left_open(other: str) -> None:
-    after = cv2.resize(photo(other), photo().shape[1::-1], interpolation=cv2.INTER_AREA)
+    height, width = photo().shape[:2]
+    after = resized(photo(other), (width, height))
     made = on_edit(photo(), after)
     assert made.outcome is Outcome.SCORED
     assert scores(made) == [None, None, None]
@@ -245,6 +247,8 @@ def test_all_that_a_factor_depends_on_is_explained() -> None:
 SHAPES = st.sampled_from([(1, 1), (1, 40), (20, 20), (48, 64), (64, 48), (90, 30)])
 FILLS = st.sampled_from(["black", "white", "grey", "noise", "ramp", "photo", "alpha"])
 
+Fill = tuple[tuple[int, int], str, int]
+
 
 def filled(shape: tuple[int, int], fill: str, seed: int) -> bytes:
     height, width = shape
@@ -256,14 +260,14 @@ def filled(shape: tuple[int, int], fill: str, seed: int) -> bytes:
     if fill == "ramp":
         return png(np.tile(np.linspace(0, 255, width).astype(np.uint8)[None, :, None], (height, 1, 3)))
     if fill == "photo":
-        return png(cv2.resize(photo("astronaut"), (width, height), interpolation=cv2.INTER_AREA))
+        return png(resized(photo("astronaut"), (width, height)))
     level = {"black": 0, "white": 255, "grey": 127}[fill]
     return png(np.full((height, width), level, np.uint8))
 
 
 @settings(max_examples=60)
 @given(one=st.tuples(SHAPES, FILLS, st.integers(0, 3)), other=st.tuples(SHAPES, FILLS, st.integers(0, 3)))
-def test_any_two_images_end_in_a_verdict(one: tuple, other: tuple) -> None:
+def test_any_two_images_end_in_a_verdict(one: Fill, other: Fill) -> None:
     made = on_edit(filled(*one), filled(*other), "make it better")
     assert made.outcome is Outcome.SCORED
     reasons_fit(made)

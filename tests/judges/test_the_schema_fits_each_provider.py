@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 from support.judges import PROTOCOLS, SCHEMA, brief, judge
@@ -9,7 +10,7 @@ from beholder.providers.payload import narrow_schema, word_set
 from beholder.testing.server import JudgeServer
 
 
-async def sent(server: JudgeServer, protocol: str, schema: dict[str, object] = SCHEMA) -> dict[str, object]:
+async def sent(server: JudgeServer, protocol: str, schema: dict[str, Any] = SCHEMA) -> dict[str, Any]:
     async with aclosing(judge(server, protocol)) as one:
         answer = await one.answer(brief(schema=schema))
     assert answer.flags == ()
@@ -18,7 +19,7 @@ async def sent(server: JudgeServer, protocol: str, schema: dict[str, object] = S
     return dict(heard)
 
 
-def order(schema: dict[str, object]) -> list[str]:
+def order(schema: dict[str, Any]) -> list[str]:
     found: list[str] = []
     for name, part in schema.get("properties", {}).items():
         found += [name, *order(part)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 import pytest
-from support.offline import Image, photo, png, posterised, recompressed, stylised
+from support.offline import Image, blurred, photo, png, posterised, recompressed, resized, stylised
 
 from beholder.instruments.pair import ImagePair
 from beholder.judges.offline.restyle import CHECKS, Findings
@@ -19,7 +19,7 @@ def plain(level: int, shape: tuple[int, int] = (200, 300)) -> Image:
 
 
 def grey(pixels: Image) -> Image:
-    return np.repeat(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[..., None], 3, axis=2)
+    return np.asarray(cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB), np.uint8)
 
 
 def faded(pixels: Image) -> Image:
@@ -37,7 +37,7 @@ def framed(pixels: Image, level: int = 245) -> Image:
 
 def enlarged(pixels: Image, side: int) -> Image:
     scale = side / max(pixels.shape[:2])
-    return cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
+    return np.asarray(cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC), np.uint8)
 
 
 def inked(pixels: Image) -> Image:
@@ -46,28 +46,28 @@ def inked(pixels: Image) -> Image:
         cv2.medianBlur(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), 7), 255, cv2.ADAPTIVE_THRESH_MEAN_C,
         cv2.THRESH_BINARY, 11, 4,
     )  # fmt: skip
-    return np.repeat(lines[..., None], 3, axis=2)
+    return np.repeat(np.asarray(lines, np.uint8)[..., None], 3, axis=2)
 
 
 def vivid(pixels: Image) -> Image:
     hsv = cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV)
     hsv[..., 1] = 230
-    return cv2.cvtColor(np.maximum(hsv, (0, 0, 90)).astype(np.uint8), cv2.COLOR_HSV2RGB)
+    return np.asarray(cv2.cvtColor(np.maximum(hsv, (0, 0, 90)).astype(np.uint8), cv2.COLOR_HSV2RGB), np.uint8)
 
 
 def rainbow(_: Image) -> Image:
     hue, value = np.meshgrid(np.linspace(0, 179, 300), np.linspace(60, 255, 200))
     hsv = np.stack([hue, np.full_like(hue, 200), value], axis=2).astype(np.uint8)
-    return cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
+    return np.asarray(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB), np.uint8)
 
 
 def other(_: Image) -> Image:
-    return cv2.resize(photo("astronaut"), photo().shape[1::-1], interpolation=cv2.INTER_AREA)
+    height, width = photo().shape[:2]
+    return resized(photo("astronaut"), (width, height))
 
 
 def coded(pixels: Image) -> Image:
-    data = cv2.imencode(".jpg", pixels[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 8])[1]
-    return np.ascontiguousarray(cv2.imdecode(data, 1)[..., ::-1])
+    return recompressed(pixels, 92)
 
 
 def same(pixels: Image) -> Image:
@@ -83,7 +83,7 @@ BOTH: dict[InstrumentCheck, tuple[Make, Make]] = {
     InstrumentCheck.STYLE_EVERYWHERE: (stylised, same),
     InstrumentCheck.STRONG: (inked, lambda one: recompressed(one, 20)),
     InstrumentCheck.STRENGTH: (stylised, lambda one: recompressed(one, 20)),
-    InstrumentCheck.SHARP: (stylised, lambda one: cv2.GaussianBlur(one, (0, 0), 4)),
+    InstrumentCheck.SHARP: (stylised, lambda one: blurred(one, 4)),
     InstrumentCheck.CLEAN: (stylised, coded),
     InstrumentCheck.PRINT_SIZE: (lambda one: enlarged(one, 1800), same),
     InstrumentCheck.TONAL_RANGE: (inked, faded),
@@ -92,7 +92,7 @@ BOTH: dict[InstrumentCheck, tuple[Make, Make]] = {
     InstrumentCheck.COLOURLESS: (grey, vivid),
     InstrumentCheck.SATURATED: (vivid, grey),
     InstrumentCheck.FEW_COLOURS: (inked, rainbow),
-    InstrumentCheck.FLAT_COLOUR: (posterised, lambda one: cv2.GaussianBlur(one, (0, 0), 2)),
+    InstrumentCheck.FLAT_COLOUR: (posterised, lambda one: blurred(one, 2)),
     InstrumentCheck.WHITE_PAPER: (inked, same),
     InstrumentCheck.PLAIN_GROUND: (framed, same),
     InstrumentCheck.CALM_AREA: (framed, lambda one: inked(one)),

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from beholder.errors import UsageError
 from beholder.statistics.bootstrap import ClusterBootstrap, estimate_means, sum_by_group, weighted_mean
 from beholder.statistics.comparison import ComparisonOptions, compare
-from beholder.statistics.data import Column, ColumnKind, Scores
+from beholder.statistics.data import Column, ColumnKind, Floats, Scores
 from beholder.statistics.pairs import RubricGrades
 
 NAN = float("nan")
 
 
-def scores(name: str, values: Sequence[float], sources: Sequence[str] | None = None, start: int = 0) -> Scores:
+def scores(name: str, values: Sequence[float] | Floats, sources: Sequence[str] | None = None, start: int = 0) -> Scores:
     cases = tuple(f"c{start + row}" for row in range(len(values)))
     numbers = np.array(values, np.float64)
     columns = {

@@ -21,7 +21,7 @@ def photographs_alone() -> CalibrationTask:
     """People rate the photograph, whoever made the edit, and a number tells each photograph from the others."""
     random = np.random.default_rng(0)
     worth = random.uniform(0, 1, PHOTOS)[PHOTO]
-    marks = {f"is {one}": (one == PHOTO) * 10.0 for one in range(PHOTOS)}
+    marks = {f"is {one}": np.where(one == PHOTO, 10.0, 0.0) for one in range(PHOTOS)}
     judged = scores({"quality": random.uniform(0, 10, len(PHOTO)), **marks}, GROUPS)
     return task(judged, ratings(worth, random))
 

@@ -27,7 +27,7 @@ from beholder.statistics.agreement import (
     ratings_from_scores,
 )
 from beholder.statistics.bootstrap import Estimate
-from beholder.statistics.data import SOURCE_GROUP, Column, ColumnKind, Ratings, Scores
+from beholder.statistics.data import Column, ColumnKind, Ratings, Scores
 from beholder.statistics.raters import ReferenceMode, find_identical_cases, leave_group_out_medians
 
 NAN = float("nan")
@@ -142,7 +142,8 @@ def test_cases_of_one_source_make_intervals_wider() -> None:
     judge, people = [one for one in JUDGE[:12] for _ in range(10)], [one for one in PEOPLE[:12] for _ in range(10)]
     groups = [str(at) for at in range(12) for _ in range(10)]
     alone, together = (
-        found(judged(judge, **named), rated(people)).coefficients["spearman"] for named in ({}, {SOURCE_GROUP: groups})
+        found(scores, rated(people)).coefficients["spearman"]
+        for scores in (judged(judge), judged(judge, source=groups))
     )
     assert alone.value == together.value
     widths = [high - low for low, high in map(ends, (alone, together))]
@@ -225,7 +226,14 @@ def test_with_a_majority_that_always_says_the_same_kappa_is_not_defined() -> Non
 
 def test_yes_and_no_have_kappa_precision_and_recall() -> None:
     scores = judged([0, 0, 0, 1, 1, 1], (0, 1))
-    people = [[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 0], [0, 0, 1], [0, 1, NAN]]  # failed: c0, c1, c4, c5 (a tie)
+    people: list[list[float]] = [
+        [0, 0, 1],
+        [0, 0, 0],
+        [1, 1, 1],
+        [1, 1, 0],
+        [0, 0, 1],
+        [0, 1, NAN],
+    ]  # failed: c0, c1, c4, c5 (a tie)
     one = found(scores, rated(people))
     assert one.decides
     assert one.coefficients["precision"].value == pytest.approx(2 / 3)
@@ -362,7 +370,7 @@ def test_another_judge_may_be_the_reference() -> None:
 def test_with_another_judge_nobody_was_asked() -> None:
     columns = {name: Column(name, ColumnKind.CRITERION, np.array(JUDGE), (1, 7)) for name in ("realism", "detail")}
     flat = {"flat": Column("flat", ColumnKind.CRITERION, np.full(60, 3.0), (1, 7))}
-    passed = {"A1": Column("A1", ColumnKind.ASSERTION, np.array(JUDGE) > 4, (0, 1))}
+    passed = {"A1": Column("A1", ColumnKind.ASSERTION, np.array([one > 4 for one in JUDGE], np.float64), (0, 1))}
     unlike = {"slider": Column("slider", ColumnKind.CRITERION, TRUE, (0, 10))}
     scores = Scores("judge", judged(JUDGE).cases, {**columns, **passed, **unlike, "flat": columns["realism"]})
     other = ratings_from_scores(Scores("other", scores.cases, {**columns, **flat, **passed, **unlike}))

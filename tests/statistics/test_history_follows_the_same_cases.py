@@ -64,7 +64,7 @@ def test_a_change_is_what_compare_says_of_it() -> None:
     rng = np.random.default_rng(3)
     runs = [scores(f"r{at}", rng.uniform(0.2, 0.8, 30) - 0.1 * at) for at in range(2)]
     point = analyze_history(runs)[0].points[1]
-    told = compare(*runs).changes[0]
+    told = compare(runs[0], runs[1]).changes[0]
     assert (point.change, point.p, point.common) == (told.difference, told.p, told.cases)
 
 

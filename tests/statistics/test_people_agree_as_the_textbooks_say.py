@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import krippendorff
 import numpy as np
 import pandas as pd
@@ -21,7 +23,8 @@ from beholder.statistics.raters import (
     summarize_raters,
 )
 
-LEVELS = ("ordinal", "interval", "nominal")
+Level = Literal["ordinal", "interval", "nominal"]
+LEVELS: tuple[Level, ...] = ("ordinal", "interval", "nominal")
 
 
 @st.composite
@@ -33,7 +36,7 @@ def rated(draw: st.DrawFn) -> Floats:
     return np.array(draw(st.lists(row, min_size=cases, max_size=cases)), np.float64)
 
 
-def theirs(values: Floats, level: str) -> float:
+def theirs(values: Floats, level: Level) -> float:
     return float(krippendorff.alpha(reliability_data=values.T, level_of_measurement=level))
 
 

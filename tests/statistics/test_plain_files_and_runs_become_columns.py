@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_verdicts_are_columns_and_a_refusal_is_said(tmp_path: Path) -> None:
     lines: list[tuple[Verdict, Mapping[str, str]]] = [
         (verdict("a", 4), {"source": "p1"}),
         (verdict("b", None), {}),
-        (Verdict(**{**_values(verdict("c", 2)), "jury": spread, "measurements": {"m.x": {"value": 3.5}}}), {}),
+        (replace(verdict("c", 2), jury=spread, measurements={"m.x": {"value": 3.5}}), {}),
     ]
     found = tabulate_verdicts("these", lines)
     assert found.cases == ("a", "b", "c")
@@ -147,7 +148,3 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path, name: str) -> 
     for read in (read_ratings, read_scores, read_groups):
         with pytest.raises(UsageError):
             read(tmp_path / name)
-
-
-def _values(one: Verdict) -> dict[str, object]:
-    return {name: getattr(one, name) for name in one.__slots__}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import cv2
 import numpy as np
@@ -54,7 +55,8 @@ def edits_folder(folder: Path, photographs: int = 8) -> Path:
     said: list[dict[str, object]] = []
     ratings = ["case,rater,aspect,score"]
     for number in range(photographs):
-        before = cv2.GaussianBlur(random.integers(0, 255, (64, 64, 3), np.uint8), (0, 0), 2)
+        noise = random.integers(0, 255, (64, 64, 3), np.uint8)
+        before = np.asarray(cv2.GaussianBlur(noise, (0, 0), 2), np.uint8)
         cv2.imwrite(str(place / "images" / f"{number}.png"), before)
         for model in MODELS:
             case, name = f"text/{model}/{number}", f"images/{number}-{model}.png"
@@ -104,14 +106,14 @@ def factors_folder(folder: Path, told: bool = True, cases: int = 30) -> Path:
     return folder
 
 
-Show = Callable[..., list[dict[str, object]]]
+Show = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture
 def show(capsys: pytest.CaptureFixture[str]) -> Show:
-    def show(benchmark: ModuleType, fit: Path, data: Path) -> list[dict[str, object]]:
+    def show(benchmark: ModuleType, fit: Path, data: Path) -> list[dict[str, Any]]:
         assert benchmark.main(["--fit", str(fit), "--data", str(data), "--json"]) == 0
-        found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+        found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
         return found
 
     return show

@@ -27,6 +27,7 @@ from beholder.statistics.data import (
     tabulate_verdicts,
 )
 from beholder.statistics.raters import ReferenceMode
+from beholder.verdicts.verdict import Verdict
 
 FOLDER = Path(__file__).parents[2] / ".." / "shared" / "data"
 TOLERANCE = 0.06  # half of the data against all of it
@@ -96,7 +97,9 @@ def category_wise(data: Path) -> Agreement:
     problems: list[str] = []
     rescorers = [Rescorer(one, setting="online", style_folders=[], family=True) for one in load_rubrics("edit")]
     recorded = read_recorded(data / "edit-factors" / "answers_category_wise.jsonl", problems.append)
-    verdicts = [(rescorer.verdict(one)[0], {}) for one in recorded for rescorer in rescorers]
+    verdicts: list[tuple[Verdict, Mapping[str, str]]] = [
+        (rescorer.verdict(one)[0], {}) for one in recorded for rescorer in rescorers
+    ]
     assert not problems
     scores = tabulate_verdicts("GPT-5-mini", verdicts)
     return agree(scores, read_ratings(data / "edit-factors" / "ratings.csv"), AgreementOptions(draws=300))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,4 +71,6 @@ def test_agreement_draws_the_groups_that_its_sentence_names() -> None:
     assert "300 draws of 40 groups" in found.intervals
     for name, one in expected.items():
         ours = found.criteria[0].coefficients[name]
-        assert np.allclose((ours.value, ours.low, ours.high), (one.value, one.low, one.high)), name
+        assert (ours.value, ours.low, ours.high) == pytest.approx((one.value, one.low, one.high), rel=1e-5, abs=1e-8), (
+            name
+        )

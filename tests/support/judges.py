@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import Any
 
 from beholder.images.image import PreparedImage
 from beholder.judges.model import ModelJudge
@@ -26,7 +27,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + EVERY_BYTE
 WEBP = b"RIFF\x00\x00\x00\x00WEBP" + EVERY_BYTE
 
 
-def _strict(properties: dict[str, object]) -> dict[str, object]:
+def _strict(properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
@@ -61,7 +62,7 @@ def picture(role: str, data: bytes, media_type: str = "image/jpeg") -> ImageBloc
 def brief(
     *content: TextBlock | ImageBlock,
     system: str = "You judge pictures — «carefully».",
-    schema: dict[str, object] | None = SCHEMA,
+    schema: dict[str, Any] | None = SCHEMA,
 ) -> Brief:
     parts = content or (
         picture("original", JPEG),

@@ -27,6 +27,11 @@ def png(pixels: Image) -> bytes:
     return cv2.imencode(".png", pixels[..., ::-1] if pixels.ndim == 3 else pixels)[1].tobytes()
 
 
+def resized(pixels: Image, size: tuple[int, int], interpolation: int = cv2.INTER_AREA) -> Image:
+    """To `size`, width first."""
+    return np.asarray(cv2.resize(pixels, size, interpolation=interpolation), np.uint8)
+
+
 def with_ball(pixels: Image) -> Image:
     """A small edit, upper left: a red ball was added."""
     edited = pixels.copy()
