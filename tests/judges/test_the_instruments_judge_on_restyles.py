@@ -87,7 +87,8 @@ def test_flat_paint_is_not_taken_for_untouched_photo(name: str) -> None:
 
 
 def test_another_picture_has_lost_the_composition() -> None:
-    other = cv2.resize(stylised(photo("astronaut")), photo().shape[1::-1], interpolation=cv2.INTER_AREA)
+    height, width = photo().shape[:2]
+    other = resized(stylised(photo("astronaut")), (width, height))
     said = answers(on_restyle(photo(), other))
     assert said["A5"] == "no"
     assert said["C5"] == "no"  # so much that nothing is left of the motif

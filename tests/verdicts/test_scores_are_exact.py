@@ -68,7 +68,7 @@ def test_a_dimension_that_does_not_apply_leaves_the_total(verdict: Judge, restyl
 def test_a_dimension_that_does_not_apply_needs_no_score(given: object, verdict: Judge, restyle: Answer) -> None:
     answer = restyle({"relevance": "////"}, {"relevance": given})
     if given == "absent":
-        del answer["criteria"]["relevance"]["score"]  # type: ignore[index]
+        del answer["criteria"]["relevance"]["score"]
     assert verdict("restyle", answer).total == 20.0
 
 
