@@ -38,7 +38,7 @@ from beholder.verdicts.verdict import Outcome
 async def opened(tmp_path: Path, *, slots: int = 8, most: int = 8, deaths: int = 9) -> Coordinator:
     place = str(tmp_path / "ledger.db")
     Ledger.open(place).close()
-    office = Coordinator(alive=lambda: {"head"})
+    office = Coordinator(live_nodes=lambda: {"head"})
     await office.open(CoordinatorSettings(place, True, slots, most, deaths, {"OPENAI_API_KEY": "sk-test"}))
     return office
 
@@ -72,7 +72,7 @@ def recipe(suite: Suite, folder: Path) -> WorkerSetup:
 
 async def leave(bench: WorkerRuntime) -> None:
     """Closes what goes with the process otherwise."""
-    bench.pictures.close()
+    bench.images.close()
     for judge in bench.judges:
         await judge.aclose()
 
@@ -97,13 +97,13 @@ def test_shares_never_come_to_more_than_the_whole(slots: int, events: list[tuple
     under_way: dict[str, int] = {}
     for worker, wish, leaves in events:
         if leaves:
-            shares.leave(worker)
+            shares.remove(worker)
             has.pop(worker, None)
             under_way.pop(worker, None)
             continue
-        shares.enter(worker, 0.0)
+        shares.touch(worker, 0.0)
         under_way[worker] = min(wish, max(has.get(worker, (0, 0.0))[0], under_way.get(worker, 0)))
-        allowed, part, _ = shares.share(worker, under_way[worker])
+        allowed, part, _ = shares.allocate(worker, under_way[worker])
         has[worker] = (allowed, part)
         assert sum(max(has[name][0], under_way[name]) for name in has) <= slots
         assert sum(part for _, part in has.values()) <= 1 + 1e-9
@@ -114,9 +114,9 @@ def test_in_the_end_all_is_shared_out_evenly(slots: int, workers: int) -> None:
     shares = ShareAllocator(slots)
     names = [f"w{number}" for number in range(workers)]
     for name in names:
-        shares.enter(name, 0.0)
-        shares.share(name, 0)
-    found = [[shares.share(name, 0) for name in names] for _ in range(3)][-1]
+        shares.touch(name, 0.0)
+        shares.allocate(name, 0)
+    found = [[shares.allocate(name, 0) for name in names] for _ in range(3)][-1]
     assert sum(allowed for allowed, _, _ in found) == slots
     assert max(allowed for allowed, _, _ in found) - min(allowed for allowed, _, _ in found) <= 1
     assert sum(part for _, part, _ in found) == pytest.approx(1)
@@ -125,41 +125,41 @@ def test_in_the_end_all_is_shared_out_evenly(slots: int, workers: int) -> None:
 
 def test_the_share_of_a_worker_that_is_not_heard_of_goes_to_the_others() -> None:
     shares = ShareAllocator(4)
-    shares.enter("a", 0.0)
-    shares.enter("b", WORKER_TIMEOUT_S)
-    assert shares.silent(WORKER_TIMEOUT_S + 1) == ["a"]
-    shares.leave("a")
-    assert shares.share("b", 0) == (4, 1.0, True)
+    shares.touch("a", 0.0)
+    shares.touch("b", WORKER_TIMEOUT_S)
+    assert shares.list_dead(WORKER_TIMEOUT_S + 1) == ["a"]
+    shares.remove("a")
+    assert shares.allocate("b", 0) == (4, 1.0, True)
 
 
 def test_a_case_whose_process_died_is_begun_again_alone_and_three_times_at_most() -> None:
-    attempts = AttemptTracker(alive=lambda: {"head"})
+    attempts = AttemptTracker(live_nodes=lambda: {"head"})
     for worker in "abcd":
-        attempts.enter(worker, "head")
-    assert attempts.begin("a", 1, False) is StartDecision.GO
-    assert attempts.begin("b", 1, False) is StartDecision.ALONE
-    assert attempts.begin("b", 1, True) is StartDecision.GO
-    assert attempts.begin("c", 1, True) is StartDecision.GO
-    assert attempts.begin("d", 1, True) is StartDecision.LOST
+        attempts.register_worker(worker, "head")
+    assert attempts.start("a", 1, False) is StartDecision.GO
+    assert attempts.start("b", 1, False) is StartDecision.ALONE
+    assert attempts.start("b", 1, True) is StartDecision.GO
+    assert attempts.start("c", 1, True) is StartDecision.GO
+    assert attempts.start("d", 1, True) is StartDecision.GIVEN_UP
 
 
 def test_a_case_whose_node_died_is_not_to_blame_the_first_time() -> None:
-    attempts = AttemptTracker(alive=lambda: {"head"})
+    attempts = AttemptTracker(live_nodes=lambda: {"head"})
     for worker, node in (("a", "gone"), ("b", "gone"), ("c", "gone"), ("d", "head")):
-        attempts.enter(worker, node)
-    assert attempts.begin("a", 1, False) is StartDecision.GO
-    assert attempts.begin("b", 1, False) is StartDecision.GO
-    assert attempts.begin("c", 1, False) is StartDecision.ALONE
-    assert attempts.begin("c", 1, True) is StartDecision.GO
-    assert attempts.begin("d", 1, True) is StartDecision.LOST
+        attempts.register_worker(worker, node)
+    assert attempts.start("a", 1, False) is StartDecision.GO
+    assert attempts.start("b", 1, False) is StartDecision.GO
+    assert attempts.start("c", 1, False) is StartDecision.ALONE
+    assert attempts.start("c", 1, True) is StartDecision.GO
+    assert attempts.start("d", 1, True) is StartDecision.GIVEN_UP
 
 
 async def test_no_more_cases_are_on_their_way_than_may_be(tmp_path: Path) -> None:
     office = await opened(tmp_path, most=4)
-    assert await office.put(jobs(0, 1, 2, 3))
-    following: asyncio.Task[object] = asyncio.create_task(office.put(jobs(4)))
+    assert await office.add_chunk(jobs(0, 1, 2, 3))
+    following: asyncio.Task[object] = asyncio.create_task(office.add_chunk(jobs(4)))
     assert await idle(following)
-    await office.end([(0, b"v0")])
+    await office.finish_cases([(0, b"v0")])
     assert await idle(following)  # it is not in the ledger yet
     assert await office.collect(0) == ([b"v0"], None)
     collecting = asyncio.create_task(office.collect(1))
@@ -170,45 +170,45 @@ async def test_no_more_cases_are_on_their_way_than_may_be(tmp_path: Path) -> Non
 
 async def test_a_verdict_that_was_fetched_but_not_written_is_fetched_again(tmp_path: Path) -> None:
     office = await opened(tmp_path)
-    await office.put(jobs(0, 1))
-    await office.end([(0, b"v0"), (1, b"v1"), (1, b"once more")])
+    await office.add_chunk(jobs(0, 1))
+    await office.finish_cases([(0, b"v0"), (1, b"v1"), (1, b"once more")])
     assert await office.collect(0) == ([b"v0", b"v1"], None)
     assert await office.collect(1) == ([b"v1"], None)
 
 
 async def test_a_chunk_is_handed_out_again_until_it_is_done(tmp_path: Path) -> None:
     office = await opened(tmp_path)
-    await office.put(jobs(0, 1))
+    await office.add_chunk(jobs(0, 1))
     body = await office.chunk(0)
     assert body is not None
     assert body == await office.chunk(0)
-    assert await office.begin("a", [(0, False), (1, False)]) == [StartDecision.GO, StartDecision.GO]
-    await office.end([(0, b"v0")])
-    assert await office.begin("b", [(0, False)]) == [StartDecision.OVER]
-    await office.end([(1, b"v1")])
+    assert await office.start_cases("a", [(0, False), (1, False)]) == [StartDecision.GO, StartDecision.GO]
+    await office.finish_cases([(0, b"v0")])
+    assert await office.start_cases("b", [(0, False)]) == [StartDecision.DONE]
+    await office.finish_cases([(1, b"v1")])
     done: TaskChunk = pickle.loads(await office.chunk(0) or b"")
-    assert done.jobs == ()
-    await office.close()
+    assert done.tasks == ()
+    await office.close_input()
     assert await office.chunk(1) is None
     assert not await office.is_more(1)
 
 
 async def test_once_halted_nothing_is_begun(tmp_path: Path) -> None:
     office = await opened(tmp_path)
-    await office.put(jobs(0, 1))
-    await office.halt()
-    assert await office.begin("a", [(0, False)]) == [StartDecision.HALT]
-    assert not await office.put(jobs(2))
+    await office.add_chunk(jobs(0, 1))
+    await office.stop()
+    assert await office.start_cases("a", [(0, False)]) == [StartDecision.STOPPED]
+    assert not await office.add_chunk(jobs(2))
     assert not await office.is_more(0)
     share = await office.share("a", 0, -1)
-    assert share.halted
+    assert share.stopped
     assert not share.cancelled
 
 
 async def test_what_a_worker_could_not_go_on_with_comes_after_what_was_ready(tmp_path: Path) -> None:
     office = await opened(tmp_path)
-    await office.put(jobs(0, 1))
-    await office.end([(0, b"v0")])
+    await office.add_chunk(jobs(0, 1))
+    await office.finish_cases([(0, b"v0")])
     await office.fail(b"why")
     assert await office.collect(0) == ([b"v0"], None)
     assert await office.collect(1) == ([], b"why")
@@ -217,8 +217,8 @@ async def test_what_a_worker_could_not_go_on_with_comes_after_what_was_ready(tmp
 async def test_workers_that_die_one_after_the_other_end_the_run(tmp_path: Path) -> None:
     office = await opened(tmp_path, deaths=3)
     for worker in "abc":
-        assert await office.enter(worker, "head", worker) == {"OPENAI_API_KEY": "sk-test"}
-    await office.enter("d", "head", "d")
+        assert await office.register_worker(worker, "head", worker) == {"OPENAI_API_KEY": "sk-test"}
+    await office.register_worker("d", "head", "d")
     bodies, failure = await office.collect(0) or ([], None)
     assert bodies == []
     assert "3 workers died in a row" in str(pickle.loads(failure or b""))
@@ -226,15 +226,15 @@ async def test_workers_that_die_one_after_the_other_end_the_run(tmp_path: Path) 
 
 async def test_money_comes_from_the_driver(tmp_path: Path) -> None:
     office = await opened(tmp_path)
-    asking = asyncio.create_task(office.more([Decimal("0.5"), Decimal(2)]))
-    await office.end([], back=Decimal("0.1"))
-    wishes, back = await office.wishes()
+    asking = asyncio.create_task(office.request_funds([Decimal("0.5"), Decimal(2)]))
+    await office.finish_cases([], returned_usd=Decimal("0.1"))
+    wishes, back = await office.read_fund_requests()
     assert list(wishes.values()) == [Decimal("0.5"), Decimal(2)]
     assert back == Decimal("0.1")
-    await office.grant(dict(zip(wishes, ["", "too much"], strict=True)))
+    await office.answer_fund_requests(dict(zip(wishes, ["", "too much"], strict=True)))
     assert await asking == ["", "too much"]
-    following = asyncio.create_task(office.more([Decimal(1)], back=Decimal("0.2")))
-    assert (await office.wishes())[1] == Decimal("0.2")  # what was given back is given back once
+    following = asyncio.create_task(office.request_funds([Decimal(1)], returned_usd=Decimal("0.2")))
+    assert (await office.read_fund_requests())[1] == Decimal("0.2")  # what was given back is given back once
     following.cancel()
 
 
@@ -263,7 +263,7 @@ def test_money_is_neither_lost_nor_spent_twice(limit: int, calls: list[tuple[int
         purses = [RemoteBudget(Decimal(limit), ask) for _ in range(3)]
         await asyncio.gather(*(call(purses[n % 3], *one) for n, one in enumerate(calls)))
         for purse in purses:
-            await ask([], purse.given_back())
+            await ask([], purse.take_unused())
         assert sum(purse.spent for purse in purses) == budget.reserved <= limit
 
     asyncio.run(spend())
@@ -283,11 +283,11 @@ async def test_what_a_call_did_not_come_to_is_there_for_the_other_workers(
         RayPipeline(driver, plan_workers(2, 12, Cluster("here", 2, 2)), lambda: None).serve_fund_requests(budget)
     )
     benches = [WorkerRuntime(name, driver, recipe(suite, tmp_path)) for name in "ab"]
-    living = [asyncio.create_task(bench.live()) for bench in benches]
+    living = [asyncio.create_task(bench.follow_share()) for bench in benches]
     parcels = [
         CaseMessage(number, number, make_picklable(row.case), 0) for number, row in enumerate(suite.rows()) if row.case
     ]
-    await office.put(parcels)
+    await office.add_chunk(parcels)
     for parcel in parcels:
         await benches[parcel.number % 2].judge(TaskChunk(0, (parcel,)))
     for task in (paying, *living):
@@ -311,7 +311,7 @@ async def test_a_worker_that_cannot_keep_to_its_share_ends_the_run(
 
     office.share = share  # type: ignore[method-assign,assignment]
     bench = WorkerRuntime("a", Handle(office), recipe(budgeted(tmp_path, server), tmp_path))
-    await bench.live()
+    await bench.follow_share()
     await leave(bench)
     bodies, failure = await office.collect(0) or ([], None)
     assert bodies == []
@@ -328,11 +328,11 @@ def test_what_is_secret_is_not_shown() -> None:
 
 async def test_a_worker_hears_at_once_that_another_came(tmp_path: Path) -> None:
     office = await opened(tmp_path, slots=8)
-    await office.enter("a", "head", "a")
+    await office.register_worker("a", "head", "a")
     share = await office.share("a", 0, -1)
     assert (share.slots, share.part) == (8, 1.0)
     waiting = asyncio.create_task(office.share("a", 6, share.version))
-    await office.enter("b", "head", "b")
+    await office.register_worker("b", "head", "b")
     share = await waiting
     assert (share.slots, share.part) == (4, 0.5)
     assert share.version == -1  # it has more under way than it should
@@ -341,9 +341,9 @@ async def test_a_worker_hears_at_once_that_another_came(tmp_path: Path) -> None:
 
 async def test_a_worker_that_is_started_again_has_the_share_of_the_dead_one_at_once(tmp_path: Path) -> None:
     office = await opened(tmp_path, slots=8)
-    await office.enter("dead", "head", "actor")
+    await office.register_worker("dead", "head", "actor")
     await office.share("dead", 8, -1)
-    await office.enter("alive", "head", "actor")
+    await office.register_worker("alive", "head", "actor")
     assert (await office.share("alive", 0, -1)).slots == 8
 
 
@@ -354,8 +354,8 @@ def test_slots_follow_their_size(size: int, events: list[int | str]) -> None:
         for event in events:
             if event == "in" and not slots.locked():
                 await slots.acquire()
-                assert slots.inside <= slots.size
-            elif event == "out" and slots.inside:
+                assert slots.acquired <= slots.size
+            elif event == "out" and slots.acquired:
                 slots.release()
             elif isinstance(event, int):
                 slots.resize(event)
@@ -363,8 +363,8 @@ def test_slots_follow_their_size(size: int, events: list[int | str]) -> None:
         while not slots.locked():
             await slots.acquire()
             free += 1
-        assert slots.inside == max(slots.size, slots.inside)
-        assert free == 0 or slots.inside == slots.size
+        assert slots.acquired == max(slots.size, slots.acquired)
+        assert free == 0 or slots.acquired == slots.size
 
     asyncio.run(follow())
 
@@ -375,13 +375,13 @@ async def test_who_is_alone_is_alone() -> None:
     go_on = asyncio.Event()
 
     async def together(name: str) -> None:
-        async with room.together():
+        async with room.shared():
             inside.append(name)
             await go_on.wait()
             inside.remove(name)
 
     async def alone() -> None:
-        async with room.alone():
+        async with room.exclusive():
             assert inside == []
             inside.append("alone")
             await asyncio.sleep(0)
@@ -417,5 +417,5 @@ async def test_questions_of_many_are_asked_as_one() -> None:
 def test_a_plan_has_work_for_everyone(concurrency: int, count: int, nodes: int, each: int) -> None:
     plan = plan_workers(concurrency, count, Cluster("here", nodes, nodes * each))
     assert 1 <= plan.workers <= min(concurrency, nodes * each)
-    assert plan.workers * plan.calls * plan.chunk >= concurrency
-    assert plan.most >= plan.workers * plan.calls * plan.chunk
+    assert plan.workers * plan.chunks_per_worker * plan.chunk_size >= concurrency
+    assert plan.max_cases >= plan.workers * plan.chunks_per_worker * plan.chunk_size

@@ -1,7 +1,4 @@
-"""Calls into Ray that block, from an event loop.
-
-The cluster: found, joined, and every node of it looked at before the first call.
-"""
+"""The Ray cluster: find it, join it, and check every node of it before the first call."""
 
 from __future__ import annotations
 
@@ -23,8 +20,11 @@ T = TypeVar("T")
 
 
 def run_in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """What `work` returns or raises, from a thread of its own. Unlike those of `asyncio.to_thread` the thread is a
-    daemon: one that hangs in Ray keeps neither the loop nor the process from ending."""
+    """Run `work` in a thread of its own.
+
+    Unlike those of `asyncio.to_thread` the thread is a daemon: one that hangs in Ray keeps neither the loop nor the
+    process from ending.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -37,7 +37,7 @@ def run_in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
             settle(lambda: future.set_result(result))
 
     def settle(how: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for the result
             loop.call_soon_threadsafe(lambda: None if future.done() else how())
 
     threading.Thread(target=run, name="ray", daemon=True).start()
@@ -46,10 +46,10 @@ def run_in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 LOCAL = "local"
 ADDRESS_VARIABLE = "RAY_ADDRESS"  # Ray's own, which `ray job submit` sets
-CONNECT_TIMEOUT_S = 3.0  # in which the machine must answer
-JOIN_TIMEOUT_S = 15.0  # and in which Ray must have let us in
-NODE_CHECK_TIMEOUT_S = 60.0  # and in which every node must have said what it has; a cold one starts a process for that
-OBJECT_STORE_BYTES = 256 * 1024 * 1024  # of a Ray that is started here: what travels is small
+CONNECT_TIMEOUT_S = 3.0  # for the machine to answer
+JOIN_TIMEOUT_S = 15.0  # for Ray to accept us
+NODE_CHECK_TIMEOUT_S = 60.0  # for every node to report its versions; a cold one starts a process for that
+OBJECT_STORE_BYTES = 256 * 1024 * 1024  # of a Ray that is started here: what is sent is small
 
 _RAY_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no telemetry
@@ -63,7 +63,7 @@ _RAY_ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that was joined: the node that this process is on, and how many nodes and processors there are."""
+    """A joined cluster: the id of the node of this process (`here`), and how many nodes and processors there are."""
 
     here: str
     nodes: int
@@ -72,11 +72,14 @@ class Cluster:
 
 @asynccontextmanager
 async def join_cluster(address: str) -> AsyncIterator[Cluster]:
-    """The cluster at an address; without one that of `RAY_ADDRESS`, else a Ray that is started on this machine, which
-    only this machine can reach, and ends with the context. Raises `UsageError`, for a cluster that does not let us in
-    after `PATIENCE_S`.
+    """Join the cluster at an address until the end of the context.
 
-    A program that has joined a cluster itself stays in it.
+    Without an address it is that of `RAY_ADDRESS`, else a Ray that is started on this machine, which only this machine
+    can reach, and which ends with the context. A program that has joined a cluster itself stays in it.
+
+    Raises:
+        UsageError: Nobody answers, the cluster does not accept us within `JOIN_TIMEOUT_S`, or a node lacks this
+            version of Beholder.
     """
     where = address.strip() or os.environ.get(ADDRESS_VARIABLE, "").strip() or LOCAL
     if where not in (LOCAL, "auto"):
@@ -113,7 +116,7 @@ def _import_ray(where: str) -> Any:
 
 
 def _check_reachable(address: str) -> None:
-    """Raises `UsageError` where nobody answers: Ray itself would go on trying for minutes."""
+    """Raise `UsageError` if nobody answers: Ray itself would go on trying for minutes."""
     if address.startswith("ray://"):
         raise UsageError(
             f"{address} is the address of a Ray client server; run beholder on a machine of the cluster (with "
@@ -140,7 +143,7 @@ def _unreachable_error(address: str, reason: str) -> UsageError:
 
 
 async def _init_ray(ray: Any, where: str) -> None:
-    """In a thread: there Ray leaves our signal handlers alone, and one that gets nowhere can be left to itself."""
+    """Start or join Ray in a thread: there Ray leaves our signal handlers alone, and a call that hangs can be abandoned."""
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     if where == LOCAL:
         # Of the loop's own threads, which stay: the processes of a Ray that is started die with the thread that did it.
@@ -160,7 +163,7 @@ async def _init_ray(ray: Any, where: str) -> None:
 
 @contextmanager
 def _mute_stderr() -> Iterator[None]:
-    """Ray's native part writes a line of its own to the terminal, past Python, when it is told to be quiet."""
+    """Mute the terminal: Ray's native part writes a line past Python when it is configured to be quiet."""
     terminal = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
@@ -173,7 +176,7 @@ def _mute_stderr() -> Iterator[None]:
 
 
 async def _check_nodes(ray: Any) -> None:
-    """Asks every node what it has. Raises one `UsageError` that names all that cannot judge as this process would."""
+    """Check the versions on every node. Raises one `UsageError` that names all nodes that differ from this process."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from beholder import __version__
@@ -214,7 +217,7 @@ async def _check_nodes(ray: Any) -> None:
 async def _await_versions(ref: Any) -> tuple[Any, tuple[str, str] | str]:
     try:
         return ref, await ref
-    except Exception as error:  # whatever it is, it is the node's
+    except Exception as error:  # whatever it is, it is a problem of the node
         return ref, f"could not be asked ({type(error).__name__})"
 
 

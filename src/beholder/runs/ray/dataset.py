@@ -1,7 +1,4 @@
-"""The cases of a run as a source for Ray Data. Imported late: loads Ray Data and pyarrow.
-
-The part that is Ray Data's: chunks from the office, through a pool of workers. Imported late: loads Ray Data.
-"""
+"""Chunks of cases as a Ray Data source, streamed through a pool of workers. Imported late: loads Ray Data and pyarrow."""
 
 from __future__ import annotations
 
@@ -21,31 +18,33 @@ from beholder.runs.ray.worker import RayWorker
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
+    from beholder.runs.ray.driver import WorkerLayout
+
 
 class ChunkSource(Datasource):
-    """The chunks of the office from `first` on, at most `most` of them, each a block of one row.
+    """The coordinator's chunks from number `first` on, at most `count`, each a block of one row.
 
     They are read by one task that streams, so that neither the number of tasks nor the memory of the driver depends on
-    the number of cases; how far it reads ahead is up to Ray Data, and in the end to the office, which waits until
-    verdicts have been written. Chunks have numbers: a task that is started again reads the same ones.
+    the number of cases. How far it reads ahead is up to Ray Data, and in the end to the coordinator, which waits until
+    verdicts have been written. Chunks have numbers: a task that is restarted reads the same ones.
     """
 
-    def __init__(self, office: ActorHandle[Any], first: int, most: int) -> None:
+    def __init__(self, coordinator: ActorHandle[Any], first: int, count: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Ray has some types only
-        self._office = office
+        self._coordinator = coordinator
         self._first = first
-        self._most = most
+        self._count = count
 
     def estimate_inmemory_data_size(self) -> int | None:
         return None
 
     def get_read_tasks(self, parallelism: int, *_: object, **__: object) -> list[ReadTask]:
-        office: Any = self._office
-        numbers = range(self._first, self._first + self._most)
+        coordinator: Any = self._coordinator
+        numbers = range(self._first, self._first + self._count)
 
         def read() -> Iterator[pyarrow.Table]:
             for number in numbers:
-                body: bytes | None = ray.get(office.chunk.remote(number))
+                body: bytes | None = ray.get(coordinator.chunk.remote(number))
                 if body is None:
                     return
                 yield pyarrow.table({CHUNK_COLUMN: pyarrow.array([body], pyarrow.binary())})
@@ -53,14 +52,14 @@ class ChunkSource(Datasource):
         return [ReadTask(read, BlockMetadata(num_rows=None, size_bytes=None, exec_stats=None, input_files=None))]
 
 
-CHUNKS_PER_DATASET = 4096  # chunks that one dataset streams: Ray Data keeps a note of each as long as it lasts
-# Ray Data looks ten times a second for chunks that were read. By itself it lets two wait until then, which would leave
-# workers with nothing to do. The name is Ray Data's own business: where there is no such setting, it is only slower.
+CHUNKS_PER_DATASET = 4096  # chunks that one dataset streams: Ray Data keeps metadata of each as long as it lasts
+# Ray Data checks ten times a second for chunks that were read. By default it buffers two until then, which would leave
+# workers idle. The setting is private to Ray Data: where there is none of that name, it is only slower.
 READ_AHEAD_SETTING = "_max_num_blocks_in_streaming_gen_buffer"
-WORKER_CPUS = 0.01  # so that a worker that died finds room on the nodes that are left, however few they are
+WORKER_CPUS = 0.01  # so that a worker that died can be restarted on the nodes that are left, however few they are
 
 _RAY_DATA_SETTINGS: Mapping[str, object] = {
-    "target_max_block_size": 1,  # a chunk is a block: it goes on as soon as it is read
+    "target_max_block_size": 1,  # each chunk is a block: it is passed on as soon as it is read
     "execution_no_progress_timeout_s": -1,  # a judge may think for as long as its own time limit allows
     # Workers stay for as long as the run does: new ones would set up their judges and connections again.
     "autoscaling_config": AutoscalingConfig(
@@ -73,35 +72,45 @@ _RAY_DATA_SETTINGS: Mapping[str, object] = {
 }
 
 
-def stream_chunks(office: ActorHandle[Any], recipe: bytes, here: str, workers: int, calls: int, deaths: int) -> None:
-    """Moves all chunks of the office through `workers` actors, `calls` at a time in each; returns after the last.
+def stream_chunks(coordinator: ActorHandle[Any], setup: bytes, here: str, layout: WorkerLayout) -> None:
+    """Move all chunks of the coordinator through the workers; returns after the last.
 
-    An actor whose process or node dies is started again, wherever there is room, and gets what it had once more, as
-    often as it takes (so Ray Data does it unless told otherwise): which cases are better left is for the office to say.
-    After so many `deaths` of actors in a row that had not even begun, it raises.
+    Ray Data restarts an actor whose process or node died, on any node, and gives it its chunks again, as often as it
+    takes: the coordinator decides which cases are given up. It raises after `layout.max_failed_starts` actors in a row
+    that died before they were ready.
+
+    Args:
+        coordinator: Has the chunks.
+        setup: A pickled `WorkerSetup`.
+        here: The node of the driver, where chunks are read.
+        layout: How many workers there are, and how many chunks each has at once.
     """
     first = 0
-    with _apply_settings(
-        {**_RAY_DATA_SETTINGS, "max_consecutive_actor_init_deaths": deaths, READ_AHEAD_SETTING: workers * calls}
-    ):
-        while ray.get(office.is_more.remote(first)):
+    chunks = layout.chunks_per_worker
+    settings = {
+        **_RAY_DATA_SETTINGS,
+        "max_consecutive_actor_init_deaths": layout.max_failed_starts,
+        READ_AHEAD_SETTING: layout.workers * chunks,
+    }
+    with _apply_settings(settings):
+        while ray.get(coordinator.is_more.remote(first)):
             source = ray.data.read_datasource(
-                ChunkSource(office, first, CHUNKS_PER_DATASET),
+                ChunkSource(coordinator, first, CHUNKS_PER_DATASET),
                 override_num_blocks=1,
                 num_cpus=0,
                 label_selector={"ray.io/node-id": here},
             )
             done = source.map_batches(
                 RayWorker,
-                fn_constructor_args=(office, recipe),
+                fn_constructor_args=(coordinator, setup),
                 batch_size=None,
                 batch_format="pyarrow",
                 compute=ActorPoolStrategy(
                     min_size=1,
-                    max_size=workers,
-                    initial_size=workers,
-                    max_tasks_in_flight_per_actor=calls + 1,
-                    max_concurrent_calls_per_actor=calls,
+                    max_size=layout.workers,
+                    initial_size=layout.workers,
+                    max_tasks_in_flight_per_actor=chunks + 1,
+                    max_concurrent_calls_per_actor=chunks,
                 ),
                 num_cpus=WORKER_CPUS,
             )
@@ -112,7 +121,7 @@ def stream_chunks(office: ActorHandle[Any], recipe: bytes, here: str, workers: i
 
 @contextmanager
 def _apply_settings(settings: Mapping[str, object]) -> Iterator[None]:
-    """Ray Data as a run needs it, in this process and until the end of the context."""
+    """Configure Ray Data as a run needs it, in this process and until the end of the context."""
     context = DataContext.get_current()
     before = {name: getattr(context, name) for name in settings if hasattr(context, name)}
     for name in before:

@@ -1,7 +1,4 @@
-"""The variables of the environment that the judges of a suite read.
-
-The driver of a run on Ray: enlists cases and writes verdicts as the local engine does; between the two is Ray.
-"""
+"""The driver of a run on Ray: queues cases and writes verdicts as the local engine does; Ray is between the two."""
 
 from __future__ import annotations
 
@@ -44,8 +41,10 @@ _VARIABLE_PREFIXES = {"bedrock": "AWS", "google-vertex": "GOOGLE", "azure": "AZU
 
 
 def read_judge_variables(suite: Suite) -> Environment:
-    """Those that are set here, with their values: keys, and addresses of servers. Of a provider that pydantic-ai speaks
-    to they are the ones that begin with its name."""
+    """Return the environment variables that the judges of a suite read: keys, and addresses of servers.
+
+    For a provider of pydantic-ai they are those that start with its name.
+    """
     names: set[str] = set()
     for entry in suite.judges:
         provider, _ = split_spec(entry.judge)
@@ -60,36 +59,36 @@ def read_judge_variables(suite: Suite) -> Environment:
     return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
 
-CASES_PER_WORKER = 8  # cases at once for which another worker is worth its process
+CASES_PER_WORKER = 8  # another worker is worth its process for so many cases at once
 MIN_CHUNK, MAX_CHUNK = 4, 64  # cases in a chunk
 CHUNK_LINGER_S = 0.05  # how long a chunk that is not full waits for more cases
-CANCEL_TIMEOUT_S = 20.0  # with workers that are to give up what they do
+CANCEL_TIMEOUT_S = 20.0  # for workers to cancel what is in progress
 COORDINATOR_CALLS = 10_000  # at once; most of them wait for something to change
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLayout:
-    """How the work is shared out: so many workers, so many cases in a chunk, so many chunks in a worker at once, and so
-    many cases (`most`) that are on their way at all, which bounds the memory of everyone who takes part."""
+    """How the work is divided: so many workers, cases in a chunk, and chunks in a worker at once."""
 
     workers: int
-    chunk: int
-    calls: int
+    chunk_size: int
+    chunks_per_worker: int
 
     @property
-    def most(self) -> int:
-        return (self.workers * (self.calls + 2) + 2) * self.chunk
+    def max_cases(self) -> int:
+        """How many cases are in the cluster at all, which bounds the memory of all processes."""
+        return (self.workers * (self.chunks_per_worker + 2) + 2) * self.chunk_size
 
     @property
-    def deaths(self) -> int:
-        """Of workers that judged nothing, in a row: after that something is wrong with all of them."""
+    def max_failed_starts(self) -> int:
+        """After so many workers in a row that judged nothing, something is wrong with all of them."""
         return 8 + 4 * self.workers
 
 
-def plan_workers(concurrency: int, jobs: int, cluster: Cluster) -> WorkerLayout:
-    """As many workers as nodes, and more where there is enough to do at once; never more than processors or chunks."""
+def plan_workers(concurrency: int, tasks: int, cluster: Cluster) -> WorkerLayout:
+    """Plan as many workers as nodes, and more if many cases are asked at once; never more than processors or chunks."""
     wanted = max(cluster.nodes, math.ceil(concurrency / CASES_PER_WORKER))
-    workers = min(wanted, cluster.cpus, concurrency, math.ceil(jobs / MIN_CHUNK))
+    workers = min(wanted, cluster.cpus, concurrency, math.ceil(tasks / MIN_CHUNK))
     share = math.ceil(concurrency / workers)
     chunk = min(MAX_CHUNK, max(MIN_CHUNK, share // 2))
     return WorkerLayout(workers, chunk, 2 + math.ceil(share * (1 + WORKER_PREPARE_AHEAD) / chunk))
@@ -148,66 +147,67 @@ class RayEngine(Engine):
 
 
 class RayPipeline:
-    """Cases on their way through the cluster, and verdicts on their way back."""
+    """Moves cases through the cluster, and verdicts back."""
 
-    def __init__(self, coordinator: ActorHandle[Any], plan: WorkerLayout, stream: Callable[[], None]) -> None:
+    def __init__(self, coordinator: ActorHandle[Any], layout: WorkerLayout, stream: Callable[[], None]) -> None:
         self.coordinator = coordinator
-        self._plan = plan
+        self._layout = layout
         self._stream = stream
         self._streamed: asyncio.Future[None] | None = None
         self._seen = 0
 
     @classmethod
-    async def start(cls, work: RunSettings, suite: Suite, ledger: Ledger, cluster: Cluster) -> RayPipeline:
-        """With an office on this node, which has opened the ledger. Raises `LedgerError`."""
+    async def start(cls, settings: RunSettings, suite: Suite, ledger: Ledger, cluster: Cluster) -> RayPipeline:
+        """Start the coordinator on this node and let it open the ledger. Raises `LedgerError`."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         from beholder.runs.ray.coordinator import Coordinator, CoordinatorSettings
         from beholder.runs.ray.dataset import stream_chunks
 
-        plan = plan_workers(work.concurrency, ledger.run(work.run_id).total, cluster)
+        layout = plan_workers(settings.concurrency, ledger.run(settings.run_id).total, cluster)
         here = NodeAffinitySchedulingStrategy(cluster.here, soft=False)
         kind: Any = ray.remote(Coordinator)
         coordinator = kind.options(
             num_cpus=0, max_restarts=0, max_concurrency=COORDINATOR_CALLS, scheduling_strategy=here
         ).remote()
         address = ledger.address if ledger.path is None else str(ledger.path.absolute())
-        terms = CoordinatorSettings(
-            address, work.use_cache, work.concurrency, plan.most, plan.deaths, read_judge_variables(suite)
+        await coordinator.open.remote(
+            CoordinatorSettings(
+                address,
+                settings.use_cache,
+                settings.concurrency,
+                layout.max_cases,
+                layout.max_failed_starts,
+                read_judge_variables(suite),
+            )
         )
-        await coordinator.open.remote(terms)
-        # The address of a ledger may hold a password, and workers have no use for it.
-        recipe = WorkerSetup(work, structs.replace(suite, ledger=None), os.getcwd())
-        body = to_pickle(recipe)
-        return cls(
-            coordinator,
-            plan,
-            lambda: stream_chunks(coordinator, body, cluster.here, plan.workers, plan.calls, plan.deaths),
-        )
+        # The address of a ledger may have a password, and workers do not need it.
+        setup = to_pickle(WorkerSetup(settings, structs.replace(suite, ledger=None), os.getcwd()))
+        return cls(coordinator, layout, lambda: stream_chunks(coordinator, setup, cluster.here, layout))
 
-    async def send_cases(self, jobs: asyncio.Queue[CaseTask | None], work: RunSettings) -> None:
-        """Brings jobs to the office, a chunk at a time, until the end mark."""
-        places = {id(composer): place for place, composer in enumerate(work.composers)}
-        open_, wanted = True, True
-        while open_:
-            chunk, open_ = await take_batch(jobs, self._plan.chunk, CHUNK_LINGER_S)
-            if chunk and wanted:
-                parcels = [
-                    CaseMessage(job.number, job.position, make_picklable(job.case), places[id(job.composer)])
-                    for job in chunk
+    async def send_cases(self, tasks: asyncio.Queue[CaseTask | None], settings: RunSettings) -> None:
+        """Send tasks to the coordinator, a chunk at a time, until the end mark."""
+        rubrics = {id(composer): position for position, composer in enumerate(settings.composers)}
+        is_open, is_wanted = True, True
+        while is_open:
+            chunk, is_open = await take_batch(tasks, self._layout.chunk_size, CHUNK_LINGER_S)
+            if chunk and is_wanted:
+                messages = [
+                    CaseMessage(task.number, task.position, make_picklable(task.case), rubrics[id(task.composer)])
+                    for task in chunk
                 ]
-                wanted = await self.coordinator.put.remote(parcels)
-        await self.coordinator.close.remote()
+                is_wanted = await self.coordinator.add_chunk.remote(messages)
+        await self.coordinator.close_input.remote()
 
     async def stream(self) -> None:
-        """Lets Ray Data move what the office has, until there is nothing more."""
+        """Let Ray Data move the chunks through the workers, until there are no more."""
         self._streamed = run_in_daemon_thread(self._stream)
         await asyncio.shield(self._streamed)
         await self.coordinator.finish.remote()
 
     async def collect(self, finished: asyncio.Queue[Entry | None]) -> None:
-        """Fetches verdicts until the end. Raises what a worker could not go on with."""
+        """Fetch verdicts until the end. Raises the error with which a worker ended the run."""
         while (found := await self.coordinator.collect.remote(self._seen)) is not None:
             bodies, failure = found
             for body in bodies:
@@ -217,33 +217,36 @@ class RayPipeline:
                 raise pickle.loads(failure)
 
     async def end(self) -> None:
-        """Ends what is still under way; quick where nothing is."""
-        with suppress(Exception):  # the office may be gone, and why is being told already
-            await self.coordinator.halt.remote(cancel=True)
+        """Cancel what is still in progress; quick where nothing is."""
+        with suppress(Exception):  # the coordinator may be gone, and the reason is being raised already
+            await self.coordinator.stop.remote(cancel=True)
             if self._streamed is not None:
                 await asyncio.wait([self._streamed], timeout=CANCEL_TIMEOUT_S)
             await self.coordinator.finish.remote()
 
     async def collect_rest(self, finished: asyncio.Queue[Entry | None]) -> None:
-        """Fetches what is ready, whatever else is wrong."""
+        """Fetch what is ready, whatever else is wrong."""
         with suppress(Exception):  # as above
             await self.collect(finished)
 
     async def stop_on(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        await self.coordinator.halt.remote()
+        await self.coordinator.stop.remote()
 
     async def serve_fund_requests(self, budget: Budget) -> None:
-        """Sets money aside for each call that a worker is about to make. What the call did not come to is given back
-        with its case, so that it stays with the worker only for as long; what one that dies had is not used again."""
+        """Reserve money for each call that a worker is about to make.
+
+        What a call does not use comes back with its case. What a worker had reserved when it died is not used again.
+        """
         while True:
-            wishes, back = await self.coordinator.wishes.remote()
-            budget.settle(back, Decimal(0))
-            refusals = {number: await try_reserve(budget, amount) for number, amount in wishes.items()}
-            await self.coordinator.grant.remote(refusals)
+            requests, returned = await self.coordinator.read_fund_requests.remote()
+            budget.settle(returned, Decimal(0))
+            refusals = {number: await try_reserve(budget, amount) for number, amount in requests.items()}
+            await self.coordinator.answer_fund_requests.remote(refusals)
 
 
 async def try_reserve(budget: Budget, amount: Decimal) -> str:
+    """Reserve an amount. Returns why it is refused; empty where it is not."""
     try:
         await budget.reserve(amount)
     except OverBudget as error:
@@ -253,16 +256,16 @@ async def try_reserve(budget: Budget, amount: Decimal) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RateShareRelay:
-    """Stands for the gates of all workers, where the process has only a part of the limits per minute."""
+    """Passes the share of the rate limits that this process has on to the limiters of all workers."""
 
     coordinator: ActorHandle[Any]
 
     def set_share(self, share: float) -> None:
-        self.coordinator.share_out.remote(share)
+        self.coordinator.set_share.remote(share)
 
 
 def _translate_ray_error(failure: BaseException) -> BaseException:
-    """What Ray itself raises, as a sentence; everything else as it is."""
+    """Return what Ray itself raises as a sentence, everything else as it is."""
     try:
         from ray.exceptions import RayError
     except ImportError:

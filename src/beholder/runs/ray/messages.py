@@ -1,4 +1,4 @@
-"""What travels between the driver, the office and the workers."""
+"""What is sent between the driver, the coordinator and the workers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from beholder.errors import BeholderError, UsageError
 from beholder.runs.engine import RunSettings
 from beholder.runs.suite import Suite
 
-CHUNK_COLUMN = "chunk"  # the column of Ray Data in which chunks travel
+CHUNK_COLUMN = "chunk"  # the column of Ray Data that has the chunks
+MAX_ATTEMPTS = 3  # how often a case is started: after that it has killed its worker often enough
+# Cases in progress beyond those that are asked, as a share of them: more than in a local engine, since the coordinator
+# is called before and after each.
+WORKER_PREPARE_AHEAD = 0.5
+
+Environment = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class CaseMessage:
-    """A job, as it travels. `number` counts them over the run; `rubric` is the place of the composer in the work."""
+    """A `CaseTask` as it is sent: `rubric` is the position of its composer in the settings."""
 
     number: int
     position: int
@@ -27,45 +33,44 @@ class CaseMessage:
 
 @dataclass(frozen=True, slots=True)
 class TaskChunk:
-    """Jobs that one worker gets together."""
+    """Tasks that one worker gets together."""
 
     number: int
-    jobs: tuple[CaseMessage, ...]
+    tasks: tuple[CaseMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """All that a worker needs to judge as the driver would; nothing in it is a secret. `folder` is where relative paths
-    begin."""
+    """Everything that a worker needs to judge as the driver would; it has no secrets. Relative paths start at `folder`."""
 
-    work: RunSettings
+    settings: RunSettings
     suite: Suite
     folder: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerShare:
-    """What a worker may use from now on: so many cases at once, and a part of the limits per minute.
+    """What a worker may use from now on: so many cases at once (`slots`), and a part (0 to 1) of the rate limits.
 
-    `halted` means that no new case is begun, `cancelled` that those under way are given up as well. `version` changes
-    with anything in it.
+    `stopped` means that no new case is started, `cancelled` that those in progress are cancelled as well. `version`
+    changes with anything in it.
     """
 
     version: int
     slots: int
     part: float
-    halted: bool = False
+    stopped: bool = False
     cancelled: bool = False
 
 
 class StartDecision(Enum):
-    """What the office says to a worker that is about to begin a case."""
+    """The coordinator's answer to a worker that is about to start a case."""
 
     GO = "go"
-    ALONE = "alone"  # it was under way when its worker died: ask again when nothing else is under way in your process
-    OVER = "over"  # its verdict is there already
-    LOST = "lost"  # it was begun as often as may be, and never ended
-    HALT = "halt"  # no new case is begun
+    ALONE = "alone"  # it was in progress when its worker died: ask again when nothing else is in progress there
+    DONE = "done"  # its verdict is there already
+    GIVEN_UP = "given up"  # it was started `MAX_ATTEMPTS` times and never ended
+    STOPPED = "stopped"  # no new case is started
 
 
 def to_pickle(thing: object) -> bytes:
@@ -73,12 +78,12 @@ def to_pickle(thing: object) -> bytes:
 
 
 def make_picklable(case: Case) -> Case:
-    """The case with mappings that can be pickled."""
+    """Return the case with mappings that can be pickled."""
     return replace(case, images=dict(case.images), fields=dict(case.fields), groups=dict(case.groups))
 
 
 def pickle_error(error: BaseException) -> bytes:
-    """An error for another process: itself where it can be pickled, else one that says the same."""
+    """Pickle an error for another process: itself where that is possible, else one with the same message."""
     try:
         body = to_pickle(error)
         pickle.loads(body)
@@ -86,13 +91,3 @@ def pickle_error(error: BaseException) -> bytes:
         kind = UsageError if isinstance(error, BeholderError) else RuntimeError
         body = to_pickle(kind(str(error) if isinstance(error, BeholderError) else f"{type(error).__name__}: {error}"))
     return body
-
-
-Environment = Mapping[str, str]
-
-
-MAX_ATTEMPTS = 3  # times that a case is begun: after that it has killed its worker often enough
-
-
-# Cases under way beyond those that are asked: more than in a local engine, for the office is heard before and after.
-WORKER_PREPARE_AHEAD = 0.5

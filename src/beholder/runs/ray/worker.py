@@ -1,8 +1,7 @@
-"""How a worker keeps its share of the cases under way, and lets a case be alone.
+"""A worker of a run on Ray: an actor of Ray Data that judges chunks of cases in one event loop, on a node of the cluster.
 
-The money of a worker.
-
-A worker: an actor of Ray Data that judges chunks of cases in one event loop. Runs on the nodes of the cluster.
+Beside it: how a worker keeps to its share of the cases at once (`ResizableSemaphore`), judges a case while nothing else
+is in progress (`SharedExclusiveLock`), and gets money from the driver (`RemoteBudget`).
 """
 
 from __future__ import annotations
@@ -46,67 +45,67 @@ if TYPE_CHECKING:
 
 
 class ResizableSemaphore(asyncio.Semaphore):
-    """A semaphore whose size may change. Made smaller, it lets those who are inside finish."""
+    """A semaphore whose size may change. Made smaller, it lets those that have acquired it finish."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
         self.size = size
-        self.inside = 0
-        self._owed = 0
+        self.acquired = 0
+        self._excess = 0  # acquired beyond the size, after it was made smaller
 
     def resize(self, size: int) -> None:
         change, self.size = size - self.size, size
-        forgiven = min(max(change, 0), self._owed)
-        self._owed -= forgiven
-        for _ in range(max(change, 0) - forgiven):
+        covered = min(max(change, 0), self._excess)
+        self._excess -= covered
+        for _ in range(max(change, 0) - covered):
             super().release()
         for _ in range(max(-change, 0)):
             if self._value > 0:
                 self._value -= 1
             else:
-                self._owed += 1
+                self._excess += 1
 
     async def acquire(self) -> Literal[True]:
         await super().acquire()
-        self.inside += 1
+        self.acquired += 1
         return True
 
     def release(self) -> None:
-        self.inside -= 1
-        if self._owed:
-            self._owed -= 1
+        self.acquired -= 1
+        if self._excess:
+            self._excess -= 1
         else:
             super().release()
 
 
 class SharedExclusiveLock:
-    """Many may be in it together, or one alone. Who waits to be alone goes before those who come later."""
+    """A lock that many tasks share, or one has alone. A task that waits for it alone goes before later ones."""
 
     def __init__(self) -> None:
         self._change = asyncio.Condition()
-        self._together = 0
+        self._shared_count = 0
         self._waiting = 0
-        self._taken = False
+        self._exclusive = False
 
     @asynccontextmanager
-    async def together(self) -> AsyncIterator[None]:
+    async def shared(self) -> AsyncIterator[None]:
         async with self._change:
-            await self._change.wait_for(lambda: not self._taken and not self._waiting)
-            self._together += 1
+            await self._change.wait_for(lambda: not self._exclusive and not self._waiting)
+            self._shared_count += 1
         try:
             yield
         finally:
             async with self._change:
-                self._together -= 1
+                self._shared_count -= 1
                 self._change.notify_all()
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
+    async def exclusive(self) -> AsyncIterator[None]:
         async with self._change:
             self._waiting += 1
             try:
-                await self._change.wait_for(lambda: not self._taken and not self._together)
-                self._taken = True
+                await self._change.wait_for(lambda: not self._exclusive and not self._shared_count)
+                self._exclusive = True
             finally:
                 self._waiting -= 1
                 self._change.notify_all()
@@ -114,7 +113,7 @@ class SharedExclusiveLock:
             yield
         finally:
             async with self._change:
-                self._taken = False
+                self._exclusive = False
                 self._change.notify_all()
 
 
@@ -122,104 +121,109 @@ ReserveRemotely = Callable[[Sequence[Decimal], Decimal], Awaitable[Sequence[str]
 
 
 class RemoteBudget(Budget):
-    """A budget that owns nothing: for each call it asks the driver for what that may cost at most, together with all
-    other calls of the moment, and what the call did not come to is given back.
+    """A budget without money of its own: requests from the driver what each call may cost, and returns what it did not
+    use.
 
-    `ask` takes such amounts and what is given back; for each amount it returns why it is refused, empty where it is
-    not.
+    `request` takes the amounts of all calls of the moment and what is returned; for each amount it returns why it is
+    refused, empty where it is granted.
     """
 
-    def __init__(self, limit: Decimal | None, ask: ReserveRemotely) -> None:
+    def __init__(self, limit: Decimal | None, request: ReserveRemotely) -> None:
         super().__init__(limit)
-        self._back = Decimal(0)
-        self._wishes: CallCoalescer[Decimal, str] = CallCoalescer(lambda amounts: ask(amounts, self.given_back()))
+        self._unused = Decimal(0)
+        self._requests: CallCoalescer[Decimal, str] = CallCoalescer(
+            lambda amounts: request(amounts, self.take_unused())
+        )
 
     async def reserve(self, amount: Decimal) -> None:
-        if refusal := await self._wishes.call(amount):
+        if refusal := await self._requests.call(amount):
             raise OverBudget(refusal)
         self.reserved += amount
 
     def settle(self, amount: Decimal, cost: Decimal | None) -> None:
         super().settle(amount, cost)
-        self._back += Decimal(0) if cost is None else amount - cost
+        self._unused += Decimal(0) if cost is None else amount - cost
 
-    def given_back(self) -> Decimal:
-        """What calls did not come to since this was last asked; whoever asks brings it back."""
-        back, self._back = self._back, Decimal(0)
-        return back
+    def take_unused(self) -> Decimal:
+        """Return what calls did not use since the last call of this method; the caller gives it back to the driver."""
+        unused, self._unused = self._unused, Decimal(0)
+        return unused
 
 
 class RayWorker:
-    """What Ray Data makes once in each actor and calls with one chunk at a time, several at once, all of them in the
-    one event loop that it keeps for it."""
+    """What Ray Data makes once in each actor, and calls with one chunk at a time, several calls at once, all in one event
+    loop."""
 
-    def __init__(self, office: ActorHandle[Any], recipe: bytes) -> None:
-        self._office = office
-        self._recipe = recipe
-        self._bench: asyncio.Task[WorkerRuntime] | None = None
+    def __init__(self, coordinator: ActorHandle[Any], setup: bytes) -> None:
+        self._coordinator = coordinator
+        self._setup = setup
+        self._runtime: asyncio.Task[WorkerRuntime] | None = None
 
     async def __call__(self, batch: pyarrow.Table) -> dict[str, list[int]]:
         chunk: TaskChunk = pickle.loads(batch.column(CHUNK_COLUMN)[0].as_py())
         try:
-            if self._bench is None:  # not in __init__: the loop runs only from now on
-                self._bench = asyncio.create_task(WorkerRuntime.set_up(self._office, pickle.loads(self._recipe)))
-            bench = await asyncio.shield(self._bench)
-            await bench.judge(chunk)
+            if self._runtime is None:  # not in __init__: the loop runs only from now on
+                self._runtime = asyncio.create_task(WorkerRuntime.start(self._coordinator, pickle.loads(self._setup)))
+            runtime = await asyncio.shield(self._runtime)
+            await runtime.judge(chunk)
         except Exception as error:
-            await self._office.fail.remote(pickle_error(error))
+            await self._coordinator.fail.remote(pickle_error(error))
         return {"number": [chunk.number]}
 
 
 class WorkerRuntime:
-    """A worker at work: its judges, its pictures, and its share of what all workers may use."""
+    """The parts of a running worker: its judges, its images, and its share of the run's limits."""
 
-    def __init__(self, name: str, office: ActorHandle[Any], recipe: WorkerSetup) -> None:
+    def __init__(self, name: str, coordinator: ActorHandle[Any], setup: WorkerSetup) -> None:
         self._name = name
-        self._office = office
-        self._work = recipe.work
-        self.pictures = ImagePool(allow_remote=recipe.suite.allow_remote, workers=1)
-        self._drawn = ThumbnailMaker(self.pictures, lambda digests: office.has_thumbnail.remote(digests))
-        purse = RemoteBudget(recipe.suite.budget_usd(), lambda amounts, back: office.more.remote(amounts, back))
-        limits = RunLimits(purse)
-        self.judges: list[Judge] = make_judges(recipe.suite, limits)
+        self._coordinator = coordinator
+        self._settings = setup.settings
+        self.images = ImagePool(allow_remote=setup.suite.allow_remote, workers=1)
+        self._thumbnails = ThumbnailMaker(self.images, lambda digests: coordinator.has_thumbnail.remote(digests))
+        budget = RemoteBudget(
+            setup.suite.budget_usd(), lambda amounts, unused: coordinator.request_funds.remote(amounts, unused)
+        )
+        limits = RunLimits(budget)
+        self.judges: list[Judge] = make_judges(setup.suite, limits)
         self._limiters = [limiter for limiter in limits.limiters if isinstance(limiter, AdaptiveLimiter)]
         self._slots, self._ahead = ResizableSemaphore(0), ResizableSemaphore(0)
-        self._room = SharedExclusiveLock()
-        self._begins: CallCoalescer[tuple[int, bool], StartDecision] = CallCoalescer(
-            lambda jobs: office.begin.remote(name, jobs)
+        self._lock = SharedExclusiveLock()
+        self._starts: CallCoalescer[tuple[int, bool], StartDecision] = CallCoalescer(
+            lambda tasks: coordinator.start_cases.remote(name, tasks)
         )
-        self._ends: CallCoalescer[tuple[int, bytes], None] = CallCoalescer(
-            lambda done: office.end.remote(done, purse.given_back())
+        self._finishes: CallCoalescer[tuple[int, bytes], None] = CallCoalescer(
+            lambda done: coordinator.finish_cases.remote(done, budget.take_unused())
         )
-        self._recalls: CallCoalescer[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = CallCoalescer(
-            self._recall_all
+        self._lookups: CallCoalescer[Sequence[AnswerKey], Mapping[AnswerKey, StoredAnswer]] = CallCoalescer(
+            self._look_up_all
         )
-        self._case_judge = self._work.make_case_judge(
-            self.judges, self.pictures, self._recalls.call, self._slots, limits.reserve
+        self._case_judge = self._settings.make_case_judge(
+            self.judges, self.images, self._lookups.call, self._slots, limits.reserve
         )
         self._share = WorkerShare(-1, 0, 0.0)
-        self._under_way: set[asyncio.Task[None]] = set()
-        self._living: asyncio.Task[None] | None = None
+        self._in_progress: set[asyncio.Task[None]] = set()
+        self._share_task: asyncio.Task[None] | None = None
 
     @classmethod
-    async def set_up(cls, office: ActorHandle[Any], recipe: WorkerSetup) -> WorkerRuntime:
-        """Raises what a judge that cannot be made here raises."""
+    async def start(cls, coordinator: ActorHandle[Any], setup: WorkerSetup) -> WorkerRuntime:
+        """Register at the coordinator and make the judges. Raises `SetupError` for a judge that cannot be made here."""
         import ray
 
-        with suppress(OSError):  # paths that are relative are so to where the driver is
-            os.chdir(recipe.folder)
+        with suppress(OSError):  # relative paths are relative to the driver's folder
+            os.chdir(setup.folder)
         here = ray.get_runtime_context()
         # The driver's keys and addresses, since they decide which answers are the same. They go into the environment,
-        # where judges look for them; the process that decodes pictures inherits it, and nobody else.
+        # where judges look for them; only the process that decodes images inherits it.
         name = secrets.token_hex(8)
-        os.environ.update(await office.enter.remote(name, here.get_node_id(), here.get_actor_id()))
-        bench = cls(name, office, recipe)
-        bench._living = asyncio.create_task(bench.live())
-        return bench
+        os.environ.update(await coordinator.register_worker.remote(name, here.get_node_id(), here.get_actor_id()))
+        runtime = cls(name, coordinator, setup)
+        runtime._share_task = asyncio.create_task(runtime.follow_share())
+        return runtime
 
     async def judge(self, chunk: TaskChunk) -> None:
-        tasks = [asyncio.create_task(self._one(job)) for job in chunk.jobs]
-        self._under_way.update(tasks)
+        """Judge all cases of a chunk."""
+        tasks = [asyncio.create_task(self._judge_task(task)) for task in chunk.tasks]
+        self._in_progress.update(tasks)
         try:
             await asyncio.gather(*tasks)
         except asyncio.CancelledError:
@@ -228,18 +232,18 @@ class WorkerRuntime:
         finally:
             for task in tasks:
                 task.cancel()
-            self._under_way.difference_update(tasks)
+            self._in_progress.difference_update(tasks)
 
-    async def live(self) -> None:
-        """Keeps to the share that the office allows. What it cannot go on with ends the run."""
+    async def follow_share(self) -> None:
+        """Keep to the share of the limits that the coordinator allots. An error ends the run."""
         try:
-            await self._keep_to_share()
+            await self._follow_share()
         except Exception as error:
-            await self._office.fail.remote(pickle_error(error))
+            await self._coordinator.fail.remote(pickle_error(error))
 
-    async def _keep_to_share(self) -> None:
+    async def _follow_share(self) -> None:
         while True:
-            share = await self._office.share.remote(self._name, self._slots.inside, self._share.version)
+            share = await self._coordinator.share.remote(self._name, self._slots.acquired, self._share.version)
             self._share = share
             self._slots.resize(share.slots)
             self._ahead.resize(math.ceil(share.slots * (1 + WORKER_PREPARE_AHEAD)))
@@ -247,40 +251,42 @@ class WorkerRuntime:
                 limiter.set_share(share.part)
                 limiter.resize(share.slots)
             if share.cancelled:
-                for task in self._under_way:
+                for task in self._in_progress:
                     task.cancel()
 
-    async def _one(self, job: CaseMessage) -> None:
+    async def _judge_task(self, task: CaseMessage) -> None:
         async with self._ahead:
-            if self._share.halted:
+            if self._share.stopped:
                 return
-            async with self._room.together():
-                leave = await self._begins.call((job.number, False))
-                if leave is StartDecision.GO:
-                    await self._do(job)
-            if leave is StartDecision.ALONE:
-                async with self._room.alone():
-                    leave = await self._begins.call((job.number, True))
-                    if leave is StartDecision.GO:
-                        await self._do(job)
-            if leave is StartDecision.LOST:
-                await self._ends.call((job.number, to_pickle(self._given_up(job))))
+            async with self._lock.shared():
+                decision = await self._starts.call((task.number, False))
+                if decision is StartDecision.GO:
+                    await self._judge(task)
+            if decision is StartDecision.ALONE:
+                async with self._lock.exclusive():
+                    decision = await self._starts.call((task.number, True))
+                    if decision is StartDecision.GO:
+                        await self._judge(task)
+            if decision is StartDecision.GIVEN_UP:
+                await self._finishes.call((task.number, to_pickle(self._give_up(task))))
 
-    async def _do(self, job: CaseMessage) -> None:
-        work = self._work
-        entry = await self._case_judge.judge(work.composers[job.rubric], job.case)
-        drawn = await self._drawn.make(job.case, entry.verdict.images) if work.thumbnails else ()
-        entry = replace(entry, position=job.position, thumbnails=drawn)
-        await self._ends.call((job.number, to_pickle(entry)))
+    async def _judge(self, task: CaseMessage) -> None:
+        settings = self._settings
+        entry = await self._case_judge.judge(settings.composers[task.rubric], task.case)
+        thumbnails = await self._thumbnails.make(task.case, entry.verdict.images) if settings.thumbnails else ()
+        entry = replace(entry, position=task.position, thumbnails=thumbnails)
+        await self._finishes.call((task.number, to_pickle(entry)))
 
-    def _given_up(self, job: CaseMessage) -> Entry:
-        rubric = self._work.composers[job.rubric].rubric_for(job.case)
-        judge = describe_judges(self.judges, self._work.samples)
+    def _give_up(self, task: CaseMessage) -> Entry:
+        rubric = self._settings.composers[task.rubric].rubric_for(task.case)
+        judge = describe_judges(self.judges, self._settings.samples)
         detail = f"the worker that judged it died, {MAX_ATTEMPTS} times in a row; it may not fit into memory"
         return Entry(
-            job.position, job.case, VerdictHeader(job.case.id, rubric, judge).make_verdict(Outcome.INTERRUPTED, detail)
+            task.position,
+            task.case,
+            VerdictHeader(task.case.id, rubric, judge).make_verdict(Outcome.INTERRUPTED, detail),
         )
 
-    async def _recall_all(self, wanted: Sequence[Sequence[AnswerKey]]) -> Sequence[Mapping[AnswerKey, StoredAnswer]]:
-        found = await self._office.recall.remote([key for keys in wanted for key in keys])
+    async def _look_up_all(self, wanted: Sequence[Sequence[AnswerKey]]) -> Sequence[Mapping[AnswerKey, StoredAnswer]]:
+        found = await self._coordinator.look_up_answers.remote([key for keys in wanted for key in keys])
         return [found] * len(wanted)
