@@ -40,7 +40,7 @@ def suite_on(path: Path, **more: object) -> Suite:
 
 
 async def planned(suite: Suite, most: int | None, ledger: Ledger | None = None) -> Plan:
-    return await plan_run(suite, check_suite_cases(suite), ledger, most=most)
+    return await plan_run(suite, check_suite_cases(suite), ledger, sample_size=most)
 
 
 async def test_a_part_tells_the_whole_within_what_it_says(uneven: Any) -> None:

@@ -1,4 +1,4 @@
-"""One case from beginning to end, for programs: `judge` and its twins."""
+"""The public functions that judge one case: `judge`, `judge_all`, and both for asynchronous code."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ JudgeLike = Judge | str
 
 
 class JudgeOptions(TypedDict, total=False):
-    """How a case is judged, beyond rubric and judges.
+    """How a case is judged, beyond rubric and judges. Everything is optional.
 
-    `samples`: how often each judge is asked (above 1 it is a jury). `prompt`: the text of a prompt of your own.
-    `setting`: one of the rubric's settings; without it the images decide. `style_folders`: where your own styles are.
-    `allow_remote`: whether remote images (https, s3, gs) are fetched. `audit`: whether the pixels of a pair are
-    measured beside what a model says of them (unless said, they are). `calibration`: a file of `beholder calibrate`;
-    verdicts then also say what people would.
+    Attributes:
+        samples: How often each judge is asked; above 1 it is a jury.
+        prompt: The text of a prompt of your own.
+        setting: One of the rubric's settings; without it the images decide.
+        style_folders: Folders with styles of your own.
+        allow_remote: Fetch remote images (https, s3, gs).
+        audit: Measure the pixels of a pair beside what a model says of them; by default it is done.
+        calibration: A file of `beholder calibrate`: verdicts then also say how people would rate.
     """
 
     samples: int
@@ -54,12 +57,20 @@ def judge(
     judge: JudgeLike | Sequence[JudgeLike] = INSTRUMENTS,
     **options: Unpack[JudgeOptions],
 ) -> Verdict:
-    """Judges one case by one rubric.
+    """Judge one case by one rubric. Inside a running event loop use `judge_async`.
 
-    `judge` is a name such as `"openai:gpt-5-mini"`, a `Judge`, or several of them, who then form a jury; unless one is
-    given, it is `"instruments"`, which measures offline and leaves open what cannot be measured. Whatever goes wrong
-    with images or judges is an outcome of the verdict; only wrong use raises (`UsageError`). For `options` see
-    `Options`. Inside a running event loop use `judge_async`.
+    Args:
+        rubric: A rubric, or its name, folder or YAML file.
+        case: What is judged.
+        judge: A name such as `"openai:gpt-5-mini"`, a `Judge`, or several of them, which then form a jury. By default
+            `"instruments"`, which measures offline and leaves out what cannot be measured.
+        **options: See `JudgeOptions`.
+
+    Returns:
+        The verdict. Whatever goes wrong with images or judges is its outcome.
+
+    Raises:
+        UsageError: Wrong use: an unknown rubric, judge or option, or a case that does not fit the rubric.
     """
     return _run_in_new_loop(judge_async(rubric, case, judge, **options), judge)
 
@@ -71,8 +82,8 @@ async def judge_async(
     **options: Unpack[JudgeOptions],
 ) -> Verdict:
     """`judge`, for code that is asynchronous itself."""
-    one = rubric if isinstance(rubric, Rubric) else load_rubric(rubric)
-    [(verdict, _)] = await judge_by_rubrics([one], case, judge, options)
+    loaded = rubric if isinstance(rubric, Rubric) else load_rubric(rubric)
+    [(verdict, _)] = await judge_by_rubrics([loaded], case, judge, options)
     return verdict
 
 
@@ -82,7 +93,7 @@ def judge_all(
     judge: JudgeLike | Sequence[JudgeLike] = INSTRUMENTS,
     **options: Unpack[JudgeOptions],
 ) -> tuple[Verdict, ...]:
-    """Judges one case by every rubric that a name stands for: one verdict each, three for `edit`."""
+    """Judge one case by every rubric that a name stands for: one verdict each, three for `edit`. See `judge`."""
     return _run_in_new_loop(judge_all_async(rubric, case, judge, **options), judge)
 
 
@@ -100,7 +111,14 @@ async def judge_all_async(
 async def judge_by_rubrics(
     rubrics: Sequence[Rubric], case: Case, judge: JudgeLike | Sequence[JudgeLike], options: JudgeOptions
 ) -> list[tuple[Verdict, Rubric]]:
-    """A verdict by each rubric, and the rubric as the case met it. All wrong use is found before anybody is asked."""
+    """Judge one case by several rubrics.
+
+    Returns:
+        A verdict by each rubric, and the rubric with the setting and style of the case.
+
+    Raises:
+        UsageError: Wrong use; found before any judge is asked.
+    """
     if unknown := set(options) - set(JudgeOptions.__annotations__):
         raise UsageError(
             f"There is no option {', '.join(sorted(unknown))}; there are {', '.join(JudgeOptions.__annotations__)}."
@@ -114,21 +132,20 @@ async def judge_by_rubrics(
     if not named:
         raise UsageError("At least one judge is needed.")
     calibration = _load_calibration(options.get("calibration"))
-    composers = [make_composer(one, options) for one in rubrics]
-    settled = [one.rubric_for(case) for one in composers]
-    pictures = ImagePool(allow_remote=options.get("allow_remote", False), workers=0)
+    composers = [make_composer(rubric, options) for rubric in rubrics]
+    case_rubrics = [composer.rubric_for(case) for composer in composers]
+    images = ImagePool(allow_remote=options.get("allow_remote", False), workers=0)
     async with _open_judges(named) as judges:
         check_judges(judges, rubrics)
-        case_judge = CaseJudge(judges, pictures, samples, audit=options.get("audit", True))
-        judged = [await case_judge.judge(one, case) for one in composers]
-    found = [one.verdict for one in judged]
+        case_judge = CaseJudge(judges, images, samples, audit=options.get("audit", True))
+        verdicts = [(await case_judge.judge(composer, case)).verdict for composer in composers]
     if calibration is not None:
-        found = await apply_calibration(calibration, found, case, pictures)
-    return list(zip(found, settled, strict=True))
+        verdicts = await apply_calibration(calibration, verdicts, case, images)
+    return list(zip(verdicts, case_rubrics, strict=True))
 
 
 def make_composer(rubric: Rubric, options: JudgeOptions) -> Composer:
-    """The composer of the briefs that these options ask for."""
+    """Return the composer of the briefs of a rubric with these options."""
     return Composer(
         rubric,
         prompt=options.get("prompt"),
@@ -147,18 +164,18 @@ def _load_calibration(path: str | os.PathLike[str] | None) -> Calibration | None
 
 @asynccontextmanager
 async def _open_judges(named: Sequence[JudgeLike]) -> AsyncIterator[list[Judge]]:
-    """Judges by name are made and closed here; a judge that was handed in stays its owner's."""
+    """Make the judges that are given by name, and close them at the end; a given `Judge` is closed by its owner."""
     made: list[Judge] = []
-    seated: list[Judge] = []
+    judges: list[Judge] = []
     try:
-        for one in named:
-            if isinstance(one, str):
-                made.append(judge_from(one))
-            seated.append(made[-1] if isinstance(one, str) else one)
-        yield seated
+        for judge in named:
+            if isinstance(judge, str):
+                made.append(judge_from(judge))
+            judges.append(made[-1] if isinstance(judge, str) else judge)
+        yield judges
     finally:
-        for one in made:
-            await one.aclose()
+        for judge in made:
+            await judge.aclose()
 
 
 def _as_list(judge: JudgeLike | Sequence[JudgeLike]) -> list[JudgeLike]:
@@ -166,19 +183,19 @@ def _as_list(judge: JudgeLike | Sequence[JudgeLike]) -> list[JudgeLike]:
 
 
 def _run_in_new_loop(work: Coroutine[Any, Any, T], judge: JudgeLike | Sequence[JudgeLike]) -> T:
-    """Runs `work` in an event loop of its own. Judges let go of their connections, which would outlive that loop."""
+    """Run `work` in an event loop of its own. Given judges close their connections, which would outlive that loop."""
 
-    async def and_let_go() -> T:
+    async def run_and_close() -> T:
         try:
             return await work
         finally:
-            for one in _as_list(judge):
-                if not isinstance(one, str):
-                    await one.aclose()
+            for given in _as_list(judge):
+                if not isinstance(given, str):
+                    await given.aclose()
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(and_let_go())
+        return asyncio.run(run_and_close())
     work.close()
     raise UsageError("An event loop is running already: await judge_async (or judge_all_async) instead.")

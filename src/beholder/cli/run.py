@@ -312,7 +312,7 @@ def plan(
     try:
         checked = check_suite_cases(suite, ledger, skip_bad=skip_bad)
         with show_spinner("making briefs"):
-            result = asyncio.run(planned(suite, checked, ledger, most=None if exact else SAMPLE_SIZE))
+            result = asyncio.run(planned(suite, checked, ledger, sample_size=None if exact else SAMPLE_SIZE))
     finally:
         if ledger:
             ledger.close()

@@ -1,6 +1,6 @@
-"""Sums over very many cases, told from a random part of them, and how far off they may be.
+"""What a run would do and cost, without a call: cases, calls, tokens, money.
 
-What a run would do and cost, without a call.
+Of very many cases a random sample is gone through, and the sums are extrapolated with their margin of error.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from beholder.runs.tokens import TokenEstimate, estimate_cost, estimate_tokens
 T = TypeVar("T")
 
 SAMPLE_SEED = 0  # the same cases give the same plan
-_Z = 1.96  # 95 of 100 such intervals hold the true sum
+_Z = 1.96  # for 95 % confidence intervals
 
 
-def draw_sample(places: Sequence[int], most: int | None) -> Sequence[int]:
-    """At most so many of the places, each with the same chance, ascending as they were; all of them without a limit."""
-    if most is None or len(places) <= most:
-        return places
-    return array("Q", sorted(places[index] for index in Random(SAMPLE_SEED).sample(range(len(places)), most)))
+def draw_sample(positions: Sequence[int], size: int | None) -> Sequence[int]:
+    """Return a random sample of the positions, ascending; all of them if they are not more than `size`."""
+    if size is None or len(positions) <= size:
+        return positions
+    return array("Q", sorted(positions[index] for index in Random(SAMPLE_SEED).sample(range(len(positions)), size)))
 
 
-def pick_positions(values: Iterable[T], places: Sequence[int]) -> Iterator[T]:
-    """The values at these places, which are ascending."""
-    wanted = iter(places)
-    place = next(wanted, None)
+def pick_positions(values: Iterable[T], positions: Sequence[int]) -> Iterator[T]:
+    """Return the values at these positions, which are ascending."""
+    wanted = iter(positions)
+    following = next(wanted, None)
     for position, value in enumerate(values):
-        if place is None:
+        if following is None:
             return
-        if position == place:
+        if position == following:
             yield value
-            place = next(wanted, None)
+            following = next(wanted, None)
 
 
 class SampleSpread:
-    """How much the parts of a sum differ."""
+    """Computes the margin of error of a sum that is extrapolated from a sample of its parts."""
 
     def __init__(self) -> None:
         self._total = 0.0
@@ -71,9 +71,11 @@ class SampleSpread:
         self._squares += part * part
 
     def margin(self, drawn: int, of: int) -> float:
-        """By how much of itself a sum over `of` parts may be off, either way, when `drawn` of them were added (those
-        that were not are 0): 0.02 is 2 %, in 95 of 100 draws. 0 where all of them were; 1 where all were nothing or
-        fewer than two were drawn, which tells nothing."""
+        """Return the relative margin of error of a sum over `of` parts of which `drawn` were sampled.
+
+        Sampled parts that were not added are 0. 0.02 is 2 % either way, at 95 % confidence. It is 0 where all parts
+        were drawn, and 1 where all were 0 or fewer than two were drawn, which tells nothing.
+        """
         if drawn >= of:
             return 0.0
         if drawn < 2 or not self._total:
@@ -89,10 +91,12 @@ SAMPLE_SIZE = 2000  # cases whose briefs tell what a very long run comes to
 
 @dataclass(slots=True)
 class JudgePlan:
-    """What one judge would be asked. Money is `None` where nobody knows the price; `batch_low` and `batch_high`, that
-    with `run --batch`, also where the judge cannot be asked so. `margin` is by how much of itself what the calls come
-    to (money, else tokens) may be off because only a part of the cases was gone through: 0.02 is 2 % either way, in 95
-    of 100 draws; 0 where all were."""
+    """What one judge would be asked. `beholder plan --json` prints it: the names are data.
+
+    Money is in US dollars, and `None` if the price is unknown; `batch_low` and `batch_high`, the cost with `run
+    --batch`, also if the judge cannot be asked so. `margin` is the relative margin of error of money (else tokens) if
+    only a sample of the cases was gone through: 0.02 is 2 % either way, at 95 % confidence; 0 if all were.
+    """
 
     judge: str
     calls: int = 0
@@ -111,9 +115,12 @@ class JudgePlan:
 
 @dataclass(slots=True)
 class Plan:
-    """What a run would do. `done` have a final outcome in a run that would be gone on with. `pending` are the cases
-    that are yet to be judged, `made` those of them whose briefs were made: where these are fewer, all numbers of
-    `judges` and `unreadable` are extrapolated."""
+    """What a run would do.
+
+    `done` have a final outcome in the run that would be resumed. `pending` are the cases that are yet to be judged,
+    `made` those of them whose briefs were made: if these are fewer, all numbers of `judges` and `unreadable` are
+    extrapolated.
+    """
 
     cases: int
     verdicts: int
@@ -126,52 +133,57 @@ class Plan:
     example: Brief | None = None
 
 
-async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, most: int | None = None) -> Plan:
-    """Goes through the cases and makes their briefs, so that what is in the ledger already is known: of all of them, or
-    of at most so many, drawn at random."""
+async def plan_run(suite: Suite, checked: CaseCheck, ledger: Ledger | None, *, sample_size: int | None = None) -> Plan:
+    """Plan a run: go through the cases and make their briefs, so that answers that the ledger has are not counted.
+
+    Args:
+        suite: What would be run.
+        checked: The result of checking its cases.
+        ledger: Its ledger, if there is one.
+        sample_size: Go through a random sample of at most so many cases; by default through all.
+    """
     found = ledger.find(compute_fingerprint(suite, checked)) if ledger else None
     whole = Plan(checked.count, checked.count * len(suite.rubrics()), run=found.id if found else None)
     pending: Sequence[int] = range(checked.count)
     if ledger and found:
         pending, whole.done = _find_pending(suite, checked, ledger, found)
-    chosen = draw_sample(pending, most)
+    chosen = draw_sample(pending, sample_size)
     whole.pending, whole.made = len(pending), len(chosen)
-    seats = [_JudgePlanner(entry, suite) for entry in suite.judges]
-    whole.judges = [seat.plan for seat in seats]
-    pictures = ImagePool(allow_remote=suite.allow_remote)
-    makers = suite.composers()
+    planners = [_JudgePlanner(entry, suite) for entry in suite.judges]
+    whole.judges = [planner.plan for planner in planners]
+    images = ImagePool(allow_remote=suite.allow_remote)
     try:
         for chunk in split_chunks(pick_positions(iter_valid_cases(suite.rows(), checked), chosen), LOOKUP_CHUNK):
             known = ledger.outcomes(found.id, [case.id for case in chunk]) if ledger and found else {}
             for case in chunk:
-                for maker in makers:
-                    if known.get((case.id, maker.rubric.name)) in FINAL_OUTCOMES:
+                for composer in suite.composers():
+                    if known.get((case.id, composer.rubric.name)) in FINAL_OUTCOMES:
                         continue
-                    for seat in seats:
+                    for planner in planners:
                         try:
-                            brief = await make_brief(maker, case, seat.sizing_for(maker.rubric), pictures)
+                            brief = await make_brief(composer, case, planner.sizing_for(composer.rubric), images)
                         except ImageError:
                             whole.unreadable += 1
                             break
                         whole.example = whole.example or brief
-                        seat.briefs.append((case.id, brief))
-            for seat in seats:
-                seat.count(ledger)
+                        planner.briefs.append((case.id, brief))
+            for planner in planners:
+                planner.count(ledger)
     finally:
-        pictures.close()
+        images.close()
     if whole.made < whole.pending:
         whole.unreadable = round(whole.unreadable * whole.pending / whole.made)
-        for seat in seats:
-            seat.extrapolate(whole.made, whole.pending)
-    for seat in seats:
-        seat.price_by_batch()
+        for planner in planners:
+            planner.extrapolate(whole.made, whole.pending)
+    for planner in planners:
+        planner.price_by_batch()
     return whole
 
 
 def _find_pending(suite: Suite, checked: CaseCheck, ledger: Ledger, run: RunRecord) -> tuple[Sequence[int], int]:
-    """Where the cases stand that lack a final outcome by some rubric, and how many outcomes there are."""
+    """Return the positions of cases that lack a final outcome by some rubric, and the number of final outcomes."""
     names = [rubric.name for rubric in suite.rubrics()]
-    places = array("Q")
+    positions = array("Q")
     done = position = 0
     for chunk in split_chunks(iter_valid_cases(suite.rows(), checked), LOOKUP_CHUNK):
         known = ledger.outcomes(run.id, [case.id for case in chunk])
@@ -179,13 +191,13 @@ def _find_pending(suite: Suite, checked: CaseCheck, ledger: Ledger, run: RunReco
             final = sum(known.get((case.id, name)) in FINAL_OUTCOMES for name in names)
             done += final
             if final < len(names):
-                places.append(position)
+                positions.append(position)
             position += 1
-    return places, done
+    return positions, done
 
 
 class _JudgePlanner:
-    """One judge of the suite: what holds for all of its calls, and the briefs of a chunk that are yet to be counted."""
+    """Counts the calls of one judge: what is the same for all of them, and the briefs of a chunk yet to be counted."""
 
     def __init__(self, entry: JudgeEntry, suite: Suite) -> None:
         params = {**suite.image_params(), **entry.params}
@@ -205,11 +217,11 @@ class _JudgePlanner:
             self.plan.money_low = self.plan.money_high = None
 
     def sizing_for(self, rubric: Rubric) -> Sizing | None:
-        """How it wants the pictures of a case; `None` where it needs none."""
+        """Return how the judge wants its images; `None` where it needs none."""
         return None if self._measures and not capabilities_of(self._measures).needs_images(rubric) else self.sizing
 
     def count(self, ledger: Ledger | None) -> None:
-        """Adds what the calls come to, less those whose answers the ledger has."""
+        """Add the tokens and the cost of the calls, without those whose answers the ledger has."""
         keys = {
             brief.digest: [AnswerKey(brief.digest, self._identity_for(brief), n) for n in self._samples]
             for _, brief in self.briefs
@@ -230,7 +242,7 @@ class _JudgePlanner:
         self.briefs.clear()
 
     def extrapolate(self, made: int, pending: int) -> None:
-        """Makes what so many cases came to the sum over all that are pending."""
+        """Extrapolate the sums over the cases that were gone through to all that are pending."""
         plan = self.plan
         plan.margin = self._spread.margin(made, pending)
         for name in ("calls", "answered", "text_tokens", "image_tokens", "output_low", "output_high"):
@@ -239,7 +251,7 @@ class _JudgePlanner:
             plan.money_low, plan.money_high = plan.money_low * pending / made, plan.money_high * pending / made
 
     def price_by_batch(self) -> None:
-        """What all calls together come to by batch: money follows from their tokens."""
+        """Compute what all calls cost by batch, from the sums of their tokens."""
         plan = self.plan
         if self._batch_price is not None:
             expected = TokenEstimate(plan.text_tokens, plan.image_tokens, plan.output_low, plan.output_high, plan.rule)
@@ -249,7 +261,7 @@ class _JudgePlanner:
         return digest_identity(identity_for_brief(self._measures, brief)) if self._measures else self._identity
 
     def _add(self, calls: int, expected: TokenEstimate) -> float:
-        """Adds so many calls; what they weigh, in money or, where nobody knows that, in tokens."""
+        """Add so many calls. Returns their cost or, if the price is unknown or 0, their tokens."""
         plan = self.plan
         plan.rule = expected.rule
         plan.calls += calls
@@ -267,9 +279,9 @@ class _JudgePlanner:
 
 
 def sum_costs(judges: Sequence[JudgePlan]) -> tuple[Decimal, Decimal] | None:
-    """Money from–to over all judges; `None` where a price is unknown."""
-    low = [one.money_low for one in judges]
-    high = [one.money_high for one in judges]
+    """Return the lowest and the highest cost over all judges; `None` if a price is unknown."""
+    low = [plan.money_low for plan in judges]
+    high = [plan.money_high for plan in judges]
     if None in low or None in high:
         return None
     return sum(filter(None, low), Decimal(0)), sum(filter(None, high), Decimal(0))
