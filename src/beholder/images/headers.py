@@ -41,7 +41,7 @@ class ImageHeader:
         width: The width in the file, before it is turned upright; `height` likewise.
         orientation: The EXIF orientation, 1 to 8.
         bits: Bits per channel.
-        alpha: Whether there may be transparency; only decoding tells whether any is in use.
+        alpha: Whether there may be transparency; only decoding shows whether any is in use.
         sendable: Whether judges can read `stripped`, provided that it is upright, sRGB and opaque.
         profile: The ICC profile to convert from; `None` when the pixels are sRGB or untagged.
         stripped: The file without any metadata, in pieces to be joined; empty for formats that are always encoded

@@ -51,11 +51,11 @@ def read_jpeg_size(start: bytes, end: bytes, size: int) -> ImageSize | None:
         while True:
             marker, begin, at = _next_segment(start, at)
             if marker in _FRAMES:
-                _, height, width, _ = _parse_frame(start[begin + 4 : at])
+                height, width = struct.unpack_from(">HH", start, begin + 5)
                 return width, height
             if marker in (_SOS, _EOI):
                 return None
-    except ImageError:  # damaged, or `start` is too short: reading the whole file tells which
+    except (ImageError, struct.error):  # damaged, or `start` is too short: reading the whole file shows which
         return None
 
 

@@ -59,7 +59,7 @@ class Brief:
         content: The user message, in order.
         schema: The JSON Schema of the answer in neutral form (each provider has its own dialect); `None` where the
             prompt is a user's own and says itself what it wants.
-        digest: A SHA-256 of everything that the judge is told and shown.
+        digest: A SHA-256 of all texts and images that the judge gets.
         label: The opaque name under which the judge knows the case; it follows from the digest and is not part of it.
         answer_tokens: A generous estimate of the tokens of an answer.
         fields: The case's texts as values, for a judge that is not a language model; `criteria` likewise. The digest
@@ -134,7 +134,7 @@ class Composer:
         return self._apply(case).rubric
 
     def rubric_for_style(self, style: str = "") -> Rubric:
-        """Return the rubric without a case: in this composer's setting (or its first), with the assertions of a style."""
+        """Return the rubric without a case: in this composer's setting (or its first), with a style's assertions."""
         return self._apply_setting(self._setting or choose_setting(self.rubric, ()), style).rubric
 
     def compose(self, case: Case, images: Mapping[str, PreparedImage] | None) -> Brief:
