@@ -127,10 +127,10 @@ def _first_noticed(table: GradingTable, drop: Floats, rows: Bools, series: Seque
 
 def _series(table: GradingTable, key: str) -> dict[tuple[int, str], list[int]]:
     """Return the rows of each series of several strengths, by the row of its clean twin and the kind of damage."""
-    found: dict[tuple[int, str], list[int]] = {}
+    series: dict[tuple[int, str], list[int]] = {}
     for row in np.flatnonzero(table.damaged_rows(key) & (table.twin >= 0)):
-        found.setdefault((int(table.twin[row]), str(table.kind[row])), []).append(int(row))
-    return {at: rows for at, rows in found.items() if len(set(table.strength[rows].tolist())) > 1}
+        series.setdefault((int(table.twin[row]), str(table.kind[row])), []).append(int(row))
+    return {at: rows for at, rows in series.items() if len(set(table.strength[rows].tolist())) > 1}
 
 
 def grade_specificity(table: GradingTable, key: str) -> MetricValue:
@@ -235,10 +235,10 @@ def _estimate_auc(table: GradingTable, scores: Floats, damaged: Bools, clean: Bo
 
 
 def _describe_first_noticed(kinds: Sequence[DamageMark]) -> str:
-    seen = [f"{one.kind} from strength {one.first}" for one in kinds if one.first is not None]
+    noticed = [f"{one.kind} from strength {one.first}" for one in kinds if one.first is not None]
     never = [one.kind for one in kinds if one.first is None and one.estimate.low is not None]
     alone = [one.kind for one in kinds if one.estimate.low is None]
-    parts = [f"noticed {', '.join(seen)}"] if seen else []
+    parts = [f"noticed {', '.join(noticed)}"] if noticed else []
     parts += [f"at no strength for certain {', '.join(never)}"] if never else []
     parts += [f"too few photographs to say from which strength {', '.join(alone)}"] if alone else []
     return "; ".join(parts)
@@ -325,8 +325,8 @@ def _grade_distance(table: GradingTable, key: str, variant: str) -> MetricValue:
 
 def _count_missing(repeated: RepeatedScores, key: str) -> dict[str, int]:
     """Count why papers that were to be asked again have no two scores."""
-    found = Counter(repeated.lacking.get(key, {}).values())
-    return dict(found) | ({"not judged yet": repeated.missing} if repeated.missing else {})
+    reasons = Counter(repeated.lacking.get(key, {}).values())
+    return dict(reasons) | ({"not judged yet": repeated.missing} if repeated.missing else {})
 
 
 def _count_lost(table: GradingTable, repeated: RepeatedScores, key: str) -> int:
@@ -412,23 +412,23 @@ def _is_graded(key: str, metric: ExamMetric) -> bool:
 
 
 def _make_mark(table: GradingTable, key: str, metric: ExamMetric) -> Mark:
-    found = METRICS[metric](table, key)
-    status, sentence = PASS_MARKS[metric].grade(found.estimate), found.sentence
+    measured = METRICS[metric](table, key)
+    status, sentence = PASS_MARKS[metric].grade(measured.estimate), measured.sentence
     if status is MarkStatus.NOT_EXAMINED:
-        sentence = f"{sentence} Not examined: {found.estimate.why}.".lstrip()
-    if found.estimate.value is not None and not table.aims_known and metric in _AIM_METRICS:
-        status, sentence = MarkStatus.NO_PASS_MARK, found.sentence
-    if found.lacking and found.estimate.value is not None:
-        counted = ", ".join(f"{count} {why}" for why, count in found.lacking.items())
+        sentence = f"{sentence} Not examined: {measured.estimate.why}.".lstrip()
+    if measured.estimate.value is not None and not table.aims_known and metric in _AIM_METRICS:
+        status, sentence = MarkStatus.NO_PASS_MARK, measured.sentence
+    if measured.lacking and measured.estimate.value is not None:
+        counted = ", ".join(f"{count} {why}" for why, count in measured.lacking.items())
         sentence = f"{sentence} Papers without a number: {counted}."
     return Mark(
         criterion=key,
         metric=metric,
         status=status,
-        estimate=found.estimate,
+        estimate=measured.estimate,
         sentence=sentence,
-        papers=found.papers,
-        lacking=found.lacking,
-        beside=found.beside,
-        details=found.details,
+        papers=measured.papers,
+        lacking=measured.lacking,
+        beside=measured.beside,
+        details=measured.details,
     )

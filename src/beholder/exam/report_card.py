@@ -48,10 +48,10 @@ def auc(scores: Floats, damaged: Bools, clean: Bools) -> Statistic:
 
     nan where there are no damaged or no clean papers.
     """
-    there = ~np.isnan(scores)
-    below, above = np.flatnonzero(damaged & there), np.flatnonzero(clean & there)
-    apart = np.sign(scores[above][None, :] - scores[below][:, None])
-    won = (apart + 1) / 2
+    scored = ~np.isnan(scores)
+    below, above = np.flatnonzero(damaged & scored), np.flatnonzero(clean & scored)
+    order = np.sign(scores[above][None, :] - scores[below][:, None])
+    won = (order + 1) / 2
 
     def statistic(weights: Floats) -> Floats:
         of_damaged, of_clean = weights[:, below], weights[:, above]
@@ -68,8 +68,8 @@ def dose_response(strengths: Sequence[float] | Floats, scores: Sequence[float] |
     than `MIN_STEPS` strengths.
     """
     given = np.asarray(scores, np.float64)
-    there = ~np.isnan(given)
-    steps, given = np.asarray(strengths, np.float64)[there], given[there]
+    scored = ~np.isnan(given)
+    steps, given = np.asarray(strengths, np.float64)[scored], given[scored]
     if len(np.unique(steps)) < MIN_STEPS:
         return float("nan")
     if np.ptp(given) == 0:
@@ -99,13 +99,13 @@ class ScoreSeries:
 
 def find_noticed_strengths(series: Sequence[ScoreSeries], seed: int) -> tuple[int, ...]:
     """Return the strengths that are noticed, the strongest first; none where not even that one is."""
-    found: list[int] = []
+    noticed: list[int] = []
     scored = [one.strengths[~np.isnan(one.scores)] for one in series]
     for strength in sorted({int(one) for strengths in scored for one in strengths if one > 0}, reverse=True):
         if trend_p_value([one.up_to(strength) for one in series], seed) > ALPHA:
             break
-        found.append(strength)
-    return tuple(found)
+        noticed.append(strength)
+    return tuple(noticed)
 
 
 def trend_p_value(series: Sequence[ScoreSeries], seed: int) -> float:
@@ -117,16 +117,16 @@ def trend_p_value(series: Sequence[ScoreSeries], seed: int) -> float:
     moving = [one for one in series if len(one.scores) > 1 and np.ptp(one.scores) > _TREND_TOLERANCE]
     if not moving:
         return 1.0
-    seen = -sum(float(one.strengths @ one.scores) for one in moving)
-    falls = [-_permutations(one.scores) @ one.strengths for one in moving]
+    observed = -sum(float(one.strengths @ one.scores) for one in moving)
+    fall_sums = [-_permutations(one.scores) @ one.strengths for one in moving]
     if prod(factorial(len(one.scores)) for one in moving) <= PERMUTATIONS:
-        reached = np.zeros(1)
-        for fall in falls:
-            reached = np.add.outer(reached, fall).ravel()
-        return float((reached >= seen - _TREND_TOLERANCE).mean())
-    chance = np.random.default_rng(seed)
-    drawn = sum(chance.choice(fall, PERMUTATIONS) for fall in falls)
-    return float((np.count_nonzero(drawn >= seen - _TREND_TOLERANCE) + 1) / (PERMUTATIONS + 1))
+        sums = np.zeros(1)
+        for fall in fall_sums:
+            sums = np.add.outer(sums, fall).ravel()
+        return float((sums >= observed - _TREND_TOLERANCE).mean())
+    rng = np.random.default_rng(seed)
+    drawn = sum(rng.choice(fall, PERMUTATIONS) for fall in fall_sums)
+    return float((np.count_nonzero(drawn >= observed - _TREND_TOLERANCE) + 1) / (PERMUTATIONS + 1))
 
 
 def _permutations(scores: Floats) -> Floats:
@@ -179,16 +179,16 @@ class GradingTable:
         self, papers: Sequence[PaperTruth], statistic: Statistic, why: str = "no paper has a number"
     ) -> Estimate:
         """Estimate a statistic of these papers; a missing interval gets a reason in the terms of an exam."""
-        found = self.draws(papers).estimate(statistic, why) if papers else undefined_estimate(why)
-        if found.value is None or found.low is not None:
-            return found
+        estimate = self.draws(papers).estimate(statistic, why) if papers else undefined_estimate(why)
+        if estimate.value is None or estimate.low is not None:
+            return estimate
         alone = len({paper.source for paper in papers}) == 1
-        return replace(found, why=ONE_PHOTOGRAPH if alone else FEW_PHOTOGRAPHS)
+        return replace(estimate, why=ONE_PHOTOGRAPH if alone else FEW_PHOTOGRAPHS)
 
     def mean(self, values: Floats, rows: Bools) -> Estimate:
         """Estimate the mean of those rows that have a value."""
-        there = np.flatnonzero(rows & ~np.isnan(values))
-        return self.estimate([self.papers[row] for row in there], weighted_mean(values[there]))
+        scored = np.flatnonzero(rows & ~np.isnan(values))
+        return self.estimate([self.papers[row] for row in scored], weighted_mean(values[scored]))
 
     def scores(self, key: str) -> Floats:
         return self.results.scores.scores[key]
@@ -234,8 +234,8 @@ class GradingTable:
         lacking = self.results.scores.lacking(key, rows)
         if set(lacking) == {"left open"}:
             return MetricValue(undefined_estimate("the judge left it open"), lacking=lacking)
-        said = ", ".join(f"{count} {why}" for why, count in lacking.items())
-        return MetricValue(undefined_estimate(f"no paper has a score: {said}"), lacking=lacking)
+        counts = ", ".join(f"{count} {why}" for why, count in lacking.items())
+        return MetricValue(undefined_estimate(f"no paper has a score: {counts}"), lacking=lacking)
 
 
 def format_percent(share: float | None) -> str:
@@ -378,11 +378,11 @@ class DamageMark:
     first: int | None = None
 
     def to_dict(self) -> dict[str, object]:
-        found: dict[str, object] = {"kind": self.kind, "strength": self.strength, "papers": self.papers}
-        found |= {"estimate": self.estimate.to_dict(), "lower_than_twin": self.lower}
+        values: dict[str, object] = {"kind": self.kind, "strength": self.strength, "papers": self.papers}
+        values |= {"estimate": self.estimate.to_dict(), "lower_than_twin": self.lower}
         if self.drop is not None:
-            found["drop"] = self.drop.to_dict()
-        return found | ({"first_noticed": self.first} if self.strength is None else {})
+            values["drop"] = self.drop.to_dict()
+        return values | ({"first_noticed": self.first} if self.strength is None else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +407,7 @@ class Mark:
     details: tuple[DamageMark, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        found: dict[str, object] = {
+        values: dict[str, object] = {
             "criterion": self.criterion,
             "examined": str(self.metric),
             "standing": str(self.status),
@@ -417,10 +417,10 @@ class Mark:
             "sentence": self.sentence,
         }
         if self.beside:
-            found["beside"] = dict(self.beside)
+            values["beside"] = dict(self.beside)
         if self.details:
-            found["details"] = [one.to_dict() for one in self.details]
-        return found
+            values["details"] = [one.to_dict() for one in self.details]
+        return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,10 +96,10 @@ class PaperScores:
 
     def lacking(self, key: str, rows: Bools) -> dict[str, int]:
         """Count why papers have no number here: `left open`, or the outcome."""
-        found: Counter[str] = Counter()
+        reasons: Counter[str] = Counter()
         for row in np.flatnonzero(rows & np.isnan(self.scores[key])):
-            found[_missing_reason(self.outcomes[row])] += 1
-        return dict(found)
+            reasons[_missing_reason(self.outcomes[row])] += 1
+        return dict(reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,21 +229,21 @@ def _split_names(text: str) -> frozenset[str]:
 def _score_shares(rubric: Rubric, verdict: Verdict) -> dict[str, float]:
     if not verdict.scored:
         return {}
-    found = _share_of_scale(rubric, {key: one.score for key, one in verdict.criteria.items()}, verdict.score)
+    shares = _share_of_scale(rubric, {key: one.score for key, one in verdict.criteria.items()}, verdict.score)
     for criterion in rubric.criteria:
         result = verdict.criteria.get(criterion.key)
         if result and result.score is None and result.score_range:
-            found[upper_bound_column(criterion.key)] = _criterion_share(result.score_range[1], criterion)
-    return found
+            shares[upper_bound_column(criterion.key)] = _criterion_share(result.score_range[1], criterion)
+    return shares
 
 
 def _share_of_scale(rubric: Rubric, criteria: Mapping[str, Number | None], overall: float | None) -> dict[str, float]:
-    found = {
+    shares = {
         one.key: _criterion_share(score, one) for one in rubric.criteria if (score := criteria.get(one.key)) is not None
     }
-    if overall is not None and len(found) == len(rubric.criteria):
-        found[OVERALL] = overall
-    return found
+    if overall is not None and len(shares) == len(rubric.criteria):
+        shares[OVERALL] = overall
+    return shares
 
 
 def _criterion_share(score: Number, criterion: Criterion) -> float:
@@ -255,10 +255,12 @@ def _pair_repeated(rubric: Rubric, judged: Iterable[StoredVerdict]) -> Iterator[
     """Yield the answers to each paper the first and the second time."""
     for one in judged:
         jurors = one.verdict.jury.jurors if one.verdict.jury else ()
-        said = [_PaperAnswer(juror.outcome, _share_of_scale(rubric, juror.criteria, juror.score)) for juror in jurors]
-        nothing = _PaperAnswer(one.verdict.outcome, {})  # where it came to no jury
-        was, now, *_ = *said, nothing, nothing
-        yield one.verdict.case, was, now
+        answers = [
+            _PaperAnswer(juror.outcome, _share_of_scale(rubric, juror.criteria, juror.score)) for juror in jurors
+        ]
+        no_answer = _PaperAnswer(one.verdict.outcome, {})  # where it came to no jury
+        first, second, *_ = *answers, no_answer, no_answer
+        yield one.verdict.case, first, second
 
 
 def _pair_variants(

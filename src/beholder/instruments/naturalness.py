@@ -191,18 +191,18 @@ def _read_small_shapes(pair: ImagePair) -> PairReading:
 
 def _read_busied(pair: ImagePair) -> PairReading:
     before, after = (_compute_deviation(image) for image in _get_layers(pair)[:2])
-    there = (before < _MAX_CALM) & (after > _MIN_TEXTURED_AFTER)
-    value = float(there.mean())
-    sentence = f"{format_percent(value)} of the image was calm and is not any more{_describe_place(there)}"
+    disturbed = (before < _MAX_CALM) & (after > _MIN_TEXTURED_AFTER)
+    value = float(disturbed.mean())
+    sentence = f"{format_percent(value)} of the image was calm and is not any more{_describe_place(disturbed)}"
     return PairReading(value, f"{sentence if value else 'No calm area was disturbed'}.")
 
 
 def _read_wiped(pair: ImagePair) -> PairReading:
     before, after = (_compute_deviation(image) for image in _get_layers(pair)[:2])
     textured = before > _MIN_TEXTURED
-    there = textured & (after < _MAX_CALM_AFTER)
-    value = float(there.sum() / (textured.sum() + _TEXTURED_PRIOR * there.size))
-    sentence = f"{format_percent(value)} of the textured area was wiped calm{_describe_place(there)}"
+    wiped = textured & (after < _MAX_CALM_AFTER)
+    value = float(wiped.sum() / (textured.sum() + _TEXTURED_PRIOR * wiped.size))
+    sentence = f"{format_percent(value)} of the textured area was wiped calm{_describe_place(wiped)}"
     return PairReading(value, f"{sentence if value else 'No texture was wiped away'}.")
 
 
@@ -324,8 +324,8 @@ def _resize_area(values: Array, size: tuple[int, int]) -> Array:
 
 
 def _describe_place(weight: Array) -> str:
-    found = name_place(weight)
-    return "" if found in (EVERYWHERE, NOWHERE) else f", {add_mostly(found)}"
+    place = name_place(weight)
+    return "" if place in (EVERYWHERE, NOWHERE) else f", {add_mostly(place)}"
 
 
 def _make_instrument(

@@ -59,10 +59,10 @@ def _sum_cells(weight: Array) -> npt.NDArray[np.float64]:
         size = max(_PLACE_GRID, values.shape[1]), max(_PLACE_GRID, values.shape[0])
         values = np.asarray(cv2.resize(values, size, interpolation=cv2.INTER_NEAREST), np.float32)
     # By a whole number first, ten times as fast; the last rows and columns that this leaves out are under one cell.
-    times = min(values.shape) // (2 * _PLACE_GRID)
-    if times > 1:
-        height, width = (side // times for side in values.shape)
-        values = values[: height * times, : width * times]
+    factor = min(values.shape) // (2 * _PLACE_GRID)
+    if factor > 1:
+        height, width = (side // factor for side in values.shape)
+        values = values[: height * factor, : width * factor]
         values = np.asarray(cv2.resize(values, (width, height), interpolation=cv2.INTER_AREA), np.float32)
     return np.asarray(cv2.resize(values, (_PLACE_GRID, _PLACE_GRID), interpolation=cv2.INTER_AREA), np.float64)
 
@@ -83,8 +83,8 @@ def _name_edge(cells: Array, along_x: Array, along_y: Array) -> str:
 
 
 def _name_by_middle(along_x: Array, along_y: Array, ninths: Array) -> str:
-    at = (np.arange(_PLACE_GRID) + 0.5) / _PLACE_GRID
-    column, row = (min(2, int(3 * float((along * at).sum()))) for along in (along_x, along_y))
+    centers = (np.arange(_PLACE_GRID) + 0.5) / _PLACE_GRID
+    column, row = (min(2, int(3 * float((along * centers).sum()))) for along in (along_x, along_y))
     wide, high = _measure_spread(along_x) > _MAX_COMPACT_SPREAD, _measure_spread(along_y) > _MAX_COMPACT_SPREAD
     if not wide and not high:
         return _PLACE_NAMES[row][column]
@@ -97,10 +97,10 @@ def _name_by_middle(along_x: Array, along_y: Array, ninths: Array) -> str:
 
 
 def _measure_spread(along: Array) -> float:
-    at = (np.arange(_PLACE_GRID) + 0.5) / _PLACE_GRID
+    centers = (np.arange(_PLACE_GRID) + 0.5) / _PLACE_GRID
     total = max(float(along.sum()), 1e-12)
-    middle = float((along * at).sum()) / total
-    return float(np.sqrt(max(float((along * (at - middle) ** 2).sum()) / total, 0)))
+    middle = float((along * centers).sum()) / total
+    return float(np.sqrt(max(float((along * (centers - middle) ** 2).sum()) / total, 0)))
 
 
 NOTICEABLE_DELTA_E = 10.0  # ΔE that is seen at a glance
@@ -150,8 +150,8 @@ def infer_edit_region(difference: Floats) -> Bools:
     # Otsu's threshold is that of the histogram, in steps of 0.5 ΔE.
     steps = np.asarray(cv2.convertScaleAbs(small, alpha=2.0), np.uint8)
     split, _ = cv2.threshold(steps, 0, 1, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
-    found = _close_gaps(small > max(NOTICEABLE_DELTA_E, 0.6 * split / 2))
-    count, labels = cv2.connectedComponents(found, connectivity=8)
+    closed = _close_gaps(small > max(NOTICEABLE_DELTA_E, 0.6 * split / 2))
+    count, labels = cv2.connectedComponents(closed, connectivity=8)
     if count < 2:
         return np.zeros(difference.shape, np.bool_)
     mass = np.bincount(np.asarray(labels).ravel(), small.ravel(), count)
@@ -166,14 +166,14 @@ def infer_edit_region(difference: Floats) -> Bools:
 def find_changed_regions(difference: Floats, changed: Bools) -> list[ChangedRegion]:
     """Return the connected regions of change of at least 0.1 % of the image, the largest first, 20 at most."""
     mask = _downscale(changed.astype(np.float32), blur=1) >= 0.5
-    found = _close_gaps(mask)
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(found, connectivity=8)
+    closed = _close_gaps(mask)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(closed, connectivity=8)
     labels = np.where(mask, labels, 0)  # closing joins parts, but what lies between them did not change
     areas = np.bincount(labels.ravel(), minlength=count)
     sums = np.bincount(labels.ravel(), _downscale(difference, blur=1).ravel(), count)
     height, width = mask.shape
     result: list[ChangedRegion] = []
-    for label in sorted(range(1, count), key=lambda one: -areas[one]):
+    for label in sorted(range(1, count), key=lambda number: -areas[number]):
         if areas[label] < _MIN_REGION_SHARE * mask.size or len(result) == 20:
             break
         left, top, wide, high, _ = (int(number) for number in stats[label])

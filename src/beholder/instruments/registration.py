@@ -231,8 +231,8 @@ class _RegistrationSearch:
         if still_share >= _GOOD_EXPLANATION and self.is_still():
             return
         if self.same_aspect:
-            if (found := self.track_corners(self.plain)) is not None:
-                yield found
+            if (tracked := self.track_corners(self.plain)) is not None:
+                yield tracked
             if still_share >= _GOOD_EXPLANATION:
                 return
         elif still_share > _SURE_STRETCH:
@@ -243,9 +243,9 @@ class _RegistrationSearch:
         if (
             not self.same_aspect
             and still_share > _WEAK_EXPLANATION
-            and (found := self.track_corners(self.plain)) is not None
+            and (tracked := self.track_corners(self.plain)) is not None
         ):
-            yield found[0], False  # stretched and moved
+            yield tracked[0], False  # stretched and moved
 
     def guess_matrices(self) -> Iterator[Matrix | None]:
         if self.same_aspect:
@@ -322,33 +322,33 @@ class _RegistrationSearch:
             The similarity transform that the corners agree on, and whether most of them do; None if there is none, or
                 if no movement explains as much (unless `guessed`).
         """
-        here = self.corners
-        if len(here) < _MIN_AGREEING:
+        points = self.corners
+        if len(points) < _MIN_AGREEING:
             return None
         shape = self.fine[0].shape
         down = make_resize_matrix(shape, self.coarse[0].shape)
         start = compose_matrices(
             compose_matrices(make_resize_matrix(self.coarse[1].shape, self.fine[1].shape), start), down
         )
-        there, found, _ = cv2.calcOpticalFlowPyrLK(
+        moved_points, status, _ = cv2.calcOpticalFlowPyrLK(
             self.normalized[0],
             _warp_gray(self.normalized[1], start, shape),
-            here,
-            np.empty_like(here),
+            points,
+            np.empty_like(points),
             winSize=(_PATCH_SIDE, _PATCH_SIDE),
             maxLevel=3,
             criteria=_FLOW_CRITERIA,
         )
-        kept = np.asarray(found).reshape(-1) == 1
-        here, there = here[kept], np.asarray(there)[kept]
-        moved = _fit_similarity(here, there, _CORNER_TOLERANCE) if len(here) >= _MIN_AGREEING else None
+        kept = np.asarray(status).reshape(-1) == 1
+        points, moved_points = points[kept], np.asarray(moved_points)[kept]
+        moved = _fit_similarity(points, moved_points, _CORNER_TOLERANCE) if len(points) >= _MIN_AGREEING else None
         if moved is None:
             return None
-        agreeing = int((_measure_errors(moved, here, there) < _CORNER_TOLERANCE).sum())
-        unmoved = 0 if guessed else int((_measure_errors(np.eye(2, 3), here, there) < _CORNER_TOLERANCE).sum())
+        agreeing = int((_measure_errors(moved, points, moved_points) < _CORNER_TOLERANCE).sum())
+        unmoved = 0 if guessed else int((_measure_errors(np.eye(2, 3), points, moved_points) < _CORNER_TOLERANCE).sum())
         if agreeing < max(_MIN_AGREEING, 0.1 * len(self.corners)) or agreeing <= 1.15 * unmoved + 2:
             return None
-        if not guessed and _measure_errors(moved, here, here).max() * self.shapes[0][1] / shape[1] < _MIN_MOVE:
+        if not guessed and _measure_errors(moved, points, points).max() * self.shapes[0][1] / shape[1] < _MIN_MOVE:
             return None
         confident = not guessed and agreeing >= max(0.3 * len(self.corners), 1.5 * unmoved)
         back = make_resize_matrix(self.fine[1].shape, self.coarse[1].shape)
@@ -365,10 +365,10 @@ class _RegistrationSearch:
     def corners(self) -> Floats:
         """Corners of before in pixels of the fine image; detected at half its size, in an eighth of the time."""
         half = np.asarray(cv2.resize(self.normalized[0], None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA), np.uint8)
-        found = cv2.goodFeaturesToTrack(half, _MAX_CORNERS, 0.02, max(half.shape) / 24)
-        if found is None:
+        detected = cv2.goodFeaturesToTrack(half, _MAX_CORNERS, 0.02, max(half.shape) / 24)
+        if detected is None:
             return np.empty((0, 2), np.float32)
-        return np.asarray((np.asarray(found).reshape(-1, 2) + 0.5) * 2 - 0.5, np.float32)
+        return np.asarray((np.asarray(detected).reshape(-1, 2) + 0.5) * 2 - 0.5, np.float32)
 
     def correlate_phase(self, start: Matrix) -> Matrix | None:
         """Return the shift by phase correlation, starting from `start`."""
@@ -388,10 +388,10 @@ class _RegistrationSearch:
         matches = cv2.BFMatcher(cv2.NORM_HAMMING, crossCheck=True).match(words, others)
         if len(matches) < _MIN_AGREEING:
             return None
-        here = np.array([first[match.queryIdx].pt for match in matches], np.float32)
-        there = np.array([second[match.trainIdx].pt for match in matches], np.float32)
-        moved = _fit_similarity(here, there, 3.0)
-        if moved is None or (_measure_errors(moved, here, there) < 3.0).sum() < _MIN_AGREEING:
+        points = np.array([first[match.queryIdx].pt for match in matches], np.float32)
+        moved_points = np.array([second[match.trainIdx].pt for match in matches], np.float32)
+        moved = _fit_similarity(points, moved_points, 3.0)
+        if moved is None or (_measure_errors(moved, points, moved_points) < 3.0).sum() < _MIN_AGREEING:
             return None
         back = make_resize_matrix(self.fine[1].shape, self.coarse[1].shape)
         matrix = compose_matrices(
@@ -455,12 +455,12 @@ def _normalize_contrast(gray: Bytes) -> Bytes:
     return np.asarray(cv2.convertScaleAbs(values + np.float32(128)), np.uint8)
 
 
-def _fit_similarity(here: Floats, there: Floats, tolerance: float) -> Matrix | None:
+def _fit_similarity(points: Floats, moved_points: Floats, tolerance: float) -> Matrix | None:
     """Fit the similarity transform that maps most points to within `tolerance`, by RANSAC on complex numbers.
 
     OpenCV's own takes 5 ms where most points are wrong. Seeded: the same points always give the same result.
     """
-    z, w = (points.astype(np.float64) @ np.array([1, 1j]) for points in (here, there))
+    z, w = (values.astype(np.float64) @ np.array([1, 1j]) for values in (points, moved_points))
     one, two = np.random.default_rng(0).integers(0, len(z), (2, _RANSAC_TRIALS))
     distant = np.abs(z[one] - z[two]) > 20 * tolerance  # close points determine scale and rotation badly
     one, two = one[distant], two[distant]
@@ -481,9 +481,9 @@ def _fit_similarity(here: Floats, there: Floats, tolerance: float) -> Matrix | N
     return np.array([[a.real, -a.imag, b.real], [a.imag, a.real, b.imag]])
 
 
-def _measure_errors(matrix: Matrix, here: Floats, there: Floats) -> npt.NDArray[np.float64]:
+def _measure_errors(matrix: Matrix, points: Floats, moved_points: Floats) -> npt.NDArray[np.float64]:
     """Return how far each point is from where the matrix maps it."""
-    return np.asarray(np.hypot(*(here @ matrix[:, :2].T + matrix[:, 2] - there).T))
+    return np.asarray(np.hypot(*(points @ matrix[:, :2].T + matrix[:, 2] - moved_points).T))
 
 
 def _is_plausible(matrix: Matrix, plain: Matrix) -> bool:

@@ -228,8 +228,8 @@ class _ClaimReader:
         return name
 
 
-def _freeze(found: Mapping[str, set[str]]) -> ClaimMap:
-    return {name: frozenset(said) for name, said in found.items() if said}
+def _freeze(claims: Mapping[str, set[str]]) -> ClaimMap:
+    return {name: frozenset(values) for name, values in claims.items() if values}
 
 
 def _is_restrictive(word: Word) -> bool:

@@ -125,12 +125,12 @@ class AnalyzedText:
                 for word in self.tokens
                 if unspaced or (len(word.form) > 3 and word.form not in FOREIGN_FUNCTION_WORDS) or word.form.isdecimal()
             }
-        found: dict[str, float] = {}
+        weights: dict[str, float] = {}
         for at, word in enumerate(self.words):
             if word.content:
                 name = f"not {word.lemma}" if at in self.negated else word.lemma
-                found.setdefault(name, self.rarity.weight(name))
-        return found or self.answer_weights
+                weights.setdefault(name, self.rarity.weight(name))
+        return weights or self.answer_weights
 
     @cached_property
     def answer_weights(self) -> dict[str, float]:
@@ -144,11 +144,11 @@ class AnalyzedText:
     @cached_property
     def lemmas_by_kind(self) -> dict[str, dict[str, str]]:
         """For each kind of word the lemmas that are affirmed, each with its phrase ("red umbrella")."""
-        found: dict[str, dict[str, str]] = {"noun": {}, "verb": {}, "quality": {}, "number": {}}
+        lemmas: dict[str, dict[str, str]] = {"noun": {}, "verb": {}, "quality": {}, "number": {}}
         for at, word in enumerate(self.words):
             if word.content and at not in self.negated and word.lemma not in _NON_NAMES:
-                found[word.kind].setdefault(word.lemma, self._phrase(at) if word.kind == "noun" else word.form)
-        return found
+                lemmas[word.kind].setdefault(word.lemma, self._phrase(at) if word.kind == "noun" else word.form)
+        return lemmas
 
     def _phrase(self, at: int) -> str:
         first = at
@@ -201,11 +201,11 @@ class TextComparison:
     @cached_property
     def _languages(self) -> tuple[bool | None, bool | None]:
         """Whether the output and the expected descriptions are in English; None where they are too short to tell."""
-        found = tuple(
+        english = tuple(
             is_english(split_words(text)) if detect_script(text) in ("LATIN", "") else False
             for text in (self.texts.output, "\n".join(self._comparable))
         )
-        return found[0], found[1]
+        return english[0], english[1]
 
     @cached_property
     def english(self) -> bool:
@@ -254,10 +254,10 @@ class TextComparison:
 
         "There are no people" is neither right nor wrong where people are not mentioned.
         """
-        spoken_of = {lemma.removeprefix("not ") for lemma in self.expected_words.lemmas}
-        said = self.output.weights.items()
-        left = {word: weight for word, weight in said if not word.startswith("not ") or word[4:] in spoken_of}
-        return left or self.output.weights
+        mentioned = {lemma.removeprefix("not ") for lemma in self.expected_words.lemmas}
+        weights = self.output.weights.items()
+        checkable = {word: weight for word, weight in weights if not word.startswith("not ") or word[4:] in mentioned}
+        return checkable or self.output.weights
 
     @cached_property
     def contradictions(self) -> Contradictions:

@@ -152,14 +152,16 @@ def _score_completeness(comparison: TextComparison, values: MeasuredValues) -> D
         return DimensionScore(key, 0.0, f"Nothing that is expected is said: {comparison.silence_reason}.")
     if comparison.incomparable_reason:
         return _abstain(key, comparison.incomparable_reason)
-    said, again = _get_value(values, "recall"), _get_value(values, "repetition")
+    recall, repetition = _get_value(values, "recall"), _get_value(values, "repetition")
     allowed = max(_MAX_REPEATED, compute_repetition(comparison.best_covered))
-    lost = find_missing(comparison) if not comparison.no_grammar_reason else []
-    without = f"; not named: {join_names(lost, 4)}" if lost else ""
-    buried = f", buried in a text of which {format_whole_percent(again)} is repeated" if again > allowed else ""
-    score = said * min(1.0, (1 - again) / (1 - allowed))
+    missing = find_missing(comparison) if not comparison.no_grammar_reason else []
+    without = f"; not named: {join_names(missing, 4)}" if missing else ""
+    buried = (
+        f", buried in a text of which {format_whole_percent(repetition)} is repeated" if repetition > allowed else ""
+    )
+    score = recall * min(1.0, (1 - repetition) / (1 - allowed))
     return DimensionScore(
-        key, score, f"{format_whole_percent(said)} of the expected description is said{buried}{without}."
+        key, score, f"{format_whole_percent(recall)} of the expected description is said{buried}{without}."
     )
 
 
@@ -176,23 +178,26 @@ def _score_clarity(comparison: TextComparison, values: MeasuredValues) -> Dimens
         return DimensionScore(key, 0.0, _SAYS_NOTHING)
     if comparison.incomparable_reason:
         return _abstain(key, comparison.incomparable_reason)
-    again = _get_value(values, "repetition")
+    repetition = _get_value(values, "repetition")
     sentence = _count_words_per_sentence(comparison)
     long = min(0.3, max(0.0, sentence / _LONG_SENTENCE_WORDS - 1) * 0.3)
-    told = f"Of the wording only: {format_whole_percent(again)} of it is repeated, {sentence:.0f} words to a sentence"
+    wording = (
+        f"Of the wording only: {format_whole_percent(repetition)} of it is repeated, {sentence:.0f} words to a sentence"
+    )
     if not comparison.english:
         why = "vague words and words of place are known in English only"
-        return DimensionScore(key, max(0.0, 1 - again - long), f"{told}; {why}.")
+        return DimensionScore(key, max(0.0, 1 - repetition - long), f"{wording}; {why}.")
     vague = sum(word.form in load_word_list("vague") for word in comparison.output.tokens) / len(
         comparison.output.tokens
     )
     placed, wanted = _count_place_words(comparison.output), _count_place_words(comparison.best_covered)
     unplaced = 0.2 * max(0.0, 1 - placed / wanted) if wanted else 0.0
-    score = max(0.0, 1 - again - _VAGUE_PENALTY * vague - long - unplaced)
+    score = max(0.0, 1 - repetition - _VAGUE_PENALTY * vague - long - unplaced)
     return DimensionScore(
         key,
         score,
-        f"{told}, {format_whole_percent(vague)} of the words are vague, words of place: {placed} (expected: {wanted}).",
+        f"{wording}, {format_whole_percent(vague)} of the words are vague, "
+        f"words of place: {placed} (expected: {wanted}).",
     )
 
 
@@ -242,15 +247,15 @@ def _collect_findings(
         return _collect_findings_of_silence(comparison)
     if comparison.no_grammar_reason:
         return {"hallucinations": (), "missing_elements": (), "strengths": (), "improvements": ()}
-    stray, lost = find_unsupported(comparison), find_missing(comparison)
-    against = comparison.contradictions
-    hallucinations = [f"not in the expected description: {phrase}" for phrase in stray]
-    hallucinations += [f"against the expected description: {one}" for one in against.all]
+    unsupported, missing = find_unsupported(comparison), find_missing(comparison)
+    contradictions = comparison.contradictions
+    hallucinations = [f"not in the expected description: {phrase}" for phrase in unsupported]
+    hallucinations += [f"against the expected description: {one}" for one in contradictions.all]
     return {
         "hallucinations": _limit_findings(hallucinations),
-        "missing_elements": _limit_findings(lost),
-        "strengths": tuple(_list_strengths(comparison, measurements, stray, lost)),
-        "improvements": tuple(_list_improvements(comparison, measurements, stray, lost)),
+        "missing_elements": _limit_findings(missing),
+        "strengths": tuple(_list_strengths(comparison, measurements, unsupported, missing)),
+        "improvements": tuple(_list_improvements(comparison, measurements, unsupported, missing)),
     }
 
 
@@ -261,62 +266,62 @@ def _collect_findings_of_silence(comparison: TextComparison) -> dict[str, tuple[
         if comparison.english
         else []
     )
-    lost = nouns or ["all that is expected"]
+    missing = nouns or ["all that is expected"]
     return {
         "hallucinations": (),
-        "missing_elements": _limit_findings(lost),
+        "missing_elements": _limit_findings(missing),
         "strengths": (),
-        "improvements": (f"name {join_names(lost)}",),
+        "improvements": (f"name {join_names(missing)}",),
     }
 
 
-def _limit_findings(found: Sequence[str]) -> tuple[str, ...]:
-    rest = len(found) - _MAX_FINDINGS
-    return (*found[:_MAX_FINDINGS], *((f"… and {rest} more",) if rest > 0 else ()))
+def _limit_findings(findings: Sequence[str]) -> tuple[str, ...]:
+    rest = len(findings) - _MAX_FINDINGS
+    return (*findings[:_MAX_FINDINGS], *((f"… and {rest} more",) if rest > 0 else ()))
 
 
 def _list_strengths(
-    comparison: TextComparison, measurements: Mapping[str, Measurement], stray: list[str], lost: list[str]
+    comparison: TextComparison, measurements: Mapping[str, Measurement], unsupported: list[str], missing: list[str]
 ) -> list[str]:
-    found: list[str] = []
+    strengths: list[str] = []
     nouns = comparison.output.lemmas_by_kind["noun"]
     right = [phrase for lemma, phrase in nouns.items() if comparison.expected_words.support(lemma)]
     if comparison.contradictions.all:  # "names what is expected: three dogs" is no praise where there are two
         right = [phrase.split()[-1] for phrase in right]
     if right:
-        found.append(f"names what is expected: {join_names(right)}")
-    if nouns and not stray:
-        found.append("names nothing that the expected description does not bear out")
-    if not lost and comparison.best_covered.lemmas_by_kind["noun"]:
-        found.append("leaves out no thing of an expected description")
+        strengths.append(f"names what is expected: {join_names(right)}")
+    if nouns and not unsupported:
+        strengths.append("names nothing that the expected description does not bear out")
+    if not missing and comparison.best_covered.lemmas_by_kind["noun"]:
+        strengths.append("leaves out no thing of an expected description")
     attributes = measurements["description.attribute_recall"].value
     if attributes is not None and attributes >= 0.8:
-        found.append(f"gives {format_whole_percent(attributes)} of the expected qualities and numbers")
+        strengths.append(f"gives {format_whole_percent(attributes)} of the expected qualities and numbers")
     checked = sum(comparison.contradictions.checked.values())
     if checked and not comparison.contradictions.all:
-        found.append(f"contradicts none of the {checked} claims that could be compared")
-    return found
+        strengths.append(f"contradicts none of the {checked} claims that could be compared")
+    return strengths
 
 
 def _list_improvements(
-    comparison: TextComparison, measurements: Mapping[str, Measurement], stray: list[str], lost: list[str]
+    comparison: TextComparison, measurements: Mapping[str, Measurement], unsupported: list[str], missing: list[str]
 ) -> list[str]:
-    found: list[str] = []
-    if lost:
-        found.append(f"name {join_names(lost)}")
+    improvements: list[str] = []
+    if missing:
+        improvements.append(f"name {join_names(missing)}")
     others = _find_often_expected(comparison)
     if others:
-        found.append(f"most expected descriptions also speak of: {join_names(others)}")
-    found += [f"check {one}" for one in comparison.contradictions.all[:_MAX_FINDINGS]]
-    if stray:
-        found.append(f"check whether the image really shows {join_names(stray)}")
-    again = measurements["description.repetition"].value
-    if again is not None and again > 0.1:
-        found.append(f"say things once: {format_whole_percent(again)} of the wording is repeated")
+        improvements.append(f"most expected descriptions also speak of: {join_names(others)}")
+    improvements += [f"check {one}" for one in comparison.contradictions.all[:_MAX_FINDINGS]]
+    if unsupported:
+        improvements.append(f"check whether the image really shows {join_names(unsupported)}")
+    repetition = measurements["description.repetition"].value
+    if repetition is not None and repetition > 0.1:
+        improvements.append(f"say things once: {format_whole_percent(repetition)} of the wording is repeated")
     fit = measurements["description.question_fit"]
     if fit.value is not None and fit.value < 0.5:
-        found.append(f"answer the question: {fit.sentence[0].lower()}{fit.sentence[1:].rstrip('.')}")
-    return found
+        improvements.append(f"answer the question: {fit.sentence[0].lower()}{fit.sentence[1:].rstrip('.')}")
+    return improvements
 
 
 def _find_often_expected(comparison: TextComparison) -> list[str]:
@@ -336,9 +341,9 @@ def _find_often_expected(comparison: TextComparison) -> list[str]:
 
 
 def _write_assessment(dimensions: Sequence[DimensionScore], human: Measurement) -> str:
-    told = [f"{dimension.key.replace('_', ' ').capitalize()}: {dimension.reason}" for dimension in dimensions]
+    sentences = [f"{dimension.key.replace('_', ' ').capitalize()}: {dimension.reason}" for dimension in dimensions]
     rating = "" if human.value is None else f" {human.sentence}"
-    return f"Measured on the texts, no image was looked at. {' '.join(told)}{rating}"
+    return f"Measured on the texts, no image was looked at. {' '.join(sentences)}{rating}"
 
 
 INSTRUMENTS: tuple[Instrument, ...] = tuple(TEXT_INSTRUMENTS)

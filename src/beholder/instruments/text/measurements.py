@@ -247,9 +247,9 @@ def measure_attribute_recall(comparison: TextComparison) -> TextResult:
         return "the expected description has no quality and no number"
     own = WordSet((*comparison.output.lemmas_by_kind["quality"], *comparison.output.lemmas_by_kind["number"]))
     value = weighted_mean((comparison.rarity.weight(lemma), own.support(lemma)) for lemma in wanted)
-    lost = [form for lemma, form in wanted.items() if not own.support(lemma)]
-    missed = f"; not said: {join_names(lost)}" if lost else ""
-    return value, f"{format_whole_percent(value)} of the expected qualities and numbers are said{missed}."
+    missing = [form for lemma, form in wanted.items() if not own.support(lemma)]
+    note = f"; not said: {join_names(missing)}" if missing else ""
+    return value, f"{format_whole_percent(value)} of the expected qualities and numbers are said{note}."
 
 
 @text_measure(
@@ -263,11 +263,11 @@ def measure_unsupported_nouns(comparison: TextComparison) -> TextResult:
     nouns = comparison.output.lemmas_by_kind["noun"]
     if not nouns:
         return "the output names no thing"
-    stray = find_unsupported(comparison)
-    told = f": {join_names(stray)}" if stray else ""
-    return len(stray) / len(
+    unsupported = find_unsupported(comparison)
+    names = f": {join_names(unsupported)}" if unsupported else ""
+    return len(unsupported) / len(
         nouns
-    ), f"{len(stray)} of {len(nouns)} things named are not in the expected description{told}."
+    ), f"{len(unsupported)} of {len(nouns)} things named are not in the expected description{names}."
 
 
 @text_measure(
@@ -280,9 +280,9 @@ def measure_missing_elements(comparison: TextComparison) -> TextResult:
     nouns = comparison.best_covered.lemmas_by_kind["noun"]
     if not nouns:
         return "the expected description names no thing"
-    lost = find_missing(comparison)
-    told = f": {join_names(lost)}" if lost else ""
-    return len(lost) / len(nouns), f"{len(lost)} of {len(nouns)} expected things are not named{told}."
+    missing = find_missing(comparison)
+    names = f": {join_names(missing)}" if missing else ""
+    return len(missing) / len(nouns), f"{len(missing)} of {len(nouns)} expected things are not named{names}."
 
 
 @text_measure(
@@ -331,13 +331,13 @@ def measure_contradicted_sides(comparison: TextComparison) -> TextResult:
 
 
 def _count_contradictions(comparison: TextComparison, kind: str, what: str) -> TextResult:
-    found = comparison.contradictions
-    wrong: tuple[Contradiction, ...] = getattr(found, kind)
-    checked = found.checked[kind]
+    contradictions = comparison.contradictions
+    wrong: tuple[Contradiction, ...] = getattr(contradictions, kind)
+    checked = contradictions.checked[kind]
     if not checked:
         return f"no claim of {what} in the output can be held against one in the expected description"
-    told = ": " + "; ".join(map(str, wrong[:_MAX_SHOWN])) if wrong else ""
-    return float(len(wrong)), f"{len(wrong)} of {checked} comparable claims of {what} are contradicted{told}."
+    examples = ": " + "; ".join(map(str, wrong[:_MAX_SHOWN])) if wrong else ""
+    return float(len(wrong)), f"{len(wrong)} of {checked} comparable claims of {what} are contradicted{examples}."
 
 
 @text_measure(
@@ -347,9 +347,9 @@ def _count_contradictions(comparison: TextComparison, kind: str, what: str) -> T
     better="",
 )
 def measure_length(comparison: TextComparison) -> TextResult:
-    said = len(comparison.output.tokens)
-    ratio = said / (sum(len(reading.tokens) for reading in comparison.references) / len(comparison.references))
-    return ratio, f"{said} words, {ratio:.1f} times the expected description."
+    count = len(comparison.output.tokens)
+    ratio = count / (sum(len(reading.tokens) for reading in comparison.references) / len(comparison.references))
+    return ratio, f"{count} words, {ratio:.1f} times the expected description."
 
 
 @text_measure(
@@ -360,8 +360,8 @@ def measure_length(comparison: TextComparison) -> TextResult:
     needs="nothing",
 )
 def measure_word_count(comparison: TextComparison) -> TextResult:
-    said = len(comparison.output.tokens)
-    return float(said), f"The output has {said} words."
+    count = len(comparison.output.tokens)
+    return float(count), f"The output has {count} words."
 
 
 @text_measure(
@@ -371,9 +371,9 @@ def measure_word_count(comparison: TextComparison) -> TextResult:
     needs="nothing",
 )
 def measure_repetition(comparison: TextComparison) -> TextResult:
-    said = len(comparison.output.tokens)
-    if said < _MIN_REPETITION_WORDS:
-        return f"{said} words are too few to repeat something"
+    count = len(comparison.output.tokens)
+    if count < _MIN_REPETITION_WORDS:
+        return f"{count} words are too few to repeat something"
     value = compute_repetition(comparison.output)
     return value, f"{format_whole_percent(value)} of the runs of three words are repeated."
 
@@ -430,9 +430,9 @@ def compute_repetition(reading: AnalyzedText) -> float:
 
 def join_names(names: Iterable[str], most: int = _MAX_SHOWN) -> str:
     """Format as "dog, cat and 3 more"."""
-    found = list(names)
-    rest = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + rest
+    listed = list(names)
+    rest = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + rest
 
 
 def format_whole_percent(share: float) -> str:
@@ -447,19 +447,19 @@ def compute_cosine(one: Mapping[_Key, float], other: Mapping[_Key, float]) -> fl
 
 def _weigh_topics(readings: Iterable[AnalyzedText]) -> Mapping[int, float]:
     topics = load_lexicon().topics
-    found: dict[int, float] = defaultdict(float)
+    weights: dict[int, float] = defaultdict(float)
     for reading in readings:
         for lemma, weight in reading.weights.items():
             for topic in topics.get(lemma, ()):
-                found[topic] += weight
-    return found
+                weights[topic] += weight
+    return weights
 
 
 def find_unsupported(comparison: TextComparison) -> list[str]:
     """Return the phrases of the output's things that nothing expected supports, the rarest first."""
     nouns = comparison.output.lemmas_by_kind["noun"]
-    stray = [lemma for lemma in nouns if not comparison.expected_words.support(lemma)]
-    return [nouns[lemma] for lemma in sorted(stray, key=lambda one: -comparison.rarity.weight(one))]
+    unsupported = [lemma for lemma in nouns if not comparison.expected_words.support(lemma)]
+    return [nouns[lemma] for lemma in sorted(unsupported, key=lambda one: -comparison.rarity.weight(one))]
 
 
 def find_missing(comparison: TextComparison) -> list[str]:
@@ -507,8 +507,8 @@ class TextRatingMap:
 @cache
 def load_text_rating_map() -> TextRatingMap:
     """Load the committed map."""
-    found = json.loads((Path(str(files("beholder.instruments"))) / "weights" / "description.json").read_text("utf-8"))
-    return TextRatingMap(found["intercept"], tuple(TextRatingFeature(**feature) for feature in found["features"]))
+    stored = json.loads((Path(str(files("beholder.instruments"))) / "weights" / "description.json").read_text("utf-8"))
+    return TextRatingMap(stored["intercept"], tuple(TextRatingFeature(**feature) for feature in stored["features"]))
 
 
 @text_measure(

@@ -66,13 +66,13 @@ _COLOR_GROUPS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "
 @cache
 def read_sections(file: str) -> Mapping[str, tuple[str, ...]]:
     """Return the lines under each [heading] of one of our word files, without comments and empty lines."""
-    found: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     for line in Path(__file__).with_name(file).read_text("utf-8").splitlines():
         if line.startswith("["):
-            found[line.strip("[]")] = heading = []
+            sections[line.strip("[]")] = heading = []
         elif line.strip() and not line.startswith("#"):
             heading.append(line)
-    return {name: tuple(lines) for name, lines in found.items()}
+    return {name: tuple(lines) for name, lines in sections.items()}
 
 
 @cache
@@ -347,17 +347,17 @@ def _count_dozens(before: list[str]) -> str:
 
 
 def _tag_words(forms: list[str]) -> list[Word]:
-    found: list[Word] = []
+    words: list[Word] = []
     for i, form in enumerate(forms):
         if form == ".":
-            found.append(CLAUSE_BREAK)
+            words.append(CLAUSE_BREAK)
             continue
         base = _NUMBER_WORDS.get(form) or lemmatize(form)  # "2 dogs" are two dogs
         kind = _guess_kind(
-            form, base, found[-1] if found else CLAUSE_BREAK, forms[i + 1] if i + 1 < len(forms) else "."
+            form, base, words[-1] if words else CLAUSE_BREAK, forms[i + 1] if i + 1 < len(forms) else "."
         )
-        found.append(_intern_word(form, base, kind))
-    return found
+        words.append(_intern_word(form, base, kind))
+    return words
 
 
 def _guess_kind(form: str, base: str, before: Word, following: str) -> WordKind:
@@ -423,18 +423,18 @@ def detect_script(text: str) -> str:
     return counts.most_common(1)[0][0] if counts else ""
 
 
-def is_english(found: Sequence[Word]) -> bool | None:
+def is_english(words: Sequence[Word]) -> bool | None:
     """Return whether words are English; None where they are too few to tell.
 
     Decided by the share of function words and words of the lexicon, and by the function words of other languages.
     """
-    spoken = [word for word in found if word is not CLAUSE_BREAK]
+    tokens = [word for word in words if word is not CLAUSE_BREAK]
     known = load_lexicon().words
-    familiar = sum(word.form in FUNCTION_WORDS or word.lemma in known for word in spoken)
-    foreign = sum(word.form in FOREIGN_FUNCTION_WORDS for word in spoken)
+    familiar = sum(word.form in FUNCTION_WORDS or word.lemma in known for word in tokens)
+    foreign = sum(word.form in FOREIGN_FUNCTION_WORDS for word in tokens)
     if foreign > 1 and foreign >= familiar:  # one alone may be part of a name: "Los Angeles"
         return False
-    if len(spoken) < _MIN_WORDS:
-        at_once = len(spoken) >= _MIN_WORDS_FAMILIAR and not foreign and familiar >= _MIN_FAMILIAR_SHORT * len(spoken)
-        return True if at_once else None
-    return familiar >= _MIN_FAMILIAR * len(spoken)
+    if len(tokens) < _MIN_WORDS:
+        clearly = len(tokens) >= _MIN_WORDS_FAMILIAR and not foreign and familiar >= _MIN_FAMILIAR_SHORT * len(tokens)
+        return True if clearly else None
+    return familiar >= _MIN_FAMILIAR * len(tokens)
