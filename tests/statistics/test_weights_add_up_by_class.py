@@ -1,4 +1,4 @@
-"""The weight of each class is the plain sum over its points, however many draws are packed into one number."""
+"""The weight of each class is the plain sum over its points."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 
 from beholder.statistics.agreement import AgreementOptions, agree
 from beholder.statistics.bootstrap import ClusterBootstrap
-from beholder.statistics.coefficients import (
-    BITS_PER_DRAW,
-    PACKED_DRAWS,
-    BootstrapWeights,
-    ClassSums,
-    pair_scores,
-    rank_statistics,
-)
+from beholder.statistics.coefficients import BootstrapWeights, ClassSums, pair_scores, rank_statistics
 from beholder.statistics.data import Column, ColumnKind, Floats, Ints, Ratings, Scores
 
 
@@ -28,8 +21,8 @@ def plainly(place: Ints, case: Ints, size: int, share: Floats, weights: Floats) 
     seed=st.integers(0, 1 << 30),
     points=st.integers(0, 40),
     size=st.integers(1, 30),
-    draws=st.integers(1, 3 * PACKED_DRAWS + 1),
-    most=st.sampled_from([0, 1, 5, (1 << BITS_PER_DRAW) - 1, 1 << BITS_PER_DRAW, 1 << 30]),
+    draws=st.integers(1, 10),
+    most=st.sampled_from([0, 1, 5, 1 << 21, 1 << 30]),
     grouped=st.booleans(),
 )
 def test_sums_are_the_plain_ones(seed: int, points: int, size: int, draws: int, most: int, grouped: bool) -> None:

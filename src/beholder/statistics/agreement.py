@@ -1,16 +1,15 @@
-"""A judge beside people: how it ranks, how far off it is, how far people agree with each other.
+"""Agreement of a judge with people (`beholder agree`): coefficients with intervals, and the sentences that explain
+them.
 
-Agreement in plain sentences, for readers who are no statisticians; and what was taken for granted on the way.
+For each criterion there is how the judge ranks and how far off it is, how far people agree among themselves, and how a
+constant and other metrics do on the same cases.
 
-A judge against people, criterion by criterion: coefficients with intervals, how far people agree among themselves,
-and what a constant and other metrics do on the same cases.
-
-Conventions. Rank coefficients, Pearson, mean absolute error and bias compare the judge with the mean rating of a case
-(`Against.MEAN`), or with each single rating as a point of its own (`Against.EACH`). Kappa and exact agreement are
-always with single ratings, since a mean is on no scale; where people say yes or no, Cohen's kappa, exact agreement,
-precision and recall of failures are with their majority, a tie counting as a failure, or with each rating. A kappa with
-a side that always says the same is not defined: it would be 0 whatever the other says. A judge on another scale is
-first mapped linearly onto the people's. What people do among themselves is told of the same cases.
+Conventions: Rank coefficients, Pearson, mean absolute error and bias compare the judge with the mean rating of a case
+(`ReferenceMode.MEAN`), or with each single rating (`ReferenceMode.EACH`). Quadratic kappa and exact agreement are
+always with single ratings, since a mean need not be a step of the scale. Where people say yes or no, Cohen's kappa,
+exact agreement, precision and recall of failures are with the majority, a tie counting as a failure, or with each
+rating. A kappa with a constant side is reported as not defined, since it would be 0 whatever the other side says. A
+judge on another scale is first mapped linearly onto the people's. Agreement among people is computed on the same cases.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ LOW_ALPHA = 0.2  # Krippendorff's α: below, people barely agree
 
 
 def describe_criterion(one: CriterionAgreement, other_judge: bool = False) -> Iterator[str]:
-    """What the numbers of a criterion come to."""
+    """Yield sentences that explain the numbers of one criterion."""
     yield _describe_decisions(one, other_judge) if one.decides else _describe_ranking(one, other_judge)
     yield from _describe_rater_agreement(one)
     if not one.decides:
@@ -77,7 +76,7 @@ def describe_criterion(one: CriterionAgreement, other_judge: bool = False) -> It
 
 
 def describe_overall(found: Agreement) -> str:
-    """Over all criteria; empty where they cannot be averaged."""
+    """Return a sentence on all criteria together; empty where they cannot be averaged."""
     if not found.overall:
         return ""
     judge, constant, difference = (found.overall[name] for name in ("mae", "constant", "difference"))
@@ -150,7 +149,7 @@ def _describe_distance(one: CriterionAgreement, whom: str) -> Iterator[str]:
 
 
 def describe_straightlining(criteria: Sequence[CriterionAgreement]) -> str:
-    """Who gives nearly everything one rating, and how often; empty where nobody does."""
+    """Return a sentence on raters who give nearly always the same rating; empty where nobody does."""
     found = Counter(rater.rater for one in criteria for rater in one.each_rater if rater.straight)
     if not found:
         return ""
@@ -190,7 +189,7 @@ def _describe_decisions(one: CriterionAgreement, other_judge: bool) -> str:
 def explain_undefined(
     name: str, estimate: Estimate, column: Column, ratings: Ratings, *, other_judge: bool = False
 ) -> Estimate:
-    """Why a number is not defined, for these very scores."""
+    """Return the estimate; where its value is undefined, with the reason for these scores and ratings."""
     if estimate.value is not None:
         return estimate
     x = column.values[~np.isnan(column.values)]
@@ -223,7 +222,7 @@ def describe_data(
     *,
     other_judge: bool,
 ) -> Iterator[str]:
-    """What was inferred by name, and which cases were left out."""
+    """Yield sentences on names that were inferred and on cases that were left out."""
     yield from describe_matches(columns, () if other_judge else ratings, mapped)
     judged, rated = set(scores.cases), {case for aspect in columns for case in ratings[aspect].cases}
     who = "the other judge scored" if other_judge else "people rated"
@@ -239,7 +238,7 @@ def describe_data(
 
 
 def describe_rank_bins(aspects: Sequence[str]) -> Iterator[str]:
-    """How rank coefficients of finely graded numbers were drawn."""
+    """Yield a sentence on the aspects whose rank coefficients were binned for the draws."""
     if aspects:
         yield (
             f"Rank coefficients are exact; their intervals are drawn over {RANK_BINS} classes where there are more "
@@ -248,7 +247,7 @@ def describe_rank_bins(aspects: Sequence[str]) -> Iterator[str]:
 
 
 def explain_no_shared_cases(scores: Scores, ratings: Mapping[str, Ratings], columns: Mapping[str, Column]) -> str:
-    """Why no case has both a score and a rating."""
+    """Explain why no case has both a score and a rating."""
     rated = {case for aspect in columns for case in ratings[aspect].cases}
     shared = [case for case in scores.cases if case in rated]
     if shared:
@@ -276,9 +275,19 @@ AVERAGED_STATISTICS = ("mae", "constant", "difference")
 
 @dataclass(frozen=True, slots=True)
 class AgreementOptions:
-    """How to compare. `mapped` are pairs `ASPECT=CRITERION`; `scales` and `rating_scales` go by aspect, `""` for all;
-    `group` is what belongs together; `beside` are other metrics, as the scores of judges: one whose single column has
-    no rated aspect's name stands beside every aspect."""
+    """Options of `agree`.
+
+    Attributes:
+        pairs: Pairs `ASPECT=CRITERION` (`--map`).
+        against: Whether to compare with mean ratings or with single ones.
+        scales: The judge's scale by aspect, `""` for all.
+        rating_scales: The people's scale by aspect, `""` for all.
+        group: The group by which cases are clustered; None for `source`.
+        baselines: Other metrics, in the form of a judge's scores. One whose only column has no rated aspect's name is
+            compared on every aspect.
+        draws: Number of bootstrap draws.
+        seed: Seed of the draws.
+    """
 
     mapped: Sequence[str] = ()
     against: ReferenceMode = ReferenceMode.MEAN
@@ -292,8 +301,13 @@ class AgreementOptions:
 
 @dataclass(frozen=True, slots=True)
 class ConstantBaseline:
-    """Always saying one number. `value` is the best one, the median of what people say. Its error `mae` is a fair one:
-    each case is told the median of the other groups. `difference` is the judge's error less this one."""
+    """A constant prediction.
+
+    Attributes:
+        value: The best constant: the median of the ratings.
+        mae: Its mean absolute error, where each case is predicted by the median of the other groups.
+        difference: The judge's error minus `mae`.
+    """
 
     value: float
     mae: Estimate
@@ -305,8 +319,14 @@ class ConstantBaseline:
 
 @dataclass(frozen=True, slots=True)
 class MetricBaseline:
-    """Another metric on the cases that it has: its rank correlation, and the judge's less the metric's strength (its
-    sign does not count, since in many metrics less is better)."""
+    """Another metric on the cases it covers.
+
+    Attributes:
+        name: Name of the metric.
+        cases: Number of cases.
+        spearman: Its rank correlation with people.
+        difference: The judge's correlation minus the metric's, ignoring its sign, since in many metrics less is better.
+    """
 
     name: str
     cases: int
@@ -320,8 +340,23 @@ class MetricBaseline:
 
 @dataclass(frozen=True, slots=True)
 class CriterionAgreement:
-    """One aspect: how the judge's `criterion` and people agree on it. `judged_on` and `rated_on` are the scales; all
-    numbers are on the people's. `people` is empty where the reference is another judge."""
+    """Agreement on one aspect; all numbers are on the people's scale.
+
+    Attributes:
+        aspect: What people rated.
+        criterion: The judge's column for it.
+        kind: Kind of that column.
+        cases: Cases with both a score and a rating.
+        ratings: Ratings of these cases.
+        raters: Raters of these cases.
+        judged_on: The judge's scale.
+        rated_on: The people's scale.
+        coefficients: Judge against people, by name.
+        people: People among themselves, by name; empty where the reference is another judge.
+        constant: The constant prediction.
+        baselines: Other metrics.
+        each_rater: A summary of each rater.
+    """
 
     aspect: str
     criterion: str
@@ -362,8 +397,18 @@ class CriterionAgreement:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A judge against people, or against another judge as the `reference`. `overall` is the mean over criteria of the
-    judge's error (`mae`), the constant's (`constant`) and their `difference`, where all are rated on one scale."""
+    """Agreement of a judge with people, or with another judge as the `reference`.
+
+    Attributes:
+        judge: Name of the judge.
+        reference: `people`, or the name of the other judge.
+        against: Whether mean ratings or single ones were compared.
+        cases: Cases that count.
+        criteria: Results by criterion.
+        overall: Means over the criteria of `mae`, `constant` and `difference`, where all are rated on one scale.
+        notes: Sentences on what was inferred and left out.
+        intervals: A sentence on how intervals were computed.
+    """
 
     judge: str
     reference: str
@@ -390,10 +435,16 @@ class Agreement:
 def agree(
     scores: Scores, ratings: Mapping[str, Ratings], asked: AgreementOptions | None = None, other_judge: str = ""
 ) -> Agreement:
-    """Compares a judge with people; or with the judge called `other_judge`, whose scores are then given as the ratings
-    of one rater (`ratings_of`).
+    """Compare a judge with people, or with another judge.
 
-    Raises `UsageError` where names do not match (`mapping.matched`), and where no case has both.
+    Args:
+        scores: The judge's scores.
+        ratings: Ratings by aspect; another judge's scores as made by `ratings_from_scores`.
+        asked: How to compare.
+        other_judge: Name of the other judge; empty where the reference is people.
+
+    Raises:
+        UsageError: Names do not match (`match_aspects`), or no case has both a score and a rating.
     """
     asked = asked or AgreementOptions()
     columns = match_aspects(ratings, scores, asked.mapped)
@@ -444,7 +495,7 @@ def agree(
 
 
 def ratings_from_scores(scores: Scores) -> dict[str, Ratings]:
-    """Another judge's scores in the place of people's: one rater for each criterion, overall, pass and assertion."""
+    """Return another judge's scores in the form of ratings by a single rater."""
     kinds = (ColumnKind.CRITERION, ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.ASSERTION)
     return {
         name: Ratings(name, scores.cases, (scores.name,), column.values[:, None])
@@ -455,7 +506,9 @@ def ratings_from_scores(scores: Scores) -> dict[str, Ratings]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _AlignedAspect:
-    """One aspect made ready: the judge's numbers on the people's scale, both sides nan where the other has none."""
+    """One aspect ready to compare: the judge's numbers on the people's scale, both sides nan where the other is
+    missing.
+    """
 
     aspect: str
     column: Column
@@ -500,7 +553,7 @@ def _metric_values(
 
 
 def _metric_column(scores: Scores, aspect: str, every: Mapping[str, Ratings]) -> Column | None:
-    """The metric's column for an aspect: by name, or its only one where that has no aspect's name."""
+    """Return the metric's column for an aspect: by name, or its only one where that has no rated aspect's name."""
     if aspect in scores.columns:
         return scores.columns[aspect]
     alone = list(scores.columns.values())
@@ -534,7 +587,7 @@ def _aspect_statistics(one: _AlignedAspect, against: ReferenceMode, group: Ints,
 
 
 def _bootstrap_estimates(draws: ClusterBootstrap, statistics: WeightedStatistics) -> dict[str, Estimate]:
-    """Estimates from weights of groups, which are fewer than those of cases."""
+    """Return estimates over draws of groups, whose weights are fewer than those of cases."""
     if draws.groups < 2:
         return draws.estimates(statistics)
     groups = ClusterBootstrap(None, draws.groups, count=draws.count, seed=draws.seed, method=draws.method)
@@ -555,7 +608,7 @@ def _evaluate_aspects(
 
 
 def _averaged_aspects(aspects: Sequence[_AlignedAspect]) -> list[str]:
-    """The criteria whose errors may be averaged: two or more, on one scale."""
+    """Return the criteria whose errors may be averaged: two or more, on one scale."""
     criteria = [one for one in aspects if one.column.kind is ColumnKind.CRITERION]
     alike = len({one.rated_on for one in criteria}) == 1
     return [one.aspect for one in criteria] if alike and len(criteria) > 1 else []
@@ -600,14 +653,14 @@ def _build_criterion(
 
 
 def _undefined_kappas(one: _AlignedAspect, against: ReferenceMode) -> list[str]:
-    """The kappas that have a side which always says the same."""
+    """Return the names of kappas with a constant side."""
     x, values = one.column.values, one.ratings.values
     sides = {"quadratic_kappa": values, "kappa": _majority_vote(values, against)}
     return [name for name, y in sides.items() if any(len(np.unique(side[~np.isnan(side)])) < 2 for side in (x, y))]
 
 
 def _majority_vote(values: Floats, against: ReferenceMode) -> Floats:
-    """1 where most say yes, 0 where half or more say no; or each rating for itself."""
+    """Return 1 where most say yes, 0 where half or more say no; or each rating by itself."""
     known = reference_ratings(values, against)
     return np.where(np.isnan(known), np.nan, (known > 0.5).astype(np.float64))
 

@@ -1,10 +1,10 @@
-"""Which of a judge's numbers answers what people were asked, and bringing the two onto one scale.
+"""Matching the aspects that people rated with a judge's columns, and bringing both onto one scale.
 
-A pair is given as `ASPECT=CRITERION`, where the criterion may also be the smallest, largest or mean of several,
-`SC=min(edit_success,over_editing)`; else it is inferred by name: case, signs and a filling `and` do not count, and
-`color` is `colour`; `overall` is the rubric's own score.
+A pair is given as `ASPECT=CRITERION` (`--map`), where the criterion may also be the minimum, maximum or mean of
+several: `SC=min(edit_success,over_editing)`. Otherwise aspects are matched by name, ignoring case, punctuation and the
+word `and`; `color` equals `colour`, and `overall` is the rubric's own score.
 
-Which scale each aspect was judged and rated on, where nobody said.
+A scale that nobody gave is inferred from the rubric, or else from the range of the numbers.
 """
 
 from __future__ import annotations
@@ -28,10 +28,18 @@ _SCALE_PATTERN = re.compile(r"\s*(?P<low>-?\d+(\.\d+)?)\s*\.\.\s*(?P<high>-?\d+(
 
 
 def match_aspects(aspects: Iterable[str], scores: Scores, given: Sequence[str] = ()) -> dict[str, Column]:
-    """The column that answers each aspect, in the order of `aspects`; an aspect that no column answers is left out.
+    """Find the column that answers each aspect.
 
-    `given` are pairs `ASPECT=CRITERION`. Raises `UsageError` where a pair names what is not there, where a name could
-    mean two columns, and where nothing matches at all.
+    Args:
+        aspects: Names of rated aspects.
+        scores: The judge's scores.
+        given: Pairs `ASPECT=CRITERION`, which take precedence over names.
+
+    Returns:
+        Columns by aspect, in the order of `aspects`; aspects without a matching column are missing.
+
+    Raises:
+        UsageError: A pair names something unknown, a name matches two columns, or nothing matches at all.
     """
     wanted = list(dict.fromkeys(aspects))
     pairs = _parse_pairs(given)
@@ -53,7 +61,7 @@ def match_aspects(aspects: Iterable[str], scores: Scores, given: Sequence[str] =
 
 
 def describe_matches(found: Mapping[str, Column], aspects: Iterable[str] = (), given: Sequence[str] = ()) -> list[str]:
-    """What was inferred and what was left out, in sentences: nothing where every name is the same on both sides."""
+    """Return sentences on inferred and unmatched names; none where all names are the same on both sides."""
     by_hand = _parse_pairs(given)
     inferred = [
         f"{aspect} = {one.name}" for aspect, one in found.items() if one.name != aspect and aspect not in by_hand
@@ -66,10 +74,12 @@ def describe_matches(found: Mapping[str, Column], aspects: Iterable[str] = (), g
 
 
 def find_column(text: str, scores: Scores) -> Column:
-    """The column of this name, or a combination: `min(a,b)`, `max(a,b)`, `mean(a,b)`.
+    """Return the column of this name, or a combination of columns: `min(a,b)`, `max(a,b)`, `mean(a,b)`.
 
-    A combination is missing where one of its parts is. Raises `UsageError` for a name that is not there, and for parts
-    on different scales.
+    A combination is missing (nan) where one of its parts is.
+
+    Raises:
+        UsageError: The name is unknown, or the parts of a combination are on different scales.
     """
     exact = scores.columns.get(text.strip())
     if exact is not None:
@@ -93,9 +103,10 @@ def find_column(text: str, scores: Scores) -> Column:
 
 
 def rescale(column: Column, to: Scale) -> Column:
-    """The column moved and stretched so that the ends of its scale fall on the ends of `to`.
+    """Map a column linearly so that the ends of its scale fall on the ends of `to`.
 
-    Raises `UsageError` where the column's scale is not known or has no width.
+    Raises:
+        UsageError: The column's scale is not known or has no width.
     """
     if column.scale is None:
         raise UsageError(f"The scale of {column.name!r} is not known; give it as --scale {column.name}=0..10.")
@@ -117,11 +128,18 @@ def infer_scales(
     rating_scale: Scale | None = None,
     seen: Scale | None = None,
 ) -> tuple[Scale, Scale]:
-    """The scale that the judge's numbers are on, and the one that people's are on, from the range that they `rated` in.
+    """Return the scale of the judge's numbers and the scale of the people's ratings.
 
-    What is given counts; then the rubric's own scale; else the range of the numbers (`seen`, where more is known of it
-    than the column tells). Both are on one scale where the numbers of the one fit the scale of the other (`fits`) and
-    nothing else is given.
+    A given scale is taken as it is; then the rubric's own scale; otherwise the range of the numbers. Both sides are
+    taken to be on one scale where the numbers of one fit the scale of the other (`fits_scale`) and nothing else is
+    given.
+
+    Args:
+        column: The judge's numbers.
+        rated: Range of the ratings.
+        scale: The judge's scale, if given.
+        rating_scale: The people's scale, if given.
+        seen: Range of the judge's numbers, where more than this column is known of it.
     """
     own = scale or column.scale
     if own is not None:
@@ -134,20 +152,27 @@ def infer_scales(
 
 
 def fits_scale(seen: Scale, scale: Scale) -> bool:
-    """Whether numbers in this range may be on the scale: inside, and spanning half of it unless they begin above its
-    low end. Ratings from 4 to 6 fit 1..7, and ratings from 0 to 1 do not fit 0..10."""
+    """Return whether numbers in the range `seen` may be on the scale.
+
+    They must lie inside, and span half of it unless they begin above its low end: ratings from 4 to 6 fit 1..7, but
+    ratings from 0 to 1 do not fit 0..10.
+    """
     inside = scale[0] <= seen[0] and seen[1] <= scale[1]
     return inside and (2 * (seen[1] - seen[0]) >= scale[1] - scale[0] or seen[0] > scale[0])
 
 
 def find_range(values: Floats) -> Scale | None:
-    """From the smallest to the largest; None where there is none."""
+    """Return the smallest and largest value; None where all are nan."""
     known = values[~np.isnan(values)]
     return (float(known.min()), float(known.max())) if len(known) else None
 
 
 def parse_scale(text: str) -> Scale:
-    """A scale as it is written on the command line: `1..7`."""
+    """Parse a scale as it is written on the command line, such as `1..7`.
+
+    Raises:
+        UsageError: The text is no scale.
+    """
     found = _SCALE_PATTERN.fullmatch(text)
     if found is None or not float(found["low"]) < float(found["high"]):
         raise UsageError(f"A scale is written from its low to its high end, such as 1..7, not {text!r}.")
@@ -155,7 +180,7 @@ def parse_scale(text: str) -> Scale:
 
 
 def normalize_name(name: str) -> str:
-    """A name as it is compared: letters and digits in lower case, without `and`, with `colour` as `color`."""
+    """Return a name in the form in which names are compared: lower-case words without `and`, `colour` as `color`."""
     words = re.findall(r"[^\W_]+", name.casefold())
     return " ".join(word for word in words if word != "and").replace("colour", "color")
 
@@ -211,13 +236,19 @@ def infer_scales_by_aspect(
     judged: Mapping[str, Scale],
     rated: Mapping[str, Scale],
 ) -> dict[str, tuple[Scale, Scale]]:
-    """The scale of the judge's numbers and of the people's, as `mapping.scales_of` finds them. `judged` and `rated` are
-    those that were given, under `""` for all aspects.
+    """Return the scales of judge and people for each aspect, as `infer_scales` finds them.
 
     Where only the numbers tell, their range is that of all aspects together, unless an aspect spans less than half of
-    it: people who were asked twelve questions seldom had twelve scales.
+    it: people who were asked twelve questions rarely had twelve scales.
 
-    Raises `UsageError` where a number is off the scale that was given for it.
+    Args:
+        columns: The judge's column by aspect.
+        ratings: Ratings by aspect.
+        judged: Given scales of the judge by aspect, `""` for all aspects.
+        rated: Given scales of the people, likewise.
+
+    Raises:
+        UsageError: A number is off the scale that was given for it.
     """
     for aspect, column in columns.items():
         _check_on_scale(_get_scale(aspect, judged), column.values, f"the judge gives {aspect!r}", f"--scale {aspect}=")
@@ -246,8 +277,9 @@ def describe_scales(
     *,
     other_judge: bool = False,
 ) -> Iterator[str]:
-    """What `scales_by_aspect` found and nobody said, in sentences: scales that are mapped onto others, numbers that
-    were taken to be on one scale, and scales that cannot be known."""
+    """Yield sentences on what `infer_scales_by_aspect` inferred: scales that were mapped onto others, numbers that were
+    taken to be on one scale, and scales that cannot be known.
+    """
     whose = "the other judge's" if other_judge else "the ratings'"
     said = _find_ranges({aspect: ratings[aspect].values for aspect in columns})
     seen = _find_ranges({aspect: column.values for aspect, column in columns.items() if column.scale is None})
@@ -281,8 +313,14 @@ def find_guessed_scales(
     judged: Mapping[str, Scale],
     rated: Mapping[str, Scale],
 ) -> set[str]:
-    """The aspects of which only the ratings themselves tell the people's scale, in what `scales_by_aspect` found: they
-    may not have used all of it."""
+    """Return the aspects whose human scale was inferred from the ratings alone, which may not use all of it.
+
+    Args:
+        columns: The judge's column by aspect.
+        found: What `infer_scales_by_aspect` returned.
+        judged: Given scales of the judge by aspect, `""` for all aspects.
+        rated: Given scales of the people, likewise.
+    """
     return {
         aspect
         for aspect, column in columns.items()
@@ -291,17 +329,17 @@ def find_guessed_scales(
 
 
 def can_rescale(judged_on: Scale, rated_on: Scale) -> bool:
-    """Whether the one scale can be mapped onto the other: a side that always says the same has none."""
+    """Return whether one scale can be mapped onto the other: neither may be a single value."""
     return judged_on[0] < judged_on[1] and rated_on[0] < rated_on[1]
 
 
 def format_scale(scale: Scale) -> str:
-    """`1 to 7`; a single number for itself."""
+    """Format a scale as `1 to 7`, or as one number where both ends are the same."""
     return f"{scale[0]:g} to {scale[1]:g}" if scale[0] < scale[1] else f"{scale[0]:g}"
 
 
 def parse_scales(texts: Sequence[str]) -> dict[str, Scale]:
-    """Scales as they are written on the command line: `0..10` for all aspects, `SC=0..10` for one."""
+    """Parse scales as they are written on the command line: `0..10` for all aspects (key `""`), `SC=0..10` for one."""
     split = (text.rpartition("=") for text in texts)
     return {aspect.strip(): parse_scale(ends) for aspect, _, ends in split}
 

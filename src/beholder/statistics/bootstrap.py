@@ -1,15 +1,11 @@
-"""Student's t distribution for whole degrees of freedom: what small samples have in place of the normal one.
+"""Confidence intervals by cluster bootstrap: estimates, draws of groups, BCa and percentile intervals, Student's t.
 
-Intervals by drawing groups with replacement.
+Cases that share a group (`source`: the photograph) are drawn together, since they are not independent of each other. A
+draw is a weight for each case: how often its group was drawn. A statistic takes a matrix of weights, one row per draw,
+and returns a value for each row, nan where it is not defined, so that thousands of draws are a few matrix products.
 
-Cases that share a group (`source`: the photograph) are drawn together, since they are not independent of each other.
-A draw is a weight for each case: how often its group was drawn. A statistic takes weights, one row a draw, and returns
-its value for each row, nan where it is not defined; so that thousands of draws are a handful of matrix products.
-
-Means of many columns with clustered intervals, from the sums of each group.
-
-A mean needs of a group only its sum and its count: draws are then a matrix product over groups, not over cases, and
-what a group left out would change follows without drawing. 100,000 cases × 12 columns × 2,000 draws take seconds.
+Means need only the sum and count of each group (`GroupSums`): their draws are a product over groups instead of cases,
+and the jackknife follows without drawing. 100,000 cases × 12 columns × 2,000 draws take seconds.
 """
 
 from __future__ import annotations
@@ -42,7 +38,15 @@ _EXPANSION_TERMS: tuple[tuple[dict[int, int], int], ...] = (
 
 @cache
 def t_quantile(share: float, freedom: int) -> float:
-    """The value that a t variable stays below with probability `share`, strictly between 0 and 1."""
+    """Return the value below which a t-distributed variable lies with probability `share`.
+
+    Args:
+        share: A probability strictly between 0 and 1.
+        freedom: Degrees of freedom, 1 or more.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
     if not 0 < share < 1 or freedom < 1:
         raise ValueError(f"no t quantile at {share} with {freedom} degrees of freedom")
     if share < 0.5:
@@ -63,7 +67,7 @@ def t_quantile(share: float, freedom: int) -> float:
 
 
 def t_cdf(value: float, freedom: int) -> float:
-    """The probability that a t variable is below `value`: the finite sums of Abramowitz and Stegun, 26.7.3 and 4."""
+    """Return the probability that a t-distributed variable is below `value` (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
     if freedom > _NORMAL_FREEDOM:
         return NormalDist().cdf(value * (1 - 1 / (4 * freedom)) / sqrt(1 + value**2 / (2 * freedom)))
     angle = atan2(value, sqrt(freedom))
@@ -95,7 +99,7 @@ Statistics = Callable[[Floats], Mapping[str, Floats]]
 
 
 class IntervalMethod(StrEnum):
-    """How an interval follows from the draws: bias-corrected and accelerated, or plain percentiles."""
+    """How an interval is computed from draws: bias-corrected and accelerated, or plain percentiles."""
 
     BCA = "BCa"
     PERCENTILE = "percentile"
@@ -103,8 +107,14 @@ class IntervalMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its interval. `value` is None where it is not defined, and `why` says why; `low` and `high` are
-    None where there is no interval."""
+    """A number with its confidence interval.
+
+    Attributes:
+        value: The number; None where it is not defined.
+        low: Lower end of the interval; None where there is none.
+        high: Upper end of the interval; None where there is none.
+        why: Why the number or its interval is missing.
+    """
 
     value: float | None
     low: float | None = None
@@ -121,12 +131,19 @@ class Estimate:
 
 
 def undefined_estimate(why: str) -> Estimate:
+    """Return an estimate without a value, with the reason."""
     return Estimate(None, why=why)
 
 
 class ClusterBootstrap:
-    """Groups drawn with replacement, the same ones whenever they are asked for: what is computed over the same draws
-    is paired."""
+    """Draws of groups with replacement.
+
+    The same draws are generated each time they are asked for, so that statistics computed over them are paired.
+
+    Attributes:
+        group_index: The group of each case, numbered from 0.
+        group_count: Number of groups.
+    """
 
     def __init__(
         self,
@@ -137,8 +154,15 @@ class ClusterBootstrap:
         seed: int = DEFAULT_SEED,
         method: IntervalMethod | None = None,
     ) -> None:
-        """`groups` names the group of each of `size` cases; None or an empty name: a case stands alone. Without a
-        `method` it is BCa up to `MOST_BCA` groups, percentiles beyond."""
+        """Prepare the groups; draws are generated when they are needed.
+
+        Args:
+            groups: Group name of each case; None, or an empty name, for a case that is a group of its own.
+            size: Number of cases.
+            count: Number of draws.
+            seed: Seed of the random generator.
+            method: How intervals are computed; by default BCa up to `MAX_BCA_GROUPS` groups, percentiles beyond.
+        """
         self.size, self.count, self.seed = size, count, seed
         names = [name or f"\0{row}" for row, name in enumerate(groups)] if groups is not None else range(size)
         self.group: Ints = np.unique(np.asarray(names), return_inverse=True)[1] if size else np.zeros(0, np.int64)
@@ -147,7 +171,7 @@ class ClusterBootstrap:
         self.method = method or (IntervalMethod.BCA if self.groups <= MAX_BCA_GROUPS else IntervalMethod.PERCENTILE)
 
     def counts(self) -> Iterator[npt.NDArray[np.uint16]]:
-        """How often each group was drawn, some draws at a time."""
+        """Yield blocks of draws × groups: how often each group was drawn."""
         rng = np.random.default_rng(self.seed)
         for rows in self._blocks(self.count):
             picked = rng.integers(0, self.groups, (rows, self.groups))
@@ -156,23 +180,23 @@ class ClusterBootstrap:
             yield flat.astype(np.uint16).reshape(rows, self.groups)
 
     def weights(self) -> Iterator[Floats]:
-        """How often each case was drawn, some draws at a time."""
+        """Yield blocks of draws × cases: how often each case was drawn."""
         for counts in self.counts():
             yield counts[:, self.group].astype(np.float64)
 
     def left_out(self) -> Iterator[Floats]:
-        """All cases but those of one group, for each group."""
+        """Yield blocks of groups × cases: weight 1 for all cases except those of one group."""
         start = 0
         for rows in self._blocks(self.groups):
             yield (self.group[None, :] != np.arange(start, start + rows)[:, None]).astype(np.float64)
             start += rows
 
     def estimate(self, statistic: Statistic, why: str = "not defined for these cases") -> Estimate:
-        """The statistic of all cases, with its interval."""
+        """Return the statistic of all cases with its interval; `why` is the reason given where it is not defined."""
         return self.estimates(lambda weights: {"": statistic(weights)}, why)[""]
 
     def estimates(self, statistics: Statistics, why: str = "not defined for these cases") -> dict[str, Estimate]:
-        """Several statistics over the same draws."""
+        """Return several statistics by name, with intervals over the same draws."""
         if not self.size:
             return {}
         point = {name: float(values[0]) for name, values in statistics(np.ones((1, self.size))).items()}
@@ -190,7 +214,7 @@ class ClusterBootstrap:
         }
 
     def told(self) -> str:
-        """In a sentence, for under a table."""
+        """Describe the intervals in a sentence to print below a table."""
         by = f"{self.groups:,} groups" if self.grouped else "cases, each taken as independent of the others"
         few = (
             f" With so few of them intervals are too narrow; {RELIABLE_GROUPS} would do."
@@ -207,11 +231,17 @@ class ClusterBootstrap:
 def estimate_from_draws(
     point: float, drawn: Floats, left_out: Floats | None = None, why: str = "", *, groups: int = 0
 ) -> Estimate:
-    """A value with the interval that draws give: BCa where the values without each group are given, else percentiles;
-    of so many groups (0: of those left out, or of very many).
+    """Return a value with the interval that its draws give.
 
-    Draws in which the statistic is not defined are set aside; where that is more than a tenth of them there is no
-    interval. A value that is the same in every draw has an interval without width.
+    Draws in which the statistic is nan are ignored; where more than a tenth of them are, there is no interval. A value
+    that is the same in every draw has an interval of zero width.
+
+    Args:
+        point: The statistic of all cases.
+        drawn: The statistic of each draw.
+        left_out: The statistic without each group (jackknife), for a BCa interval; None for percentiles.
+        why: The reason to give where `point` is nan.
+        groups: Number of groups drawn; 0 for the length of `left_out`, or for very many.
     """
     if np.isnan(point):
         return undefined_estimate(why or "not defined for these cases")
@@ -227,15 +257,18 @@ def estimate_from_draws(
 
 
 def _interval_reach(groups: int) -> float:
-    """How many standard errors an interval reaches. Draws of few groups spread too little, by √((G − 1) / G), and what
-    they lack is Student's t; so the ends are taken further out (Hesterberg 2015, "expanded percentile")."""
+    """Return half the width of an interval in standard errors.
+
+    Draws of few groups vary too little, by √((G − 1) / G), and their quantiles are normal where Student's t is needed,
+    so that the quantiles are taken further out (Hesterberg 2015, "expanded percentile").
+    """
     if groups < 2:
         return NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
     return t_quantile((1 + CONFIDENCE_LEVEL) / 2, groups - 1) * math.sqrt(groups / (groups - 1))
 
 
 def _bca_quantiles(point: float, drawn: Floats, left_out: Floats, reach: float) -> tuple[float, float]:
-    """The shares of the draws at which the bias-corrected and accelerated interval ends (Efron 1987)."""
+    """Return the quantiles of the draws at which the BCa interval ends (Efron 1987)."""
     normal = NormalDist()
     below = (np.count_nonzero(drawn < point) + np.count_nonzero(drawn == point) / 2) / len(drawn)
     if not 0 < below < 1 or len(left_out) < 2:
@@ -253,7 +286,7 @@ def _bca_quantiles(point: float, drawn: Floats, left_out: Floats, reach: float) 
 
 
 def weighted_mean(values: Floats) -> Statistic:
-    """The mean of a column, nan left out."""
+    """Return the statistic for the mean of a column, ignoring nan."""
     there: Bools = ~np.isnan(values)
     known = np.where(there, values, 0.0)
 
@@ -265,7 +298,7 @@ def weighted_mean(values: Floats) -> Statistic:
 
 
 def divide_or_nan(above: Floats, below: Floats) -> Floats:
-    """The quotient, nan where `below` is 0."""
+    """Divide; nan where `below` is 0."""
     quotient: Floats = np.divide(above, below, out=np.full(np.shape(below), np.nan), where=below != 0)
     return quotient
 
@@ -281,25 +314,28 @@ EQUALITY_TOLERANCE = 1e-9  # scores are sums of a few decimals: a difference tha
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSums:
-    """Groups × columns: the sum of the values that are there, and how many they are."""
+    """Sum and number of non-missing values, groups × columns."""
 
     sums: Floats
     counts: Floats
 
     @property
     def means(self) -> Floats:
-        """By column; nan where no case has a value."""
+        """The mean of each column; nan where no case has a value."""
         return divide_or_nan(zero_rounding_errors(self.sums.sum(axis=0)), self.counts.sum(axis=0))
 
     @property
     def groups(self) -> Ints:
-        """By column, how many groups have a value."""
+        """Number of groups that have a value, for each column."""
         found: Ints = np.count_nonzero(self.counts, axis=0)
         return found
 
     def standard_errors(self) -> Floats:
-        """Of the means, clustered: the linearised variance of a ratio, `G/(G−1) · Σ (s − m·n)² / (Σ n)²` over the G
-        groups with sum s and count n. nan where fewer than two groups have a value."""
+        """Return the clustered standard errors of the means.
+
+        This is the linearized variance of a ratio, `G/(G−1) · Σ (s − m·n)² / (Σ n)²` over the G groups with sum s and
+        count n; nan where fewer than two groups have a value.
+        """
         residuals = self.sums - np.nan_to_num(self.means) * self.counts
         groups = self.groups.astype(np.float64)
         spread = divide_or_nan(groups * (residuals**2).sum(axis=0), groups - 1)
@@ -308,8 +344,10 @@ class GroupSums:
 
 
 def sum_by_group(draws: ClusterBootstrap, columns: Sequence[Floats]) -> GroupSums:
-    """The sums of columns (a value for each case, nan where there is none) by the groups of the draws. What rounding
-    leaves of differences that cancel is 0: ten groups of it would look like ten that agree."""
+    """Sum columns (one value per case, nan where missing) by the groups of a bootstrap.
+
+    Rounding errors of differences that cancel are set to 0: ten groups of them would look like ten that agree.
+    """
     sums = np.zeros((draws.groups, len(columns)))
     counts = np.zeros_like(sums)
     for at, values in enumerate(columns):
@@ -321,12 +359,12 @@ def sum_by_group(draws: ClusterBootstrap, columns: Sequence[Floats]) -> GroupSum
 
 
 def zero_rounding_errors(sums: Floats) -> Floats:
-    """Sums, 0 where they are no more than rounding leaves."""
+    """Return the sums with values below `EQUALITY_TOLERANCE` set to 0."""
     return np.where(np.abs(sums) <= EQUALITY_TOLERANCE, 0.0, sums)
 
 
 def estimate_means(draws: ClusterBootstrap, sums: GroupSums) -> list[Estimate]:
-    """The mean of each column with its interval, over the same draws."""
+    """Return the mean of each column with its interval, over the same draws."""
     points = sums.means
     if draws.groups < 2:
         lone = "no interval: all cases are of one group"
@@ -351,5 +389,5 @@ def estimate_means(draws: ClusterBootstrap, sums: GroupSums) -> list[Estimate]:
 
 
 def _jackknife_means(sums: GroupSums) -> Floats:
-    """The means without each group."""
+    """Return the means without each group."""
     return divide_or_nan(zero_rounding_errors(sums.sums.sum(axis=0) - sums.sums), sums.counts.sum(axis=0) - sums.counts)

@@ -1,30 +1,20 @@
-"""How near predictions are to people: rank correlation and error as statistics of weighted cases, for `Draws`.
+"""Calibration (`beholder calibrate`): choosing and testing a map from a judge's numbers to people's mean rating.
 
-How far people's mean may lie from a calibrated score: an interval that holds most of them, also where cases are few.
+    task = build_task(scores, ratings, column)      data to learn from, for one aspect
+    result = calibrate(task)                        fits every recipe, chooses one, and tests it on unseen cases
+    saved = build_document([result], made)          the maps that help, as plain JSON
 
-Conformal: the errors of cases that a map had not seen stand for that of the next one, and since that might be greater
-than all of them, the error itself takes a place among them. Plain quantiles leave that place out, and so hold 71 % in
-place of 80 where there are ten cases. Cases of one group err alike, and the next one is of a new group, so that a place
-is one for each group, shared by its cases (Lee, Barber and Willett 2023).
+Every number is of cases that the map had not seen, nor any case of their group (except `CalibrationResult.new_model`,
+where it has seen their photographs). The choice of the recipe is repeated without each fold (nested cross-validation),
+so that the score of the chosen one is not the best of many lucky ones. Differences are paired over the same draws;
+positive ones favor the map.
 
-Candidates side by side: how near each is to people, on the same folds and over the same draws.
+The interval of a calibrated score is conformal: the errors of unseen cases stand for the error of the next case, which
+itself takes a place among them. Plain quantiles leave out that place, and cover 71 % instead of 80 % with ten cases.
+Cases of one group have similar errors, and the next case is of a new group, so that each group has one place, shared
+by its cases (Lee, Barber and Willett 2023).
 
-Which map is worth having: chosen by grouped cross-validation, held against the raw judge, a constant and people.
-
-Every number is of cases that the map had not seen, nor any case of their group (but for `Result.unseen`, where it has
-seen their photographs). The choice itself is made anew without each fold (nested), so that the score of what was chosen
-is not the best of many lucky ones. Differences are paired, over the same draws; one that is above 0 speaks for the map.
-
-A calibration as a document: the maps that help, with the pedigree that lets a reader judge them.
-
-Calibration: from what a judge said of a case, and what was measured, to the mean rating that people would give.
-
-    task = task_of(scores, ratings, column)         what there is to learn from, for one aspect
-    result = calibrate(task)                        every recipe, chosen and tested on cases that it had not seen
-    saved = document([result], made)                the maps that help, as plain JSON
-
-Fitting is here; reading and applying a calibration is lower, in `verdicts.calibrating` and `verdicts.maps`, since a run
-applies one to every verdict.
+Calibration files are read and applied in `verdicts.calibration`, since a run applies one to every verdict.
 """
 
 from __future__ import annotations
@@ -71,26 +61,24 @@ class SelectionMeasure(StrEnum):
 
 
 def rank_correlation_statistic(one: Floats, other: Floats) -> Statistic:
-    """Spearman's ρ over the cases where both are there; ties share the mean of their ranks; nan where either is
-    constant."""
+    """Return the statistic for Spearman's ρ over the cases where both are known; nan where either is constant."""
     found = rank_statistics(pair_scores(one, other), kendall=False)
     return lambda weights: found(weights)["spearman"]
 
 
 def absolute_error_statistic(said: Floats, ratings: Floats) -> Statistic:
-    """The mean distance, over the cases where both are there."""
+    """Return the statistic for the mean absolute difference, over the cases where both are known."""
     return weighted_mean(np.abs(said - ratings))
 
 
 def one_rater_statistics(raters: Floats) -> tuple[Statistic, Statistic]:
-    """ρ and error of one rater against the others, as `agree` gives them. `raters` is cases × raters, nan where
-    somebody did not rate."""
+    """Return the statistics for ρ and error of one rater against the others, as `agree` computes them."""
     order, away = rater_rank_statistics(raters), rater_distance_statistics(raters)
     return lambda weights: order(weights)["rater_spearman"], lambda weights: away(weights)["rater_mae"]
 
 
 def average_statistics(statistics: list[Statistic]) -> Statistic:
-    """The mean of those that are defined in a draw; nan where none is."""
+    """Return the statistic for the mean of those statistics that are defined in a draw; nan where none is."""
 
     def statistic(weights: Floats) -> Floats:
         if not statistics:
@@ -107,8 +95,15 @@ _SHARE_TOLERANCE = 1e-9  # what may be lacking where shares are added up
 
 
 def conformal_bounds(away: Floats, groups: Ints) -> tuple[float, float] | None:
-    """What to add to a prediction, from `away`, how far people lie above predictions for cases that were not seen (nan:
-    none), and the number of each case's group. None where there are too few groups to say (fewer than 9)."""
+    """Return what to add to a prediction for the two ends of its interval.
+
+    Args:
+        away: People's mean minus the out-of-fold prediction of each case; nan where there is none.
+        groups: Group of each case.
+
+    Returns:
+        None where there are too few groups (fewer than 9).
+    """
     known = ~np.isnan(away)
     _, place, sizes = np.unique(groups[known], return_inverse=True, return_counts=True)
     share = 1 / (len(sizes) + 1) / sizes[place]
@@ -118,7 +113,7 @@ def conformal_bounds(away: Floats, groups: Ints) -> tuple[float, float] | None:
 
 
 def _upper_bound(away: Floats, share: Floats) -> float | None:
-    """The least error that the next one is not above, but for half of what need not be held."""
+    """Return the smallest error that covers the upper half of the interval."""
     order = np.argsort(away, kind="stable")
     enough = np.cumsum(share[order]) >= (1 + INTERVAL_COVERAGE) / 2 - _SHARE_TOLERANCE
     return float(away[order][enough.argmax()]) if enough.any() else None
@@ -138,8 +133,15 @@ Predictions = Mapping[str, Sequence[Floats]]
 
 @dataclass(frozen=True, slots=True)
 class CandidateScore:
-    """How near something is to people: `rho` (Spearman) and `error` (mean absolute). The gains are paired, positive
-    where it is nearer: in ρ over the raw judge, in error over the raw judge and over a constant."""
+    """How close a candidate is to people; gains are paired and positive where it is closer.
+
+    Attributes:
+        rho: Spearman's ρ with the mean rating.
+        error: Mean absolute error.
+        rho_gain: Gain in ρ over the raw judge.
+        error_gain: Gain in error over the raw judge.
+        constant_gain: Gain in error over a constant.
+    """
 
     rho: Estimate
     error: Estimate
@@ -159,10 +161,12 @@ class CandidateScore:
 
 
 class CandidateEvaluation:
-    """Tasks on common ground: the cases of all of them, so that folds and draws are the same for each.
+    """Evaluates candidate maps for one or more tasks on the same folds and draws.
 
-    What is said of several tasks is the mean over them. Raises `UsageError` where their scales differ, or where the
-    cases are all of one group.
+    Folds and draws are over the cases of all tasks; scores of several tasks are means over them.
+
+    Raises:
+        UsageError: The tasks' scales differ, or all cases are of one group.
     """
 
     def __init__(
@@ -185,17 +189,18 @@ class CandidateEvaluation:
         self.judges = [task.judge for task in tasks]
 
     def folds(self, count: int) -> Ints:
+        """Assign the cases to folds."""
         return assign_folds(self.groups, count, self.seed)
 
     def across(self, fold: Ints) -> dict[str, list[Floats]]:
-        """Each case by maps that saw none of its fold."""
+        """Predict each case by maps that saw none of its fold, for each recipe."""
         return {
             name: [predict_out_of_fold(task, one, fold[rows]) for task, rows in self._each()]
             for name, one in self.recipes.items()
         }
 
     def within(self, some: Bools) -> dict[str, list[Floats]]:
-        """Each of some cases by maps of others of them alone; nan for the rest."""
+        """Cross-validate within some of the cases, for each recipe; nan for the rest."""
         fold = np.full(len(some), -1, np.int64)
         fold[some] = assign_folds(self.groups[some], SELECTION_FOLDS, self.seed)
         return {
@@ -204,9 +209,11 @@ class CandidateEvaluation:
         }
 
     def unseen(self, names: Collection[str], fold: Ints | None = None) -> dict[str, CandidateScore]:
-        """How near maps of these kinds are on cases of whose maker they saw nothing, and with a `fold` on cases of
-        which they saw neither the maker nor the photograph. Without one they have seen the photograph, by other makers:
-        what people say of it is known. Empty where a task does not know makers, or only one."""
+        """Score recipes on cases by makers that the maps have not seen.
+
+        Without `fold` the maps have seen the same photograph by other makers, with its ratings; with it they have seen
+        neither. Empty where a task does not know the makers, or has only one.
+        """
         if any(task.makers is None or len(set(task.makers)) < 2 for task in self.tasks):
             return {}
         divided: list[tuple[Ints, ...]] = [
@@ -221,18 +228,21 @@ class CandidateEvaluation:
         return self.rows(said)
 
     def at(self, fold: Ints) -> list[Ints]:
-        """The fold of the cases of each task."""
+        """Return the folds of the cases of each task."""
         return [fold[rows] for rows in self._places]
 
     def best(self, said: Predictions, by: SelectionMeasure) -> str:
-        """The candidate that is nearest to people; the first, which is the simplest, of several that are as near."""
+        """Return the candidate that is closest to people; of equal ones the first, which is the simplest."""
         found = {name: self._distance(name, one, by) for name, one in said.items()}
         return min(found, key=lambda name: found[name])
 
     @cached_property
     def flat(self) -> frozenset[str]:
-        """The recipes whose map says one number for all cases: it has no order. Across folds it would seem to have one,
-        and against people, since without a fold of high ratings the others are lower."""
+        """Recipes whose map is constant, so that it has no order.
+
+        Across folds it would seem to have one, negatively correlated with people: without a fold of high ratings the
+        constant of the others is lower.
+        """
         return frozenset(
             name
             for name, one in self.recipes.items()
@@ -241,12 +251,14 @@ class CandidateEvaluation:
 
     @property
     def moved(self) -> frozenset[str]:
-        """The recipes that leave the judge's order as it is, and so its ρ. Across folds they would seem to lose some of
-        it, since in each the judge's number is moved by a little more or less."""
+        """Recipes that keep the judge's order, and so its ρ.
+
+        Across folds they would seem to lose some of it, since the shift differs a little from fold to fold.
+        """
         return frozenset(name for name, one in self.recipes.items() if one.keeps_order)
 
     def rows(self, said: Predictions, chosen: Set[str] = frozenset()) -> dict[str, CandidateScore]:
-        """How near each is to people, beside the raw judge. `chosen` are the recipes that are behind `CHOSEN`."""
+        """Score predictions and the raw judge; `chosen` are the recipes behind the predictions `AS_CHOSEN`."""
         everyone = {RAW_JUDGE: self.judges, **said}
         behind = {name: {name} for name in everyone} | {AS_CHOSEN: set(chosen)}
         rho = {
@@ -281,8 +293,11 @@ class CandidateEvaluation:
         }
 
     def people(self) -> CandidateScore:
-        """One rater against the mean of the others, which is of fewer, and so less sure, than the mean of all that a
-        map is held against: a good map may well be nearer than this."""
+        """Score one rater against the mean of the others.
+
+        That mean is of fewer raters, and so less precise, than the mean of all that a map is compared with: a good map
+        may well be closer than this.
+        """
         each = [(one_rater_statistics(task.ratings.values), rows) for task, rows in self._each()]
         rho, error = (average_statistics([_restrict_rows(both[side], rows) for both, rows in each]) for side in (0, 1))
         why = "fewer than two people rated the same cases"
@@ -303,7 +318,7 @@ class CandidateEvaluation:
         return float(np.mean(measured))
 
     def _mean(self, kind: Callable[[Floats, Floats], Statistic], said: Sequence[Floats]) -> Statistic:
-        """The mean over the tasks of a statistic of predictions and ratings."""
+        """Return the statistic for the mean over the tasks of a statistic of predictions and ratings."""
         return average_statistics(
             [
                 _restrict_rows(kind(one, mean), rows)
@@ -313,7 +328,7 @@ class CandidateEvaluation:
 
 
 def _restrict_rows(statistic: Statistic, rows: Ints) -> Statistic:
-    """A statistic of some cases as one of all."""
+    """Return a statistic of some cases as a statistic of all."""
     return lambda weights: statistic(weights[:, rows])
 
 
@@ -322,15 +337,24 @@ DEFAULT_FOLDS = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CalibrationResult:
-    """What calibrating came to.
+    """The result of `calibrate`.
 
-    `rows` are by recipe, with `RAW`, `RATER` and `CHOSEN` (the choice nested). `unseen` are those of the chosen one,
-    the judge and a constant with each maker left out; `neither` the same with each maker and each photograph left out
-    at once, so that what people say of the photograph is not known either (both empty where makers are not known).
-    `helps` says whether the chosen map is worth having, and `why` why (not); `fitted` are the maps by aspect, there
-    only where they help; `errors` what to add to a prediction for the interval that holds `HOLDS` of the ratings, the
-    whole scale where there are too few groups to say. `makers` is a sentence on what is left where maker and photograph
-    are new, and `learned_makers` whether that is nothing. `told` says how intervals were made.
+    Attributes:
+        tasks: The calibrated aspects.
+        by: What the map was chosen by.
+        chosen: Name of the chosen recipe.
+        rows: Scores by recipe, with `RAW_JUDGE`, `ONE_RATER` and `AS_CHOSEN` (nested choice).
+        new_model: Scores of the chosen recipe, the judge and a constant with each maker left out; empty where makers
+            are not known.
+        new_model_and_photo: The same with each maker and each fold of photographs left out at once.
+        helps: Whether the chosen map is worth applying.
+        why: The reason for `helps`, in a sentence.
+        maker_note: A sentence on what remains of the gain for new makers and photographs.
+        learned_makers: Whether nothing remains.
+        interval_note: A sentence on how intervals were computed.
+        maps: The fitted maps by aspect; empty where they do not help.
+        error_bounds: By aspect, what to add to a prediction for the interval that covers `INTERVAL_COVERAGE` of the
+            ratings; the whole scale where there are too few groups.
     """
 
     tasks: tuple[CalibrationTask, ...]
@@ -365,14 +389,22 @@ def calibrate(
     seed: int = DEFAULT_SEED,
     draws: int = DEFAULT_DRAWS,
 ) -> CalibrationResult:
-    """Fits every recipe, chooses, and says whether the choice helps.
+    """Fit every recipe, choose one by nested cross-validation, and decide whether it helps.
 
-    Several tasks (aspects on one human scale, rated on the same cases) are taken together: one choice and one decision
-    by the mean over them, for where each alone has too few ratings; each still gets a map of its own.
+    A map helps where it is closer to people than the raw judge on the human scale and than a constant, each by a paired
+    interval that excludes 0. By `SelectionMeasure.RANK` the first is in ρ, and the second is that ρ is above 0.
 
-    A map helps where it is nearer to people than the raw judge on the human scale and than a constant, each by a
-    paired interval that excludes 0. By `Measure.RANK` the first is in ρ, and the second is that ρ is above 0.
-    Raises `UsageError` where the cases are all of one group, or the scales of several tasks differ.
+    Args:
+        tasks: One aspect; or several, rated on one scale. These get one choice and one decision by their mean, and a
+            map each, for where each alone has too few ratings.
+        recipes: Recipes to try, by name, the simplest first.
+        by: What the map is chosen by.
+        folds: Number of folds.
+        seed: Seed of folds and draws.
+        draws: Number of bootstrap draws.
+
+    Raises:
+        UsageError: All cases are of one group, or the scales of the tasks differ.
     """
     ground = CandidateEvaluation(tasks, recipes, seed, draws)
     fold = ground.folds(folds)
@@ -424,7 +456,7 @@ def _is_above_zero(one: Estimate) -> bool:
 def _describe_unseen_makers(
     chosen: str, rows: Mapping[str, CandidateScore], unseen: Mapping[str, CandidateScore], by: SelectionMeasure
 ) -> tuple[str, bool]:
-    """What is left of the gain where maker and photograph are new, in a sentence, and whether that is nothing."""
+    """Describe what remains of the gain for new makers and photographs; also return whether nothing remains."""
     if by is SelectionMeasure.RANK:
         what, seen, kept = "ρ", rows[chosen].rho.value, unseen[chosen].rho.value
         without = max(rows[RAW_JUDGE].rho.value or 0.0, 0.0)
@@ -448,13 +480,13 @@ def _describe_unseen_makers(
 
 
 def _is_surely_better(row: CandidateScore, by: SelectionMeasure) -> bool:
-    """Whether a map is better than the judge, and than a constant, by intervals that exclude 0."""
+    """Return whether a map is better than the judge, and than a constant, by intervals that exclude 0."""
     gains = [row.rho_gain] if by is SelectionMeasure.RANK else [row.error_gain, row.constant_gain]
     return all(one is not None and _is_above_zero(one) for one in gains)
 
 
 def _describe_lost_order(chosen: str, unseen: Mapping[str, CandidateScore], by: SelectionMeasure) -> str:
-    """A map may be nearer to people and yet put images of a new maker into no better order than the judge does."""
+    """Return a sentence where a map is closer to people, but orders images of a new maker no better than the judge."""
     order, judge = unseen[chosen].rho.value, unseen[RAW_JUDGE].rho.value
     if by is SelectionMeasure.RANK or order is None or judge is None or order > judge:
         return ""
@@ -462,7 +494,7 @@ def _describe_lost_order(chosen: str, unseen: Mapping[str, CandidateScore], by: 
 
 
 def _bound_errors(task: CalibrationTask, said: Floats) -> tuple[float, float]:
-    """What to add to a prediction for the interval: from end to end of the scale where too little is known."""
+    """Return what to add to a prediction for its interval: the whole scale where too little is known."""
     return conformal_bounds(task.mean - said, task.numbers) or _full_scale_errors(task)
 
 
@@ -472,8 +504,12 @@ def _full_scale_errors(task: CalibrationTask) -> tuple[float, float]:
 
 
 def build_document(results: Sequence[CalibrationResult], made: Mapping[str, object]) -> dict[str, Any]:
-    """The maps of all results that help, as JSON values. `made` says where they come from: `judges` and `rubrics` (by
-    name their version) are what a verdict must have for them to be applied."""
+    """Return the maps of all results that help as the JSON values of a calibration file.
+
+    Args:
+        results: Results of `calibrate`.
+        made: Where the maps come from. A verdict must be by one of its `judges` and `rubrics` for them to be applied.
+    """
     aspects = {
         task.aspect: aspect_to_dict(build_aspect_map(result, task))
         for result in results
@@ -484,7 +520,7 @@ def build_document(results: Sequence[CalibrationResult], made: Mapping[str, obje
 
 
 def build_aspect_map(result: CalibrationResult, task: CalibrationTask) -> AspectMap:
-    """The map that was chosen for an aspect, as it is applied."""
+    """Return the chosen map of an aspect in the form in which it is applied."""
     fitted: FittedMap = result.fitted[task.aspect]
     inputs = tuple(
         MapInput(fitted.names[place], median, missing)
@@ -507,7 +543,7 @@ def build_aspect_map(result: CalibrationResult, task: CalibrationTask) -> Aspect
 
 
 def summarize_task(result: CalibrationResult, task: CalibrationTask) -> dict[str, Any]:
-    """How all candidates did, and on what, as JSON values."""
+    """Return the scores of all candidates and the data they are of, as JSON values."""
     return {
         "cases": len(task.cases),
         "raters": len(task.ratings.raters),
@@ -528,7 +564,7 @@ def summarize_task(result: CalibrationResult, task: CalibrationTask) -> dict[str
 
 
 def format_json(values: object, depth: int = 0) -> str:
-    """JSON laid out for people: what is short, and every list of numbers, on one line."""
+    """Format JSON for people: short values, and every list of numbers, on one line."""
     flat = json.dumps(values, ensure_ascii=False, allow_nan=False)
     nested = isinstance(values, dict) or (isinstance(values, list) and any(isinstance(one, dict) for one in values))
     if len(flat) <= 100 or not nested:

@@ -47,8 +47,13 @@ from beholder.verdicts.calibration_maps import (
 
 
 def assign_folds(groups: Ints, count: int, seed: int = 0) -> Ints:
-    """The fold of each case, 0 to `count` − 1 (fewer where there are fewer groups): no group is divided, and folds have
-    about as many cases each. The same seed gives the same folds."""
+    """Assign each case to a fold without splitting a group; folds have about the same number of cases.
+
+    Args:
+        groups: Group of each case.
+        count: Number of folds; fewer where there are fewer groups.
+        seed: The same seed gives the same folds.
+    """
     names, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     count = max(1, min(count, len(names)))
     order = np.random.default_rng(seed).permutation(len(names))
@@ -63,16 +68,23 @@ def assign_folds(groups: Ints, count: int, seed: int = 0) -> Ints:
 
 
 def cross_folds(*folds: Ints) -> Ints:
-    """The number of each case's cell where cases are divided in several ways at once."""
+    """Return the cell of each case where cases are divided in several ways at once."""
     return np.asarray(np.unique(np.column_stack(folds), axis=0, return_inverse=True)[1], np.int64).reshape(-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingData:
-    """What a map is learned from: cases × features without gaps, and the mean human rating of each case.
+    """Data to fit a map on.
 
-    `groups` number what belongs together. `raw` is the place of the judge's own number for the aspect, which lies on
-    `raw_scale`; ratings lie on `scale`. `seed` is for what is drawn.
+    Attributes:
+        names: Names of the features.
+        values: Cases × features, without missing values.
+        ratings: Mean human rating of each case, on `scale`.
+        groups: Group of each case.
+        raw: Position of the judge's own number among the features.
+        raw_scale: Scale of that number.
+        scale: The human scale.
+        seed: Seed of folds and forests.
     """
 
     names: tuple[str, ...]
@@ -85,11 +97,11 @@ class TrainingData:
     seed: int = 0
 
     def part(self, rows: Bools) -> TrainingData:
-        """Some of the cases."""
+        """Return some of the cases."""
         return replace(self, values=self.values[rows], ratings=self.ratings[rows], groups=self.groups[rows])
 
     def judge(self) -> OffsetMap:
-        """The judge's own number on the human scale: ends on ends."""
+        """Return the map of the judge's own number onto the human scale, ends on ends."""
         (low, high), (first, last) = self.raw_scale, self.scale
         slope = (last - first) / (high - low)
         return OffsetMap(self.raw, slope, first - slope * low)
@@ -97,8 +109,13 @@ class TrainingData:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRecipe:
-    """How a map is fitted. `raw_only`: it learns from the judge's own number alone, and needs nothing else later.
-    `keeps_order`: it only moves that number, so that the judge's order, and with it ρ, stays what it is."""
+    """How a map is fitted.
+
+    Attributes:
+        fit: The function that fits it.
+        raw_only: It uses only the judge's own number.
+        keeps_order: It only shifts that number, so that the judge's order, and with it ρ, stays the same.
+    """
 
     fit: Callable[[TrainingData], CalibrationMap]
     raw_only: bool = False
@@ -112,7 +129,11 @@ BOOSTED_SAMPLING = {"subsample": 0.6, "max_features": 0.3}
 
 
 def fit_forest(lesson: TrainingData) -> TreeEnsembleMap:
-    """Extremely random trees: the mean of what they say. Raises `SetupError` without scikit-learn."""
+    """Fit extremely randomized trees and return their mean.
+
+    Raises:
+        SetupError: scikit-learn is not installed.
+    """
     grown = _import_ensemble().ExtraTreesRegressor(random_state=lesson.seed, **FOREST_SETTINGS)
     grown.fit(lesson.values, lesson.ratings)
     return TreeEnsembleMap(0.0, 1 / len(grown.estimators_), tuple(export_tree(one.tree_) for one in grown.estimators_))
@@ -131,7 +152,7 @@ def fit_boosted(lesson: TrainingData) -> TreeEnsembleMap:
 
 
 def export_tree(tree: Any) -> DecisionTree:
-    """A grown tree as lists, in the order of `Tree`."""
+    """Convert a tree of scikit-learn to lists in the node order of `DecisionTree`."""
     columns: list[int] = []
     at: list[float] = []
     right: list[int] = []
@@ -191,7 +212,9 @@ def fit_isotonic(lesson: TrainingData) -> IsotonicMap:
 
 
 def pool_adjacent_violators(values: Floats, weights: Floats) -> Floats:
-    """The nearest sequence that never falls, by weighted squares: neighbours that fall are pooled at their mean."""
+    """Return the nearest non-decreasing sequence by weighted least squares: violating neighbors are pooled at their
+    mean.
+    """
     levels: list[tuple[float, float, int]] = []  # mean, weight, how many
     for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
         mean, total, count = value, weight, 1
@@ -240,8 +263,11 @@ def blend_fits(*fits: Callable[[TrainingData], CalibrationMap]) -> Callable[[Tra
 def snap_to_ends(
     fit: Callable[[TrainingData], CalibrationMap], sure: float = END_SHARE
 ) -> Callable[[TrainingData], SnapToEndsMap]:
-    """A map that says the end of the human scale where at least the share `sure` of such cases got that very rating
-    from everybody: it keeps the ties that people have there. Where that is, is found on cases that were held back."""
+    """Return a fit whose map predicts an end of the human scale where most similar cases were rated exactly that.
+
+    It keeps the ties that people have at the ends of their scale. The threshold is found on held-out cases: beyond it,
+    at least the share `sure` of the cases got that rating from everybody.
+    """
 
     def fitted(lesson: TrainingData) -> SnapToEndsMap:
         fold = assign_folds(lesson.groups, INNER_FOLDS, lesson.seed)
@@ -262,8 +288,7 @@ def snap_to_ends(
 
 
 def _find_end_threshold(said: Floats, at_end: Bools, sure: float) -> float | None:
-    """The greatest prediction at which the share of cases at the low end, which falls as predictions rise, is still
-    `sure`."""
+    """Return the largest prediction at which the (monotonically falling) share of cases at the low end is still `sure`."""
     if not len(said):
         return None
     order = np.argsort(-said, kind="stable")
@@ -288,8 +313,10 @@ SKLEARN_RECIPES = frozenset({"forest", "boosted", "blend"})  # what needs scikit
 
 
 def solve_ridge(design: Floats, ratings: Floats, penalties: Sequence[float]) -> Floats:
-    """Weights (a row for each penalty) that make Σ (rating − mean − design · weights)² + penalty · Σ weights² least;
-    `design` is centred here."""
+    """Return ridge weights, one row per penalty, for centered `design` and `ratings`.
+
+    Minimizes Σ (rating − mean − design · weights)² + penalty · Σ weights².
+    """
     centred, away = design - design.mean(axis=0), ratings - ratings.mean()
     tall = len(design) >= design.shape[1]
     # The smaller of the two squares: four times as quick as the singular values of `centred`, and as good, since the

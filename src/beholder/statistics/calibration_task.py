@@ -1,13 +1,11 @@
-"""What a calibration learns from: all that a judge said of a case, and what was measured of it, as a matrix.
+"""The data of a calibration: features of cases, the task for one aspect, fitting, and predictions out of fold.
 
-A feature's name says what it is, so that it can be computed again from a verdict: a criterion's key, `score` (where
-several rubrics have one `RUBRIC.KEY`, `RUBRIC.score`), an assertion's id (with its style, `Anime/A1`, if it has one),
-`spread.KEY` of a jury, `measured.NAME` of a verdict, `min(a, b)` and so on of criteria, `pixels.NAME` for an instrument
-on the images at 512 px, `given.NAME` for a column of a file.
+A feature's name says how to compute it again from a verdict: a criterion's key, `score` (`RUBRIC.KEY`, `RUBRIC.score`
+with several rubrics), an assertion's id (`Anime/A1` with a style), `spread.KEY` of a jury, `measured.NAME` of a
+verdict, combinations such as `min(a, b)`, `pixels.NAME` for an instrument on the images at 512 px, and `given.NAME` for
+a column of a file.
 
-One aspect to be calibrated: cases that people rated and a judge gave a number to, and honest predictions.
-
-Where a calibration comes from: the run or files, the judge and the rubrics that it is for.
+`Provenance` records the run or files, judge, rubrics and styles that a calibration is for.
 """
 
 from __future__ import annotations
@@ -49,16 +47,17 @@ _IGNORED_KINDS = frozenset({ColumnKind.PASSED})  # says nothing that the score d
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """Cases × features; a missing value is nan."""
+    """Feature values, cases × features; nan where missing."""
 
     names: tuple[str, ...]
     values: Floats
 
     def at(self, rows: Sequence[int] | Ints | Bools) -> Features:
+        """Return these rows."""
         return Features(self.names, self.values[np.asarray(rows)])
 
     def named(self, names: tuple[str, ...]) -> Features:
-        """The features of these names, in this order; one that is not there is missing for every case."""
+        """Return the features of these names, in this order; all nan where one does not exist."""
         if names == self.names:
             return self
         place = {name: at for at, name in enumerate(self.names)}
@@ -69,15 +68,21 @@ class Features:
         return Features(names, values)
 
     def only(self, names: Collection[str]) -> Features:
-        """These of them, in the order they stand in."""
+        """Return the features with these names, in their present order."""
         places = [place for place, name in enumerate(self.names) if name in names]
         return Features(tuple(self.names[place] for place in places), self.values[:, places])
 
 
 @dataclass(frozen=True, slots=True)
 class UsableFeatures:
-    """Which features can be learned from (their places), the median of each, the share of cases that lack it, and why
-    the others were left out, by name."""
+    """Features that can be learned from.
+
+    Attributes:
+        places: Their positions among all features.
+        medians: Median of each, which replaces missing values.
+        missing: Share of the cases in which each is missing.
+        left_out: Why the others were left out, by name.
+    """
 
     places: tuple[int, ...]
     medians: tuple[float, ...]
@@ -85,14 +90,16 @@ class UsableFeatures:
     left_out: Mapping[str, str]
 
     def filled(self, values: Floats) -> Floats:
-        """These features of cases, a missing value as the median."""
+        """Return the usable features of cases, with missing values replaced by medians."""
         chosen = values[:, list(self.places)]
         return np.where(np.isnan(chosen), np.array(self.medians), chosen)
 
 
 def select_usable(features: Features) -> UsableFeatures:
-    """What these cases allow to be learned from: a feature that more than half of them lack, and one that is the same
-    for all of them, is left out."""
+    """Select the features that these cases allow to be learned from.
+
+    A feature that more than half of the cases lack, or that is the same for all of them, is left out.
+    """
     gaps = np.isnan(features.values)
     missing = gaps.mean(axis=0) if len(features.values) else np.ones(len(features.names))
     places, medians, left_out = [], [], {}
@@ -110,8 +117,13 @@ def select_usable(features: Features) -> UsableFeatures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExtraFeatures:
-    """What is learned from besides the columns of the scores: `extra` are features by case and name, `beside` the
-    columns that answer other aspects. With `names` only features of these names are taken."""
+    """Features besides the columns of the scores.
+
+    Attributes:
+        extra: Features by case and name.
+        names: Use only features of these names; None for all.
+        beside: Columns that answer other aspects.
+    """
 
     extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     names: Collection[str] | None = None
@@ -122,8 +134,14 @@ NO_EXTRA_FEATURES = ExtraFeatures()
 
 
 def build_features(scores: Scores, raw: Column, besides: ExtraFeatures = NO_EXTRA_FEATURES) -> Features:
-    """Everything that is known of the cases; `raw` (the column that answers the aspect) is always among it, under its
-    name. Of `min(a, b)` there is the mean as well, and the other way round."""
+    """Return the features of all cases.
+
+    Args:
+        scores: The judge's scores.
+        raw: The column that answers the aspect, which is always a feature. For `min(a, b)` the mean is added, and for
+            the mean the minimum.
+        besides: Further features.
+    """
     columns = {one.name: one.values for one in scores.columns.values() if one.kind not in _IGNORED_KINDS}
     for column in (raw, *besides.beside):
         columns[column.name] = column.values
@@ -140,10 +158,16 @@ def build_features(scores: Scores, raw: Column, besides: ExtraFeatures = NO_EXTR
 
 
 def read_features(path: Path) -> dict[str, dict[str, float]]:
-    """Features of a file with a row for each case, CSV or JSONL: by case, its numbers as `given.NAME`.
+    """Read features from a file with one row per case, CSV or JSONL.
 
-    An empty cell is a missing value. A column with anything but numbers is no feature; raises `UsageError` where none
-    is one.
+    Args:
+        path: A file with a column `case`; an empty cell is a missing value, and columns with other texts are ignored.
+
+    Returns:
+        By case, numbers by name `given.NAME`.
+
+    Raises:
+        UsageError: No column holds numbers.
     """
     rows: dict[str, Mapping[str, str]] = {}
     for row in read_rows(path, CaseSchema(roles=((),))):
@@ -166,7 +190,7 @@ def read_features(path: Path) -> dict[str, dict[str, float]]:
 
 
 def _parse_number(text: str) -> float | None:
-    """The number that stands there; None where nothing does; infinity for what is no number."""
+    """Return the number in a cell; None where it is empty, infinity where it is not a finite number."""
     if not text.strip():
         return None
     try:
@@ -183,11 +207,19 @@ def measure_pixels(
     workers: int | None = None,
     done: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """What the instruments say of pairs of images, by case, as `pixels.NAME`; and why a case could not be measured.
+    """Measure pairs of images with instruments.
 
-    `names` are instruments or families, all for pairs unless given. It is done in `workers` processes, as many as
-    there are cores unless said (0: here); `done` is told how many are ready. Raises `SetupError` where a process did
-    not live to the end.
+    Args:
+        pairs: Image before and after, by case.
+        names: Instruments or families; None for all instruments for pairs.
+        workers: Number of processes; None for the number of cores, 0 to measure in this process.
+        done: Called with the number of finished cases.
+
+    Returns:
+        Values by case and `pixels.NAME`, and the reason for each case that could not be measured.
+
+    Raises:
+        SetupError: A worker process was killed.
     """
     import os
     from concurrent.futures import ProcessPoolExecutor
@@ -229,7 +261,7 @@ def measure_pixels(
 
 
 def _use_one_thread() -> None:
-    """At the start of a process that measures: there are as many of them as cores, so that each takes one."""
+    """Initialize a worker process: there is one per core, so that each uses one thread."""
     import cv2
 
     cv2.setNumThreads(1)
@@ -243,10 +275,18 @@ MAKER_GROUP = "model"  # the group that says what made an image, unless another 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CalibrationTask:
-    """What is calibrated. Every case has a human mean and the judge's own number (`raw`).
+    """One aspect to calibrate. Every case has a mean human rating and the judge's own number.
 
-    `scale` is the human one; `groups` number what belongs together, `makers` name what made the image (None where that
-    is not known).
+    Attributes:
+        aspect: What people rated.
+        cases: Case ids.
+        features: Features of the cases.
+        ratings: Ratings of the cases.
+        raw: The judge's own number for the aspect.
+        scale: The human scale.
+        groups: Group of each case; None where there are no groups.
+        makers: The model that made each image; None where that is not known.
+        seed: Seed of folds and forests.
     """
 
     aspect: str
@@ -261,22 +301,21 @@ class CalibrationTask:
 
     @property
     def mean(self) -> Floats:
-        """The mean human rating of each case."""
+        """Mean human rating of each case."""
         return self.ratings.mean()
 
     @property
     def judge(self) -> Floats:
-        """The judge's own number on the human scale, ends on ends."""
+        """The judge's own number, mapped linearly onto the human scale."""
         return rescale(self.raw, self.scale).values
 
     @property
     def numbers(self) -> Ints:
-        """The group of each case."""
+        """Group of each case, numbered from 0."""
         return ClusterBootstrap(self.groups, len(self.cases)).group
 
     def maker_folds(self, most: int = MAX_MAKER_FOLDS) -> Ints:
-        """The cases divided by what made them: a fold each, for at most so many; a case whose maker is not known stands
-        alone."""
+        """Return folds by maker: one fold each, at most `most` folds; a case of unknown maker is a maker of its own."""
         return assign_folds(ClusterBootstrap(self.makers, len(self.cases)).group, most, self.seed)
 
     def clipped(self, said: Floats) -> Floats:
@@ -285,23 +324,33 @@ class CalibrationTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedMap:
-    """A map with the features that it takes, in order."""
+    """A fitted map with the features that it takes.
+
+    Attributes:
+        names: Names of all features, in order.
+        usable: Which of them the map uses, and how missing values are replaced.
+        map: The map.
+    """
 
     names: tuple[str, ...]
     usable: UsableFeatures
     map: CalibrationMap
 
     def predict(self, features: Features) -> Floats:
-        """Ratings for these cases, not clipped. Features are found by name; those that are not there, and gaps, are
-        filled with medians."""
+        """Return unclipped ratings; features are looked up by name, and missing ones are replaced by medians."""
         return self.map.predict(self.usable.filled(features.named(self.names).values))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """On what terms an aspect is learned. `scale` is the human scale, unless given from the least to the greatest
-    rating that anybody gave. `group` names what belongs together (else `source`), `under_test` the group that says what
-    made the image (else `model`, where there is one)."""
+    """Options of a calibration task.
+
+    Attributes:
+        scale: The human scale; None for the range of the ratings.
+        group: The group that is never split between folds; None for `source`.
+        under_test: The group that names what made the image; None for `model`, where there is one.
+        seed: Seed of folds and forests.
+    """
 
     scale: tuple[float, float] | None = None
     group: str | None = None
@@ -319,9 +368,18 @@ def build_task(
     terms: TaskOptions = DEFAULT_TASK_OPTIONS,
     besides: ExtraFeatures = NO_EXTRA_FEATURES,
 ) -> CalibrationTask:
-    """What there is to learn an aspect from: the cases with both a rating and a number by the judge.
+    """Build the task of one aspect from the cases with both a rating and the judge's number.
 
-    Raises `UsageError` for an unknown group, and where there is too little to learn from.
+    Args:
+        scores: The judge's scores.
+        ratings: Ratings of the aspect.
+        raw: The column that answers it.
+        terms: Scale, groups and seed.
+        besides: Further features.
+
+    Raises:
+        UsageError: A group is unknown, there are fewer than `MIN_CASES` cases, the ratings do not fit the scale, or the
+            judge's scale is not known.
     """
     rated = ratings.at(scores.cases)
     there = ~(np.isnan(rated.mean()) | np.isnan(raw.values))
@@ -354,7 +412,7 @@ def build_task(
 
 
 def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None = None) -> FittedMap:
-    """The map that a recipe makes of a task's cases, or of some of them."""
+    """Fit a recipe to a task's cases, or to some of them."""
     features = task.features.only((task.raw.name,)) if recipe.raw_only else task.features
     which = np.ones(len(task.cases), np.bool_) if rows is None else rows
     part = features.at(which)
@@ -374,7 +432,7 @@ def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None
 
 
 def _keep_raw(found: UsableFeatures, features: Features, raw: str) -> UsableFeatures:
-    """The judge's own number is always learned from, even where it is the same for all these cases."""
+    """Return the usable features with the judge's own number among them, even where it is the same for all cases."""
     place = features.names.index(raw)
     if place in found.places:
         return found
@@ -391,9 +449,17 @@ def _keep_raw(found: UsableFeatures, features: Features, raw: str) -> UsableFeat
 def predict_out_of_fold(
     task: CalibrationTask, recipe: CalibrationRecipe, *folds: Ints, rows: Bools | None = None
 ) -> Floats:
-    """Each case by a map that saw none of its fold; where cases are divided in several ways (by photograph and by
-    maker), none of any of its folds. nan where that leaves nothing to learn from, and for cases that are not among
-    `rows`. Clipped to the human scale, as it is applied."""
+    """Predict each case by a map that was fitted without its fold.
+
+    Args:
+        task: The task.
+        recipe: How maps are fitted.
+        folds: One or more divisions of the cases (by photograph, by maker); a map sees none of any fold of the case.
+        rows: Use only these cases.
+
+    Returns:
+        Predictions clipped to the human scale; nan for cases not in `rows`, and where nothing is left to learn from.
+    """
     said = np.full(len(task.cases), np.nan)
     within = np.ones(len(task.cases), np.bool_) if rows is None else rows
     cell = cross_folds(*folds)
@@ -408,9 +474,17 @@ def predict_out_of_fold(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Provenance:
-    """`judges`, `rubrics` (by name their version) and `styles` are those that a calibration may be applied to; empty
-    where a file does not name them (the style of a verdict without one is empty too). `names` are by rubric what its
-    verdicts say in numbers; `cases` those whose images are known."""
+    """Where a calibration comes from.
+
+    Attributes:
+        source: The run or files, for people.
+        judges: Judges it may be applied to.
+        rubrics: Versions of the rubrics it may be applied to, by name; empty where a file does not name them.
+        names: By rubric, the names of the numbers in its verdicts.
+        prompt: SHA-256 of the run's own prompt; empty for the standard one.
+        cases: Cases whose images are known.
+        styles: Styles it may be applied to; an empty name for verdicts without a style.
+    """
 
     source: str
     judges: tuple[str, ...]
@@ -421,22 +495,27 @@ class Provenance:
     styles: tuple[str, ...] = ()
 
     def names_beside(self, raw: str) -> frozenset[str] | None:
-        """Of several rubrics, what the one that gives this number says besides: a verdict is calibrated by itself, and
-        has no numbers of another rubric. None where there is only one."""
+        """Return the names of the numbers that the rubric with the number `raw` gives, where there are several rubrics.
+
+        A verdict is calibrated by itself and has no numbers of another rubric. None where there is only one rubric.
+        """
         if len(self.names) < 2:
             return None
         own = [names for names in self.names.values() if look_up_number(raw, dict.fromkeys(names, 0.0)) is not None]
         return own[0] if own else None
 
     def spelled_out(self, scores: Scores) -> ColumnAliases:
-        """How the columns of the scores are called in a calibration. Scores of one style name its assertions by their
-        ids alone, and `A1` of another style is another question: here it is `Anime/A1`, as where there are several."""
+        """Return the names of the scores' columns in a calibration file.
+
+        Scores of one style name its assertions by id alone, but `A1` of another style is another question: in the file
+        it is `Anime/A1`.
+        """
         style = self.styles[0] if len(self.styles) == 1 else ""
         plain = [one.name for one in scores.columns.values() if one.kind is ColumnKind.ASSERTION]
         return ColumnAliases({name: f"{style}/{name}" for name in plain} if style else {})
 
     def to_dict(self) -> dict[str, object]:
-        """As it stands under `made` in the file."""
+        """Return the object `made` of a calibration file."""
         from beholder import __version__
 
         return {
@@ -452,12 +531,12 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class ColumnAliases:
-    """Other names for columns, by their own."""
+    """Other names for columns, by their own names."""
 
     names: Mapping[str, str]
 
     def of(self, column: Column) -> Column:
-        """The column, which may be a combination of others, under its other name."""
+        """Return the column, which may be a combination of others, under its other name."""
         combined = parse_combination(column.name)
         if column.name in self.names or combined is None:
             return replace(column, name=self.names.get(column.name, column.name))
@@ -469,7 +548,7 @@ class ColumnAliases:
 
 
 def load_run_provenance(ledger: Ledger, run: str) -> Provenance:
-    """Of a run in the ledger; its verdicts are gone through once."""
+    """Return the provenance of a run in the ledger, in one pass over its verdicts."""
     record = ledger.run(run)
     judges: dict[str, None] = {}
     rubrics: dict[str, str] = {}
@@ -494,8 +573,15 @@ def load_run_provenance(ledger: Ledger, run: str) -> Provenance:
 
 
 def read_file_provenance(scores: Scores, files: Sequence[Path], cases: Path | None) -> Provenance:
-    """Of plain files: verdicts name their judge and rubric themselves, a table names the judge. The images are those
-    of the case file, relative to it."""
+    """Return the provenance of plain files.
+
+    Verdicts name their judge and rubric themselves; of a table, the judge is the name of the scores.
+
+    Args:
+        scores: The scores that were read.
+        files: The files they were read from.
+        cases: A case file that names the images, relative to it.
+    """
     judges: dict[str, None] = {}
     rubrics: dict[str, str] = {}
     styles: dict[str, None] = {}
@@ -511,7 +597,7 @@ def read_file_provenance(scores: Scores, files: Sequence[Path], cases: Path | No
 
 
 def _read_verdict_labels(file: Path) -> list[tuple[str, str, str, str]]:
-    """Judge, rubric, version and style of each verdict in a file; nothing of lines that are none."""
+    """Return judge, rubric, version and style of each verdict in a file; lines that are not verdicts are skipped."""
     found = []
     with file.open(encoding="utf-8-sig") as lines:
         for line in lines:

@@ -1,44 +1,33 @@
-"""Weights of cases added up by class, for many draws at once: what tables of ranks are made of, and nearly all of the
-time that agreement takes.
-
-Weights are small whole numbers, so several draws go into one number, each with bits of its own, and one addition adds
-up all of them: a fifth of the time of a `bincount` for each draw (`benchmarks/statistics_speed.py`). Points are sorted
-by class once.
-
-Coefficients of agreement, for many weightings of the cases at once.
+"""Coefficients of agreement between two columns, computed for many bootstrap draws at once.
 
 A whole weight counts a case that many times, so that a bootstrap draw is a row of weights. What is the same in all
-draws is done once: ranks follow from the weights of the distinct values, without sorting, and the rest from a few sums.
+draws is computed once: most coefficients follow from a few weighted sums (`SumStatistics`), and rank coefficients from
+the weighted contingency table of distinct values (`ContingencyTable`), without sorting.
 
-Rank coefficients need the table of distinct values against distinct values. A side with more than `MOST_LEVELS` of them
-is cut into `BINS` classes of equal size for the draws; the coefficient of all cases is exact all the same, and the
-draws are moved by what the cutting changed for all cases.
+A side with more than `MAX_LEVELS` distinct values is binned into `RANK_BINS` classes of equal size for the draws. The
+coefficient of all cases is still exact, and the draws are shifted by what binning changed for all cases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 
 from beholder.statistics.bootstrap import divide_or_nan
 from beholder.statistics.data import Floats, Ints
 
-PACKED_DRAWS = 3  # draws to a number
-BITS_PER_DRAW = 21  # for each draw
-
 _SUMS_PER_BLOCK = 1 << 21  # sums at a time: 16 MB
-
-_RowsT = TypeVar("_RowsT", Floats, Ints)
 
 
 class BootstrapWeights:
-    """How often each case counts in some draws: `rows`, draws × cases, whole numbers from 0; or draws × groups, then
-    `group` is the group of each case. Where several statistics are given the same `Weights`, what has to be made of
-    them is made once."""
+    """Weights of cases in some draws.
+
+    Attributes:
+        rows: Draws × cases, whole numbers from 0; draws × groups where `group_index` is given.
+        group_index: The group of each case; None where weights are by case.
+    """
 
     def __init__(self, rows: Floats, group: Ints | None = None) -> None:
         self.rows, self.group = rows, group
@@ -48,28 +37,15 @@ class BootstrapWeights:
 
     @classmethod
     def of(cls, weights: WeightsLike) -> BootstrapWeights:
+        """Return the weights as `BootstrapWeights`; a plain matrix is draws × cases."""
         return weights if isinstance(weights, BootstrapWeights) else cls(weights)
 
     def times(self, terms: Floats) -> Floats:
-        """The weighted sums of terms (cases × terms): draws × terms."""
+        """Return the weighted sums of `terms` (cases × terms) as draws × terms."""
         if self.group is None:
             return self.rows @ terms
         groups = self.rows.shape[1]
         return self.rows @ np.stack([np.bincount(self.group, term, groups) for term in terms.T], axis=1)
-
-    @cached_property
-    def most(self) -> int:
-        return int(self.rows.max(initial=0))
-
-    @cached_property
-    def packed(self) -> Ints:
-        """`PACKED` draws to a row, the first of them in the lowest bits."""
-        whole = self.rows.astype(np.int64)
-        found = whole[::PACKED_DRAWS].copy()
-        for lane in range(1, PACKED_DRAWS):
-            own = whole[lane::PACKED_DRAWS]
-            found[: len(own)] += own << (lane * BITS_PER_DRAW)
-        return found
 
 
 WeightsLike = Floats | BootstrapWeights
@@ -79,7 +55,11 @@ WeightedStatistics = Callable[[WeightsLike], dict[str, Floats]]
 
 
 class ClassSums:
-    """Points that have a class each, one of `size`, and carry the weight of a case, times a `share`, 1 if not given."""
+    """Sums of weights by class.
+
+    Each point has a class, one of `size`, and carries the weight of its case, times a weight of its own (1 by default).
+    Points are sorted by class once, so that each draw is one gather and one `np.add.reduceat`.
+    """
 
     def __init__(self, place: Ints, case: Ints, size: int, share: Floats | None = None) -> None:
         self.size = size
@@ -89,55 +69,41 @@ class ClassSums:
         ]
 
     def weighed(self, weights: WeightsLike) -> Iterator[Floats]:
-        """The weight of each class: draws × classes, some draws at a time."""
+        """Yield the weight of each class as draws × classes, some draws at a time."""
         every = BootstrapWeights.of(weights)
-        step = PACKED_DRAWS * max(1, _SUMS_PER_BLOCK // (PACKED_DRAWS * self.size))
+        step = max(1, _SUMS_PER_BLOCK // self.size)
         for start in range(0, len(every), step):
-            rows = slice(start, min(start + step, len(every)))
-            parts = [part.sums(every, rows) for part in self._parts]
-            yield sum(parts[1:], parts[0]) if parts else np.zeros((rows.stop - rows.start, self.size))
+            rows = every.rows[start : start + step]
+            parts = [part.sums(rows, every.group) for part in self._parts]
+            yield sum(parts[1:], parts[0]) if parts else np.zeros((len(rows), self.size))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _EqualShareClasses:
-    """Points of one share in the order of their classes: the case of each, where each class begins, the classes that
-    have no point, and how many points the largest has."""
+    """Points of equal weight, sorted by class: the case of each point, where each class begins, and the empty classes."""
 
     share: float
     case: Ints
     first: Ints
     empty: Ints
-    largest: int
 
-    def sums(self, weights: BootstrapWeights, rows: slice) -> Floats:
-        """Draws × classes. `rows` begins with the first of `PACKED` draws."""
-        if self.largest * weights.most >= 1 << BITS_PER_DRAW:
-            return self.share * self._added(weights.rows[rows], weights.group)
-        packed = self._added(weights.packed[rows.start // PACKED_DRAWS : -(-rows.stop // PACKED_DRAWS)], weights.group)
-        found = np.empty((rows.stop - rows.start, packed.shape[1]))
-        for lane in range(PACKED_DRAWS):
-            own = found[lane::PACKED_DRAWS]
-            own[:] = (packed[: len(own)] >> (lane * BITS_PER_DRAW)) & ((1 << BITS_PER_DRAW) - 1)
-        return found if self.share == 1 else found * self.share
-
-    def _added(self, rows: _RowsT, group: Ints | None) -> _RowsT:
+    def sums(self, rows: Floats, group: Ints | None) -> Floats:
+        """Return the sums as draws × classes."""
         place = self.case if group is None else group[self.case]
-        found = np.empty((len(rows), len(self.first)), rows.dtype)
-        gathered = np.zeros(len(place) + 1, rows.dtype)  # the last stays 0: empty classes at the end begin there
+        found = np.empty((len(rows), len(self.first)))
+        gathered = np.zeros(len(place) + 1)  # the last stays 0: empty classes at the end begin there
         for row, sums in zip(rows, found, strict=True):
             np.take(row, place, out=gathered[:-1], mode="clip")  # all are there; "raise" would copy once more
             np.add.reduceat(gathered, self.first, out=sums)
         found[:, self.empty] = 0  # `reduceat` takes the next class's first point
-        return found
+        return found if self.share == 1 else found * self.share
 
 
 def _sort_by_class(place: Ints, case: Ints, own: Ints, size: int, share: float) -> _EqualShareClasses:
     order = own[np.argsort(place[own], kind="stable")]
     counts = np.bincount(place[own], minlength=size)
     first = np.cumsum(counts) - counts
-    return _EqualShareClasses(
-        share, case[order].astype(np.intp), first, np.flatnonzero(counts == 0), int(counts.max(initial=0))
-    )
+    return _EqualShareClasses(share, case[order].astype(np.intp), first, np.flatnonzero(counts == 0))
 
 
 MAX_LEVELS = 64
@@ -149,10 +115,15 @@ _ZERO_VARIANCE = 1e-12  # of the squared range: what is left by rounding where a
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScorePairs:
-    """Points to compare: `x` of the judge with `y` of people. `case` is each point's place among `size` weights.
+    """Points to compare: `x` of the judge with `y` of people.
 
-    `share` is what a point counts beside its weight, 1 if not given. `times` is how many cases of the data stand behind
-    each weight, 1 if not given: cases that are alike may be counted together.
+    Attributes:
+        x: The judge's numbers.
+        y: The people's numbers.
+        case: Position of each point among `size` case weights.
+        size: Number of case weights.
+        weight: Weight of each point in addition to that of its case; 1 if None.
+        multiplicity: How many identical cases of the data each case weight stands for; 1 if None.
     """
 
     x: Floats
@@ -167,7 +138,13 @@ class ScorePairs:
 
 
 def pair_scores(x: Floats, y: Floats, times: Ints | None = None) -> ScorePairs:
-    """The points where both are known. `y` is a number for each case; or cases × raters, then a rating is a point."""
+    """Return the points where both sides have a number.
+
+    Args:
+        x: One number per case.
+        y: One number per case, or cases × raters; then each rating is a point.
+        times: How many identical cases each row stands for; 1 if None.
+    """
     across = y[:, None] if y.ndim == 1 else y
     case, rater = np.nonzero(~np.isnan(across) & ~np.isnan(x)[:, None])
     return ScorePairs(x[case], across[case, rater], case.astype(np.int64), len(x), times=times)
@@ -175,8 +152,12 @@ def pair_scores(x: Floats, y: Floats, times: Ints | None = None) -> ScorePairs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SumStatistics:
-    """Statistics that follow from sums over cases: what is summed (cases × terms), and what follows from the sums
-    (draws × terms)."""
+    """Statistics that follow from sums over cases.
+
+    Attributes:
+        terms: What is summed: cases × terms.
+        finish: Computes the statistics by name from the sums (draws × terms).
+    """
 
     terms: Floats
     follows: Callable[[Floats], dict[str, Floats]]
@@ -186,7 +167,7 @@ class SumStatistics:
 
 
 def combine_sums(parts: Sequence[SumStatistics]) -> SumStatistics:
-    """Several at the price of one product."""
+    """Combine several statistics so that they need only one matrix product."""
     ends = np.cumsum([part.terms.shape[1] for part in parts])[:-1]
 
     def follows(sums: Floats) -> dict[str, Floats]:
@@ -199,7 +180,8 @@ def combine_sums(parts: Sequence[SumStatistics]) -> SumStatistics:
 
 
 def distance_statistics(pairs: ScorePairs) -> SumStatistics:
-    """`pearson`; `mae`, the mean distance; and `bias`, how far the judge lies above people on average.
+    """Return statistics `pearson`, `mae` (mean absolute error) and `bias` (how far the judge is above people on
+    average).
 
     Pearson's coefficient is not defined where one side is constant.
     """
@@ -219,9 +201,11 @@ def distance_statistics(pairs: ScorePairs) -> SumStatistics:
 
 
 def quadratic_kappa_statistics(pairs: ScorePairs) -> SumStatistics:
-    """`quadratic_kappa`, Cohen's kappa with squared distance on the scale as weights: 1 less the mean squared
-    difference over that of pairs put together at random. It needs no classes, and on a scale of equal steps it is the
-    usual one. Not defined where both sides are the same constant."""
+    """Return the statistic `quadratic_kappa`: Cohen's kappa with squared distance on the scale as weights.
+
+    It is 1 minus the mean squared difference divided by that of randomly combined pairs. It needs no classes, and
+    equals the usual kappa on a scale of equal steps. Not defined where both sides are the same constant.
+    """
     both = np.concatenate([pairs.x, pairs.y])
     standard = _standardize(both)
     x, y = standard[: len(pairs)], standard[len(pairs) :]
@@ -236,8 +220,14 @@ def quadratic_kappa_statistics(pairs: ScorePairs) -> SumStatistics:
 
 
 def exact_agreement_statistics(pairs: ScorePairs, low: float, step: float) -> SumStatistics:
-    """`exact`, how often the judge, rounded to a step of the people's scale, gives the very rating, and `within_one`,
-    how often it is at most one step away. Steps begin at `low`; halfway goes to the even step."""
+    """Return statistics `exact` (share of points with the same step on the people's scale) and `within_one` (at most
+    one step apart).
+
+    Args:
+        pairs: The points; both sides are rounded to steps, halves to the even step.
+        low: Where the steps begin.
+        step: Width of a step.
+    """
     away = np.abs(np.rint((pairs.x - low) / step) - np.rint((pairs.y - low) / step))
 
     def follows(sums: Floats) -> dict[str, Floats]:
@@ -249,8 +239,10 @@ def exact_agreement_statistics(pairs: ScorePairs, low: float, step: float) -> Su
 
 
 def find_scale_step(values: Floats) -> float | None:
-    """The step of a scale, from the ratings on it: the smallest distance between two. None where there are fewer than
-    two distinct ratings or more than `STEPS`, or where they lie on no equal steps."""
+    """Return the step of a scale: the smallest distance between two ratings on it.
+
+    None where there are fewer than two distinct ratings or more than `MAX_STEPS`, or where they are not equally spaced.
+    """
     levels = np.unique(values)
     if not 2 <= len(levels) <= MAX_STEPS:
         return None
@@ -260,11 +252,11 @@ def find_scale_step(values: Floats) -> float | None:
 
 
 def decision_statistics(pairs: ScorePairs) -> SumStatistics:
-    """For yes and no as 1 and 0: `kappa` (Cohen's), and `precision` and `recall` of failures: how many of those that
-    the judge fails are failed by people, and how many of those that people fail the judge finds.
+    """Return statistics for yes and no as 1 and 0: `kappa` (Cohen's), and `precision` and `recall` of failures.
 
-    Kappa is not defined where everything is one class on both sides, precision where the judge fails nothing, recall
-    where people do not.
+    Precision is the share of the judge's failures that people fail too, recall the share of people's failures that the
+    judge fails. Kappa is not defined where everything is one class on both sides, precision where the judge fails
+    nothing, recall where people fail nothing.
     """
     x, y = pairs.x, pairs.y
 
@@ -284,9 +276,9 @@ def decision_statistics(pairs: ScorePairs) -> SumStatistics:
 
 
 def rank_statistics(pairs: ScorePairs, *, kendall: bool = True) -> WeightedStatistics:
-    """`spearman`, and with `kendall` also `tau_b` and `tau_c`; ties have their middle rank.
+    """Return statistics `spearman`, and with `kendall` also `tau_b` and `tau_c`; ties have their mean rank.
 
-    Not defined where one side is constant. τc counts the distinct values that are there in a draw.
+    Not defined where one side is constant. τc uses the number of distinct values in each draw.
     """
     table = ContingencyTable(pairs)
     names = ("spearman", "tau_b", "tau_c") if kendall else ("spearman",)
@@ -306,9 +298,14 @@ def rank_statistics(pairs: ScorePairs, *, kendall: bool = True) -> WeightedStati
 
 
 class ContingencyTable:
-    """The weight of each distinct x with each distinct y, by draw. `cut` says whether a side was cut into classes.
+    """Weights of each distinct x with each distinct y, by draw.
 
-    `mirrored` counts each point both ways round, with the same classes on both sides.
+    Args:
+        pairs: The points.
+        mirrored: Count each point both ways round, with the same classes on both sides.
+
+    Attributes:
+        binned: Whether a side was binned into classes.
     """
 
     def __init__(self, pairs: ScorePairs, *, mirrored: bool = False) -> None:
@@ -326,14 +323,14 @@ class ContingencyTable:
         self._cells = ClassSums(x * self.columns + y, pairs.case, self.rows * self.columns, pairs.share)
 
     def filled(self, weights: WeightsLike) -> Iterator[Floats]:
-        """Draws × rows × columns, some draws at a time."""
+        """Yield tables as draws × rows × columns, some draws at a time."""
         for cells in self._cells.weighed(weights):
             table = cells.reshape(-1, self.rows, self.columns)
             yield table + table.transpose(0, 2, 1) if self._mirrored else table
 
 
 def spearman_from_table(table: Floats) -> Floats:
-    """Pearson's coefficient of middle ranks."""
+    """Return Pearson's coefficient of the mean ranks for each table."""
     x, y = table.sum(axis=2), table.sum(axis=1)
     rank_x, rank_y = _centered_midranks(x), _centered_midranks(y)
     product = np.einsum("dk,dk->d", np.matmul(table, rank_y[:, :, None])[:, :, 0], rank_x)
@@ -344,14 +341,14 @@ def spearman_from_table(table: Floats) -> Floats:
 
 
 def sum_by_case(pairs: ScorePairs, *terms: Floats) -> Floats:
-    """What each case contributes to each sum: cases × terms."""
+    """Return what each case contributes to each sum: cases × terms."""
     share = 1.0 if pairs.share is None else pairs.share
     sums = [np.bincount(pairs.case, term * share, pairs.size) for term in terms]
     return np.stack(sums).astype(np.float64).T  # a term lies in one piece
 
 
 def _kendall_from_table(table: Floats) -> tuple[Floats, Floats]:
-    """τb and τc."""
+    """Return τb and τc for each table."""
     x, y = table.sum(axis=2), table.sum(axis=1)
     n = x.sum(axis=1)
     below = np.cumsum(table, axis=1) - table  # smaller x, the same y
@@ -366,18 +363,18 @@ def _kendall_from_table(table: Floats) -> tuple[Floats, Floats]:
 
 
 def _centered_midranks(counts: Floats) -> Floats:
-    """Middle ranks of classes in order, less the mean rank."""
+    """Return the mean ranks of ordered classes, minus the overall mean rank."""
     ranked: Floats = np.cumsum(counts, axis=1) - counts / 2 - counts.sum(axis=1, keepdims=True) / 2
     return ranked
 
 
 def _zero_if_constant(spread: Floats, counts: Floats) -> Floats:
-    """0 where all is in one class, whatever rounding left."""
+    """Return the spread, exactly 0 where everything is in one class."""
     return np.where((counts > 0).sum(axis=1) > 1, spread, 0.0)
 
 
 def _expand_repeated(pairs: ScorePairs) -> tuple[Floats, Floats]:
-    """The points with those repeated that stand for several cases."""
+    """Return the points of all cases: those that stand for several identical cases are repeated."""
     if pairs.times is None:
         return pairs.x, pairs.y
     times = pairs.times[pairs.case]
@@ -385,8 +382,11 @@ def _expand_repeated(pairs: ScorePairs) -> tuple[Floats, Floats]:
 
 
 def _assign_levels(values: Floats, every: Floats) -> tuple[Ints, int, bool]:
-    """Each value's class, how many there are, and whether values were put together, as many in each class of `every`
-    as can be."""
+    """Assign each value to a level, or to one of `RANK_BINS` quantile bins of `every` where there are too many levels.
+
+    Returns:
+        The level of each value, the number of levels, and whether values were binned.
+    """
     distinct, place = np.unique(values, return_inverse=True)
     if len(distinct) <= MAX_LEVELS:
         return place.astype(np.int64), max(1, len(distinct)), False
@@ -398,7 +398,7 @@ def _assign_levels(values: Floats, every: Floats) -> tuple[Ints, int, bool]:
 
 
 def _exact_rank_statistics(x: Floats, y: Floats, *, kendall: bool) -> dict[str, float]:
-    """The rank coefficients of unweighted points, in the order of n log n."""
+    """Return the rank coefficients of unweighted points in O(n log n)."""
     at_x, at_y = (np.unique(side, return_inverse=True)[1].astype(np.int64) for side in (x, y))
     counts_x, counts_y = np.bincount(at_x), np.bincount(at_y)
     n, classes = len(x), min(len(counts_x), len(counts_y))
@@ -420,8 +420,11 @@ def _exact_rank_statistics(x: Floats, y: Floats, *, kendall: bool) -> dict[str, 
 
 
 def _count_inversions(values: Ints) -> int:
-    """How many pairs stand in falling order: bit by bit from the highest, within values that are alike so far, how
-    many with the bit stand before one without."""
+    """Count pairs in descending order.
+
+    Works bit by bit from the highest: among values with the same higher bits, each value with the bit that stands
+    before one without it is an inversion.
+    """
     found = 0
     for bit in reversed(range(int(values.max()).bit_length())):
         alike = values >> (bit + 1)
@@ -435,7 +438,7 @@ def _count_inversions(values: Ints) -> int:
 
 
 def _standardize(values: Floats) -> Floats:
-    """Moved and shrunk so that sums of squares lose no digits; zero where all are the same."""
+    """Center and scale values so that sums of squares lose no digits; zeros where all are the same."""
     if not len(values) or values.min() == values.max():
         return np.zeros_like(values)
     centred = values - values.mean()

@@ -1,12 +1,8 @@
-"""Two runs over the same cases: what changed, how sure that is, and what could have changed unseen.
+"""Comparison of two runs over the same cases (`beholder compare`): changes, significance, power, and the gate for CI.
 
-Differences are the second less the first, by case, so that what makes a case hard is in neither. Intervals and tests
-take the cases of one group (`source`) together. p-values are corrected by Holm within each kind of column: criteria
-together, assertions together, and so on.
-
-Whether a comparison lets a build through.
-
-Two runs, case by case: what changed, what the data could have shown, and whether a build may pass.
+Differences are after minus before, by case, so that the difficulty of a case cancels. Intervals and tests treat the
+cases of one group (`source`) together. p-values are corrected by Holm within each kind of column: criteria together,
+assertions together, and so on.
 """
 
 from __future__ import annotations
@@ -47,10 +43,20 @@ _BOUNDED_KINDS = (ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION)
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOptions:
-    """How to compare. `group` is what belongs together; `margin` how far a mean may fall before it counts, in the unit
-    of each column, `margins` the same for columns by name; `detect` the difference for which the cases that it takes
-    are wanted; `top` how many of the cases that changed most are told. Raises `UsageError` for a margin that is below 0
-    or not finite, and for a `detect` that is not a number above 0."""
+    """Options of `compare`.
+
+    Attributes:
+        group: The group by which cases are clustered; None for `source`.
+        margin: How far a mean may fall before it counts, in the unit of each column.
+        margins: Margins of single columns by name.
+        detect: A difference for which the number of cases needed is computed.
+        top: How many of the most changed cases are listed.
+        draws: Number of bootstrap draws.
+        seed: Seed of draws and flips.
+
+    Raises:
+        UsageError: A margin is below 0 or not finite, or `detect` is not a number above 0.
+    """
 
     group: str | None = None
     margin: float = 0.0
@@ -73,13 +79,32 @@ class ComparisonOptions:
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """What became of one column over the cases that have a number for it in both runs.
+    """The change of one column over the cases that have a number for it in both runs.
 
-    `before` and `after` are means, `difference` is after less before; pass rates and assertions are shares of yes,
-    grades are steps. `better`, `same` and `worse` count cases. `p` is the sign-flip test's, `p_holm` corrected for the
-    other columns of this kind, `p_beyond` the test against a drop by `margin`. `lost` counts the cases that have a
-    number before and none after; `worst` and `best` are the difference if all of those had the lowest or the highest
-    value of the scale, None where nothing was lost or the scale is not known. `grades` counts (before, after) by grade.
+    Pass rates and assertions are shares of yes, grades are steps from the worst.
+
+    Attributes:
+        name: The column.
+        kind: Its `ColumnKind`, or `grade`.
+        cases: Cases with a number in both runs.
+        groups: Their groups.
+        before: Mean of the first run.
+        after: Mean of the second run.
+        difference: After minus before.
+        p: p-value of the sign-flip test.
+        p_holm: p corrected for the other columns of this kind.
+        better: Number of cases that rose.
+        same: Number of cases that did not change.
+        worse: Number of cases that fell.
+        power: What the comparison could have shown.
+        margin: How far the mean may fall.
+        p_beyond: p-value of a drop by `margin`.
+        lost: Cases with a number before and none after.
+        worst: The difference if all lost cases had the lowest value of the scale; None where nothing was lost or the
+            scale is not known.
+        best: The same with the highest value.
+        question: The text of an assertion.
+        grades: Counts (before, after) by grade.
     """
 
     name: str
@@ -105,12 +130,12 @@ class ColumnChange:
 
     @property
     def shown(self) -> bool:
-        """Whether a change is shown at all: the interval leaves 0 out, and so does the test after correction."""
+        """Whether both the interval and the corrected test exclude no change."""
         return self.difference.excludes_zero and self.p_holm is not None and self.p_holm <= SIGNIFICANCE_LEVEL
 
     @property
     def hinted(self) -> bool:
-        """Whether the interval leaves 0 out, and the test does not agree or cannot, with so few groups."""
+        """Whether the interval excludes 0, but the test does not agree, or cannot with so few groups."""
         return self.difference.excludes_zero and not self.shown
 
     @property
@@ -123,7 +148,7 @@ class ColumnChange:
 
     @property
     def may_have_fallen(self) -> bool:
-        """Whether the difference lies wholly below the margin if all cases that lost their number had the lowest."""
+        """Whether the difference would be wholly below the margin if all lost cases had the lowest value."""
         if self.worst is None:
             return False
         end = self.worst.value if self.worst.high is None else self.worst.high
@@ -159,8 +184,14 @@ class ColumnChange:
 
 @dataclass(frozen=True, slots=True)
 class CaseChange:
-    """A case that changed much: by how much (overall, 0–1), its group, and each number that changed, before and
-    after."""
+    """A case that changed much.
+
+    Attributes:
+        case: Case id.
+        group: Its group; empty where there is none.
+        by: Change of the overall score (0–1).
+        changes: Values before and after, by column that changed.
+    """
 
     case: str
     group: str
@@ -174,8 +205,23 @@ class CaseChange:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`cases` counts those that both runs have, `groups` their groups by `group`. `unlike` are those that have a number
-    in one run only, `neither` those that were scored in neither; `warnings` say what makes the runs unlike."""
+    """The result of `compare`.
+
+    Attributes:
+        before: Name of the first run.
+        after: Name of the second run.
+        cases: Number of shared cases.
+        groups: Number of their groups.
+        group: Name of the group by which cases were clustered; None where there is none.
+        changes: Changes by column.
+        changed_cases: The cases that changed most.
+        only_before: Cases of the first run only.
+        only_after: Cases of the second run only.
+        uneven_cases: Cases with a number in one run only.
+        unscored_cases: Cases that were scored in neither run.
+        warnings: Sentences on what makes the runs hard to compare.
+        interval_note: A sentence on how intervals were computed.
+    """
 
     before: str
     after: str
@@ -197,6 +243,7 @@ class Comparison:
         return not any(one.cases for one in self.changes)
 
     def of(self, *kinds: str) -> tuple[ColumnChange, ...]:
+        """Return the changes of columns of these kinds."""
         return tuple(one for one in self.changes if one.kind in kinds)
 
     def to_dict(self) -> dict[str, object]:
@@ -218,7 +265,7 @@ class Comparison:
 
 
 def find_most_lost(changes: Sequence[ColumnChange]) -> ColumnChange | None:
-    """The column of which most cases lost their number: an overall score, if any did; None where no case did."""
+    """Return the column that lost the most cases, preferably an overall score; None where none was lost."""
     lost = [one for one in changes if one.lost]
     overall = [one for one in lost if one.kind == ColumnKind.OVERALL]
     return max(overall or lost, key=lambda one: one.lost, default=None)
@@ -232,8 +279,18 @@ def compare(
     graded: Sequence[RubricGrades] = (),
     warnings: Sequence[str] = (),
 ) -> Comparison:
-    """Compares two sets of scores case by case. `graded` are grades, `warnings` what makes the runs unlike. Raises
-    `UsageError` where the two have no case in common, or a margin has no column."""
+    """Compare two sets of scores case by case.
+
+    Args:
+        before: Scores of the first run.
+        after: Scores of the second run.
+        asked: How to compare.
+        graded: Grades of both runs.
+        warnings: Sentences on what makes the runs unlike.
+
+    Raises:
+        UsageError: The two have no case in common, or a margin names no column.
+    """
     asked = asked or ComparisonOptions()
     pairs = pair_cases(before, after, asked.group)
     columns = (*pairs.columns, *(_grade_steps(one, pairs.cases) for one in graded))
@@ -307,7 +364,7 @@ def _measure_changes(
 
 
 def _correct_by_kind(columns: Sequence[PairedColumn], p: Floats) -> tuple[Floats, list[int]]:
-    """Holm within each kind, and how many tests that is for each column."""
+    """Return p-values corrected by Holm within each kind, and the number of tests in each column's family."""
     corrected, tests = np.full(len(columns), np.nan), [1] * len(columns)
     for kind in dict.fromkeys(one.kind for one in columns):
         family = [at for at, one in enumerate(columns) if one.kind == kind]
@@ -318,7 +375,7 @@ def _correct_by_kind(columns: Sequence[PairedColumn], p: Floats) -> tuple[Floats
 
 
 def _bound_differences(column: PairedColumn) -> tuple[Floats, Floats] | None:
-    """The differences if what has no number any more had the lowest of the scale, and the highest."""
+    """Return the differences if lost numbers were the lowest of the scale, and the highest."""
     lost = ~np.isnan(column.before) & np.isnan(column.after)
     if column.scale is None or column.kind not in _BOUNDED_KINDS or not lost.any():
         return None
@@ -327,7 +384,7 @@ def _bound_differences(column: PairedColumn) -> tuple[Floats, Floats] | None:
 
 
 def _grade_steps(one: RubricGrades, cases: Sequence[str]) -> PairedColumn:
-    """Grades as steps from the worst, which is 0."""
+    """Return grades as steps from the worst, which is 0."""
     step = {grade: float(at) for at, grade in enumerate(reversed(one.order))}
     before, after = (
         np.array([step.get(grades.get(case, ""), np.nan) for case in cases]) for grades in (one.before, one.after)
@@ -336,7 +393,7 @@ def _grade_steps(one: RubricGrades, cases: Sequence[str]) -> PairedColumn:
 
 
 def _count_grades(one: RubricGrades, cases: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Of the cases that have a grade in both runs."""
+    """Count grades before and after, of the cases that have one in both runs."""
     known = [(one.before[case], one.after[case]) for case in cases if case in one.before and case in one.after]
     names = dict.fromkeys((*one.order, *(grade for both in known for grade in both)))
     olds, news = [old for old, _ in known], [new for _, new in known]
@@ -344,7 +401,7 @@ def _count_grades(one: RubricGrades, cases: Sequence[str]) -> dict[str, tuple[in
 
 
 def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
-    """The cases that changed most: by the mean of their overall scores, else of their criteria as shares of a scale."""
+    """Return the cases that changed most: by their mean overall score, or by their criteria as shares of the scale."""
     overall = [one for one in pairs.columns if one.kind == ColumnKind.OVERALL]
     ranked = overall or [one for one in pairs.columns if one.kind == ColumnKind.CRITERION]
     told = [one for one in pairs.columns if one.kind != ColumnKind.ASSERTION]
@@ -368,7 +425,7 @@ def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
 
 
 def _scale_width(column: PairedColumn) -> float:
-    """Of the scale; where it is not known, of the values that were seen."""
+    """Return the width of the scale; where it is not known, that of the values."""
     if column.scale is not None:
         return column.scale[1] - column.scale[0] or 1.0
     values = np.concatenate([column.before, column.after])
@@ -388,7 +445,7 @@ ON_SCORE, ON_ANY = "score", "any"
 
 
 class FailOn(StrEnum):
-    """What fails: a regression that is shown; or also that none can be ruled out."""
+    """What fails a gate: a significant regression; or also one that cannot be ruled out."""
 
     REGRESSION = "regression"
     INCONCLUSIVE = "inconclusive"
@@ -396,12 +453,18 @@ class FailOn(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonGate:
-    """`on` are the columns that were looked at, `regressed` those with a regression, `open` those in which one cannot
-    be ruled out. `failed` has those for which the build is held back, each with a sentence that says why. `doubted` are
-    those that look like a regression and are none, since the test does not agree with the interval; a sentence each.
-    `undecided` has those that there is nothing to decide by, with a sentence each: such a gate is neither open nor
-    shut, whatever `failed` says. `unweighed` says of a gate that is open how many cases lost their number and were not
-    looked at; empty where none did.
+    """The decision whether a comparison lets a build pass.
+
+    Attributes:
+        on: Columns that were checked.
+        regressed: Columns with a regression.
+        inconclusive: Columns in which a regression cannot be ruled out.
+        failed: Columns for which the build fails, each with a sentence.
+        doubted: Columns whose interval shows a drop while the test does not agree, each with a sentence.
+        undecided: Columns that cannot be decided, each with a sentence. Such a gate neither passes nor fails, whatever
+            `failed` holds.
+        unweighed: For a gate that passes, a sentence on the cases that lost their number and were not considered; empty
+            where there are none.
     """
 
     on: tuple[str, ...]
@@ -413,7 +476,7 @@ class ComparisonGate:
     unweighed: str = ""
 
     def said(self) -> tuple[str, ...]:
-        """Why the build is held back, and what looks as if it should be and is not: each sentence once."""
+        """Return all sentences to print, each once."""
         rest = {name: said for name, said in self.doubted.items() if name not in self.undecided}
         told = (*self.failed.values(), *self.undecided.values(), *rest.values(), self.unweighed)
         return tuple(dict.fromkeys(sentence for sentence in told if sentence))
@@ -433,13 +496,19 @@ class ComparisonGate:
 def gate_comparison(
     comparison: Comparison, on: Sequence[str] = (ON_SCORE,), fail_on: FailOn = FailOn.REGRESSION
 ) -> ComparisonGate:
-    """Looks for a regression: the interval of the difference lies wholly below the margin, and the permutation test of
-    a drop by that margin agrees (p at most 5 %, after Holm's correction where several columns are looked at). Neither
-    is enough alone: intervals of few groups are narrow, and among many one is below by chance.
+    """Look for regressions in a comparison.
 
-    `on` names columns; `score` is every overall score, `any` those with all pass rates and criteria. Undecided is what
-    there is nothing to decide by: no such column, no number in both runs, or a drop in so few groups that no test of so
-    many columns could tell it from chance.
+    A regression is a difference whose interval is wholly below the margin, and for which the permutation test of a drop
+    by that margin agrees (p at most 5 %, after Holm's correction where several columns are checked). Neither is enough
+    alone: intervals of few groups are narrow, and among many columns one is below by chance.
+
+    A column is undecided where it does not exist, has no number in both runs, or fell in so few groups that no test of
+    so many columns could tell it from chance.
+
+    Args:
+        comparison: The comparison.
+        on: Column names; `score` for every overall score, `any` for those with all pass rates and criteria.
+        fail_on: What fails the gate.
     """
     looked, undecided = _select_changes(comparison, on)
     p = np.array([np.nan if one.p_beyond is None else one.p_beyond for one in looked])
@@ -465,7 +534,7 @@ def gate_comparison(
 
 
 def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[ColumnChange], dict[str, str]]:
-    """The columns that are meant, and a sentence for each name that means none."""
+    """Return the columns that `on` names, and a sentence for each name that matches none."""
     by_name = {one.name: one for one in comparison.changes}
     found: dict[str, ColumnChange] = {}
     unknown: dict[str, str] = {}
@@ -486,7 +555,7 @@ def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[Col
 
 
 def _explain_undecided(looked: Sequence[ColumnChange], p: Floats) -> dict[str, str]:
-    """A gate that could not have closed must not look open."""
+    """Return sentences on columns for which the gate could not have failed, whatever the data."""
     if all(one.difference.value is None for one in looked):
         return {
             one.name: f"Nothing has a score in both runs, so that there is nothing to decide {one.name!r} by."
@@ -512,7 +581,7 @@ def _explain_undecided(looked: Sequence[ColumnChange], p: Floats) -> dict[str, s
 
 
 def _describe_lost_cases(looked: Sequence[ColumnChange], cases: int) -> str:
-    """What an open gate did not look at, and what would have."""
+    """Return a sentence on lost cases that a passing gate did not consider; empty where there are none."""
     one = find_most_lost(looked)
     if one is None:
         return ""
@@ -525,7 +594,7 @@ def _describe_lost_cases(looked: Sequence[ColumnChange], cases: int) -> str:
 
 
 def _cannot_reach_significance(at: int, p: Floats, groups: int) -> bool:
-    """Whether the least p that so many groups can have would be no proof among the p of the other columns."""
+    """Return whether even the smallest p-value of so many groups would not be significant among those of other columns."""
     best = p.copy()
     best[at] = smallest_p(groups)
     return bool(correct_holm(best)[at] > SIGNIFICANCE_LEVEL)
@@ -544,7 +613,7 @@ def _explain_doubt(change: ColumnChange, chance: float, looked: int) -> str:
 
 
 def _may_be_below_margin(change: ColumnChange) -> bool:
-    """Whether a drop beyond the margin cannot be ruled out, by chance or by the cases without a score."""
+    """Return whether a drop beyond the margin cannot be ruled out, because of chance or of cases without a score."""
     ends = [change.difference.low if change.difference.low is not None else change.difference.value]
     if change.worst is not None:
         ends.append(change.worst.low if change.worst.low is not None else change.worst.value)

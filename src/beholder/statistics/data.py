@@ -1,10 +1,7 @@
-"""What statistics are made of: what a judge said of cases, and what people said, as columns.
+"""Scores of a judge and ratings of people as NumPy columns, and reading them from runs and files.
 
 A missing value is nan everywhere: a case without a score, an assertion that did not apply, a person who did not rate.
-
-Into columns: verdicts of a run or a file, and plain files of ratings and scores.
-
-Plain files are read like case files (`cases.reading`): CSV, TSV, JSONL or Parquet, one number a row.
+Plain files are read like case files (`cases.files`): CSV, TSV, JSONL or Parquet, one number per row.
 """
 
 from __future__ import annotations
@@ -39,8 +36,9 @@ SOURCE_GROUP = "source"  # the group that cases share when they show the same th
 
 
 class ColumnKind(StrEnum):
-    """What a column tells: a criterion's score on its own scale, a rubric's overall 0–1, whether it passed, whether an
-    assertion holds, or the jurors' spread (highest less lowest)."""
+    """What a column holds: a criterion's score on its own scale, a rubric's overall score (0–1), whether it passed,
+    whether an assertion holds, the spread of a jury (highest minus lowest score), or a measurement.
+    """
 
     CRITERION = "criterion"
     OVERALL = "overall"
@@ -52,8 +50,15 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """One number for each case. `scale` is where it can lie, `None` where that is not known; `about` is the question of
-    an assertion. Passed and assertions are 1 (yes) and 0 (no)."""
+    """One number per case.
+
+    Attributes:
+        name: The column's name, as `tabulate_verdicts` gives it.
+        kind: What the numbers are.
+        values: One value per case. Passed and assertions are 1 (yes) and 0 (no).
+        scale: Lowest and highest possible value; None where that is not known.
+        question: The text of an assertion; empty for other kinds.
+    """
 
     name: str
     kind: ColumnKind
@@ -64,10 +69,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """What one judge said: a row for each case, in the order of the run or file.
+    """The scores of one judge, one row per case, in the order of the run or file.
 
-    `groups` are texts by group name, a row each, empty where a case is in no such group. `lacks` says for a case why it
-    has no score or not all of them: the outcomes in words. `name` is for people.
+    Attributes:
+        name: The judge or run, as it is shown to people.
+        cases: Case ids.
+        columns: Columns by name.
+        groups: Group values by group name, one per case; empty where a case is in no such group.
+        missing_reasons: By case, why it has no score or lacks some: the outcome in words.
     """
 
     name: str
@@ -80,7 +89,7 @@ class Scores:
         return len(self.cases)
 
     def at(self, rows: Sequence[int] | Ints) -> Scores:
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         places = np.asarray(rows, np.int64)
         cases = tuple(self.cases[row] for row in places)
         columns = {
@@ -94,7 +103,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ratings:
-    """What people said of one aspect: cases × raters, nan where somebody did not rate."""
+    """Human ratings of one aspect: cases × raters, nan where somebody did not rate."""
 
     aspect: str
     cases: tuple[str, ...]
@@ -102,8 +111,11 @@ class Ratings:
     values: Floats
 
     def mean(self) -> Floats:
-        """By case; nan where nobody rated. The same ratings have the same mean to the last digit, in whatever order
-        they stand: ranks would take what rounding leaves for a difference."""
+        """Return the mean rating of each case; nan where nobody rated.
+
+        Means are rounded to 12 digits, so that the same ratings have the same mean in whatever order they are summed:
+        rank statistics would take rounding errors for differences.
+        """
         there = ~np.isnan(self.values)
         sums = np.where(there, self.values, 0.0).sum(axis=1)
         counts = there.sum(axis=1)
@@ -112,7 +124,7 @@ class Ratings:
         return rounded
 
     def at(self, cases: Sequence[str]) -> Ratings:
-        """For these cases, in this order; rows of nan for cases that nobody rated."""
+        """Return the ratings of these cases, in this order; a row of nan for a case that nobody rated."""
         place = {case: row for row, case in enumerate(self.cases)}
         rows = np.array([place.get(case, -1) for case in cases], np.int64)
         padded = np.vstack([self.values, np.full((1, len(self.raters)), np.nan)])
@@ -127,9 +139,16 @@ _JSON_LINES = {".jsonl", ".ndjson"}
 
 
 def read_ratings(path: Path) -> dict[str, Ratings]:
-    """What people said, by aspect, from rows of `case,rater,aspect,score`.
+    """Read human ratings from rows of `case,rater,aspect,score`.
 
-    Raises `UsageError` that lists the rows that are no ratings; one rater's second rating of the same is such a row.
+    Args:
+        path: A CSV, TSV, JSONL or Parquet file.
+
+    Returns:
+        Ratings by aspect, in the order of the file.
+
+    Raises:
+        UsageError: Lists the invalid rows; a second rating of the same thing by the same rater is one.
     """
     told: dict[str, dict[tuple[str, str], float]] = {}
     problems: list[str] = []
@@ -145,8 +164,17 @@ def read_ratings(path: Path) -> dict[str, Ratings]:
 
 
 def read_scores(path: Path) -> list[Scores]:
-    """What judges said, one `Scores` each: from rows of `case,judge,aspect,score`, or from verdicts, one a line, as
-    `beholder score --json` and `beholder export --to jsonl` write them. Raises `UsageError`."""
+    """Read the scores of judges from rows of `case,judge,aspect,score`, or from a JSONL file of verdicts.
+
+    Args:
+        path: A table, or verdicts as `beholder score --json` and `beholder export --to jsonl` write them.
+
+    Returns:
+        One `Scores` per judge.
+
+    Raises:
+        UsageError: Lists the invalid rows.
+    """
     if path.suffix.lower() in _JSON_LINES and _contains_verdicts(path):
         return _read_verdict_scores(path)
     told: dict[str, dict[tuple[str, str], float]] = {}
@@ -169,7 +197,11 @@ def read_scores(path: Path) -> list[Scores]:
 
 
 def read_groups(path: Path) -> dict[str, dict[str, str]]:
-    """The plain values that a case file has for each case, by id. Raises `UsageError`."""
+    """Read the plain values of a case file, by case id and column name.
+
+    Raises:
+        UsageError: Lists the invalid rows.
+    """
     nested = _find_nested_names(path) if path.suffix.lower() in _JSON_LINES else ()
     found: dict[str, dict[str, str]] = {}
     problems: list[str] = []
@@ -182,15 +214,25 @@ def read_groups(path: Path) -> dict[str, dict[str, str]]:
 
 
 def add_groups(scores: Scores, groups: Mapping[str, Mapping[str, str]]) -> Scores:
-    """The scores with these groups beside their own."""
+    """Return the scores with these groups (by case id and group name) added to their own."""
     names = dict.fromkeys(name for case in scores.cases for name in groups.get(case, ()))
     added = {name: tuple(groups.get(case, {}).get(name, "") for case in scores.cases) for name in names}
     return replace(scores, groups={**scores.groups, **added})
 
 
 def select_group(scores: Scores, name: str | None) -> tuple[str, ...] | None:
-    """What belongs together: the named group, else `source` where there is one. Raises `UsageError` for a name that no
-    case has."""
+    """Return the group of each case by which cases are clustered.
+
+    Args:
+        scores: The scores whose groups are searched.
+        name: A group name; None for `source`, where the scores have it.
+
+    Returns:
+        One group value per case; None where `name` is None and there is no `source`.
+
+    Raises:
+        UsageError: No case has a group of that name.
+    """
     if name is not None and name not in scores.groups:
         there = ", ".join(scores.groups) or "none"
         raise UsageError(f"No case of {scores.name} is in a group {name!r}; there are: {there}.")
@@ -198,19 +240,25 @@ def select_group(scores: Scores, name: str | None) -> tuple[str, ...] | None:
 
 
 def load_run_scores(ledger: Ledger, run: str) -> Scores:
-    """What a run came to, as columns. `run` as in `Ledger.run`."""
+    """Return the scores of a run in the ledger; `run` is a name or id as in `Ledger.run`."""
     record = ledger.run(run)
     judged = ((one.verdict, one.groups) for one in ledger.stored_verdicts(record.id))
     return tabulate_verdicts(f"run {record.id} ({record.name})", judged)
 
 
 def tabulate_verdicts(name: str, judged: Iterable[tuple[Verdict, Mapping[str, str]]]) -> Scores:
-    """Verdicts, each with the groups of its case, as columns; see `Kind` for which.
+    """Turn verdicts into columns.
 
-    Criteria stand under their keys (`RUBRIC.KEY` where several rubrics have one of that key), assertions under their
-    ids (`Anime/A1` where there are several styles), what a verdict measured as `measured.NAME`, the spread of a jury as
-    `spread.NAME`. A rubric's overall is `score`, and whether it passed `passed`; of several rubrics `RUBRIC.score` and
-    `RUBRIC.passed`. Raises `UsageError` for two verdicts on one case by one rubric, and for two columns of one name.
+    Criteria are named by their keys (`RUBRIC.KEY` where several rubrics share one), assertions by their ids (`Anime/A1`
+    where there are several styles), measurements `measured.NAME`, a jury's spread `spread.NAME`. A rubric's overall
+    score is `score`, and whether it passed `passed`; with several rubrics they are `RUBRIC.score` and `RUBRIC.passed`.
+
+    Args:
+        name: The judge or run, as it is shown to people.
+        judged: Verdicts, each with the groups of its case.
+
+    Raises:
+        UsageError: One case has two verdicts by one rubric, or two columns have the same name.
     """
     gathered = _ColumnBuilder()
     styles: set[str] = set()
@@ -261,7 +309,7 @@ ColumnKey = str | tuple[ColumnKind, str, str]
 
 
 class ColumnNames:
-    """What columns are called, shortly where that is enough."""
+    """Names of columns: short ones, qualified by rubric or style only where that is needed."""
 
     def __init__(self, keys: Iterable[ColumnKey], several_rubrics: bool, several_styles: bool) -> None:
         self._several_rubrics, self._several_styles = several_rubrics, several_styles
@@ -281,7 +329,7 @@ class ColumnNames:
 
 
 class _ColumnBuilder:
-    """Columns that grow row by row, compact however many there are."""
+    """Collects columns row by row in compact arrays."""
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
@@ -361,8 +409,17 @@ def _read_verdict_scores(path: Path) -> list[Scores]:
 def read_number_rows(
     path: Path, names: tuple[str, ...], complain: Callable[[str], None]
 ) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """Rows with a text under each of `names` (the first is the case) and a finite number under `score`. A row with an
-    empty score is nobody's: it is passed over, as a person passes over a question."""
+    """Yield the rows of a table that have a score.
+
+    Args:
+        path: A file with a column for each of `names` and a column `score`.
+        names: Names of text columns; the first is the case.
+        complain: Called with a message for each invalid row, which is then skipped.
+
+    Yields:
+        The row's place in the file, its texts in the order of `names`, and its score. Rows with an empty score are
+        skipped: the question was not answered.
+    """
     for row in read_rows(path, _PLAIN_SHAPE):
         if row.case is None:
             for problem in row.problems:
@@ -406,7 +463,7 @@ def _raise_problems(path: Path, problems: list[str]) -> None:
 
 
 def _read_first_object(path: Path) -> dict[str, object]:
-    """The first line that holds anything, as far as it is an object."""
+    """Return the first non-empty line of a JSONL file if it is an object, else an empty dict."""
     try:
         with path.open(encoding="utf-8-sig") as lines:
             found = json.loads(next((line for line in lines if line.strip()), "{}"))
@@ -420,5 +477,5 @@ def _contains_verdicts(path: Path) -> bool:
 
 
 def _find_nested_names(path: Path) -> tuple[str, ...]:
-    """Names whose values are lists or objects: no groups."""
+    """Names whose values are lists or objects, which cannot be groups."""
     return tuple(name for name, value in _read_first_object(path).items() if isinstance(value, list | dict))

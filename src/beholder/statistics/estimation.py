@@ -1,24 +1,19 @@
-"""What people would say of a whole run, from a judge on all cases and people on a few.
+"""Estimation of the mean human score of a whole run (`beholder estimate`), from a judge on all cases and people on a
+few.
 
-The mean human score of all cases, from a judge on all of them and people on a few: the arithmetic.
+This is prediction-powered inference with a tuned weight (PPI++, Angelopoulos, Duchi and Zrnic 2023) in the form where
+the rated cases are part of all cases: mean(people) + weight · (mean(judge, all) − mean(judge, rated)). The best weight
+is then the slope of people on judge among the rated cases, and the whole is the regression estimator under double
+sampling of survey statistics. PPI++ keeps its weight within 0 and 1, since its predictions are in the unit of the
+labels; a judge here may use any scale, so that the weight (human points per point of the judge) has only a lower
+bound: a judge that correlates negatively with people among the rated cases is taken to be uninformative.
 
-This is prediction-powered inference with the tuned weight (PPI++, Angelopoulos, Duchi and Zrnic 2023) in the form where
-the rated cases are part of all cases: mean(people) + weight · (mean(judge, all) − mean(judge, rated)). Its best weight
-is then the slope of people on judge among the rated cases, and the whole is what survey statisticians call the
-regression estimator under double sampling. PPI++ keeps its weight within 0 and 1 since its predictions are in the unit
-of the labels; a judge here may use any scale, so that the weight, in human points for one point of the judge, has a
-lower bound only: a judge that runs against people among the few rated cases is taken as one that tells nothing.
+The estimate is unbiased whatever the judge's scale and errors; a judge that correlates well makes the interval
+narrower. That holds only where the rated cases were drawn at random from the run. The interval is for the mean over
+cases like those of the run: it does not shrink to zero when every case is rated.
 
-Pass rates: an interval that stays within 0 and 1, and the correction by sensitivity and specificity.
-
-How many human ratings buy which width.
-
-What people would have said of a whole run: from a judge on all its cases and people on a few of them.
-
-The judge enters only as something that goes along with people's scores: whatever its scale, and however wrong it is on
-the average, the estimate is right on the average; a judge that goes along well makes the interval narrower. That holds
-where the rated cases were drawn at random from the run, and only there. The interval is for the mean over cases like
-those of the run: it does not shrink to nothing when every case is rated.
+Pass rates have a Wilson interval, which stays within 0 and 1, and are also corrected by sensitivity and specificity
+(Rogan and Gladen 1978). `RatingPlan` says how many ratings give which width.
 """
 
 from __future__ import annotations
@@ -45,11 +40,15 @@ ROUNDING_SQUARE = 1e-20  # of the squared size of numbers: what rounding leaves 
 
 @dataclass(frozen=True, slots=True)
 class RegressionFit:
-    """A mean and where its uncertainty comes from.
+    """A mean and the two parts of its variance.
 
-    The variance has two parts: `by_ratings`, which more ratings make smaller, and `by_cases`, which only more cases
-    would, since the cases of a run are themselves a draw from all that there could be. `freedom` are the degrees of
-    freedom of the first, counted in groups. `likeness` is how alike the errors of two cases of one group are, 0 to 1.
+    Attributes:
+        value: The mean.
+        weight: Human points per point of the judge; 0 without a judge.
+        rating_variance: The part of the variance that more ratings reduce.
+        case_variance: The part that only more cases reduce, since the cases of a run are themselves a sample.
+        degrees_of_freedom: Degrees of freedom of the first part, counted in groups.
+        intraclass_correlation: Correlation of the errors of two cases of one group, 0 to 1.
     """
 
     value: float
@@ -70,20 +69,27 @@ class RegressionFit:
 
 
 def interval_half_width(variance: float, freedom: int) -> float:
-    """Half the width of a t interval."""
+    """Return half the width of a t interval."""
     return float(t_quantile((1 + CONFIDENCE_LEVEL) / 2, freedom) * np.sqrt(variance))
 
 
 def fit_regression(
     human: Floats, group: Ints, judge: Floats | None = None, *, either_way: bool = False
 ) -> RegressionFit | None:
-    """The mean of `human` over all cases, nan where nobody rated; by people alone without a `judge`, which has a number
-    for each case. `group` numbers the groups from 0 without gaps.
+    """Estimate the mean of `human` over all cases, with a variance that is robust to clustering.
 
-    The variance is robust to whatever cases of one group have in common: errors are added up by group before they are
-    squared, with the usual small-sample factors for each part. None where fewer than two groups (three with a judge)
-    are rated, and with a judge also where it tells nothing: it or people say the same of all rated cases,
-    or (unless `either_way`) it says more where people say less.
+    Errors are summed by group before they are squared, with the usual small-sample factors for each part.
+
+    Args:
+        human: One score per case, nan where nobody rated.
+        group: Group of each case, numbered from 0 without gaps.
+        judge: One number per case; None to use people alone.
+        either_way: Accept a judge that correlates negatively with people.
+
+    Returns:
+        None where fewer than two groups (three with a judge) are rated, or where the judge is uninformative: it or
+            people
+        are constant on the rated cases, or it correlates negatively and `either_way` is not set.
     """
     rated: Bools = ~np.isnan(human)
     people, own = human[rated], group[rated]
@@ -127,17 +133,17 @@ def fit_regression(
 
 
 def _intraclass_correlation(group: Ints, inflation: float) -> float:
-    """From how much larger the variance is than that of independent cases: 1 + likeness · (companions of a case)."""
+    """Return the correlation that explains a variance inflation of 1 + correlation · (other cases of the group)."""
     sizes = np.bincount(group).astype(np.float64)
     companions = float(sizes @ (sizes - 1)) / len(group)
     return float(np.clip((inflation - 1) / companions, 0, 1)) if companions else 0.0
 
 
 def wilson_estimate(fit: RegressionFit, rated: int) -> Estimate:
-    """A rate with Wilson's interval for as many independent cases as its variance is worth.
+    """Return a rate with Wilson's interval for the number of independent cases that its variance corresponds to.
 
-    Where people and judge never differed (or, without a judge, all rated cases are alike) the spread says nothing:
-    then one difference in `rated` + 2 cases is taken as still possible.
+    Where people and judge never differed (or, without a judge, all rated cases are alike) the observed variance is
+    zero; then one difference in `rated` + 2 cases is assumed to be possible.
     """
     value = float(np.clip(fit.value, 0, 1))
     variance = max(fit.variance, fit.by_cases + _unobserved_variance(rated))
@@ -151,8 +157,14 @@ def wilson_estimate(fit: RegressionFit, rated: int) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRate:
-    """The pass rate after Rogan and Gladen (1978), and what it is made of: how many of the cases that people pass the
-    judge passes (sensitivity), and how many of those they fail it fails (specificity)."""
+    """A pass rate corrected by the judge's errors (Rogan and Gladen 1978).
+
+    Attributes:
+        rate: The corrected pass rate.
+        sensitivity: Share of the cases that people pass which the judge passes.
+        specificity: Share of the cases that people fail which the judge fails.
+        clipped: Whether the interval was clipped to 0 and 1.
+    """
 
     rate: Estimate
     sensitivity: float | None
@@ -161,10 +173,10 @@ class CorrectedRate:
 
 
 def correct_pass_rate(human: Floats, judge: Floats, group: Ints) -> CorrectedRate:
-    """The judge's pass rate of all cases, corrected by how it errs on the rated ones; both are 1, 0 or nan.
+    """Correct the judge's pass rate of all cases by its errors on the rated ones; all values are 1, 0 or nan.
 
-    Not defined where people pass all rated cases or none, or the judge is no better than chance (sensitivity and
-    specificity together not above 1). The interval is by the delta method, robust to groups.
+    Not defined where people pass all rated cases or none, or where the judge is no better than chance (sensitivity plus
+    specificity not above 1). The interval is by the delta method, robust to clustering.
     """
     seen = ~np.isnan(judge)
     rated = seen & ~np.isnan(human)
@@ -199,7 +211,7 @@ def correct_pass_rate(human: Floats, judge: Floats, group: Ints) -> CorrectedRat
 
 
 def _unobserved_variance(count: int) -> float:
-    """The variance of a rate of which none was seen in `count`."""
+    """Return the variance to assume for a rate of which no event was seen in `count` cases."""
     rate = 1 / (count + 2)
     return rate * (1 - rate) / count
 
@@ -209,8 +221,13 @@ _ROUND_NUMBERS = (1, 2, 5)
 
 @dataclass(frozen=True, slots=True)
 class ExpectedWidth:
-    """How wide the interval is expected to be with so many rated cases, drawn at random; `with_judge` is None where too
-    few are rated to tune a weight, or the judge tells nothing."""
+    """Expected width of the interval with a number of randomly drawn rated cases.
+
+    Attributes:
+        ratings: Number of rated cases.
+        with_judge: Width with the judge; None where too few are rated to tune a weight, or the judge is uninformative.
+        people: Width by people alone.
+    """
 
     ratings: int
     with_judge: float | None
@@ -219,7 +236,7 @@ class ExpectedWidth:
 
 @dataclass(frozen=True, slots=True)
 class RatingsNeeded:
-    """How many rated cases give an interval of the wanted width; None where not even rating every case does."""
+    """Number of rated cases that give an interval of the wanted width; None where not even rating every case does."""
 
     width: float
     with_judge: int | None
@@ -227,10 +244,15 @@ class RatingsNeeded:
 
 
 class RatingPlan:
-    """What other numbers of rated cases would give, by what the `now` rated ones show.
+    """Expected widths for other numbers of rated cases, extrapolated from the present ones.
 
-    `alone` is the fit and interval by people alone, `both` with the judge. Widths fall as ratings are added; the one
-    for `now` is the one that came out.
+    Widths fall as ratings are added; the width for the present number is the one that was observed.
+
+    Args:
+        group: Group of each case.
+        now: Number of rated cases.
+        alone: Fit and interval by people alone.
+        both: Fit and interval with the judge; None where it is not used.
     """
 
     def __init__(
@@ -243,7 +265,7 @@ class RatingPlan:
         self._alone, self._both = alone, both
 
     def width(self, ratings: int) -> ExpectedWidth:
-        """With `ratings` rated cases, from two to all."""
+        """Return the expected width with `ratings` rated cases, from two to all."""
         people = self._expected(self._alone, ratings)
         if self._both is None or ratings < MIN_RATED_GROUPS:
             return ExpectedWidth(ratings, None, people)
@@ -256,13 +278,13 @@ class RatingPlan:
         return ExpectedWidth(ratings, min(most, max(least, self._expected(self._both, ratings))), people)
 
     def widths(self) -> tuple[ExpectedWidth, ...]:
-        """At round numbers, at what is rated now, and at all cases."""
+        """Return the widths at round numbers, at the present number, and at all cases."""
         round_ones = (step * 10**power for power in range(1, 8) for step in _ROUND_NUMBERS)
         steps = {*(step for step in round_ones if step < self._cases), self._now, self._cases}
         return tuple(self.width(ratings) for ratings in sorted(steps))
 
     def needed(self, width: float) -> RatingsNeeded:
-        """The fewest rated cases for this width."""
+        """Return the fewest rated cases for this width."""
         judged = None
         if self._both is not None:
             judged = self._least(width, MIN_RATED_GROUPS, judge=True)
@@ -287,7 +309,7 @@ class RatingPlan:
         return _interval_width(estimate) * self._reach(fit, ratings) / self._reach(fit, self._now)
 
     def _reach(self, fit: RegressionFit, ratings: int) -> float:
-        """As `Fit.reach`, where so many cases were drawn at random."""
+        """Return the half-width as `RegressionFit.half_width`, for so many randomly drawn cases."""
 
         def inflation(count: int) -> float:
             return 1 + fit.likeness * (count - 1) * self._companions
@@ -313,7 +335,7 @@ SAMPLING_ALARM = 0.01  # how improbable a difference between rated and other cas
 
 @dataclass(frozen=True, slots=True)
 class SamplingWarning:
-    """The judge's mean of the rated cases and of the others, which differ by more than chance explains."""
+    """The judge's mean of rated and of other cases, which differ by more than chance explains."""
 
     rated: float
     others: float
@@ -322,14 +344,24 @@ class SamplingWarning:
 
 @dataclass(frozen=True, slots=True)
 class HumanScoreEstimate:
-    """The mean human score (or pass rate) of all `cases`.
+    """The estimated mean human score (or pass rate) of all cases.
 
-    `people` is by the `rated` cases alone, `judge` by the judge alone on the human scale, `bias` the judge less people,
-    `together` the answer. `weight` is how many human points the estimate moves for a point of the judge; None where
-    the judge tells nothing and `together` is `people`. `cut` is the scale at whose ends intervals were cut, where one
-    reached beyond it. `widths` and `needed` are for cases drawn at random, and not told where these do not look so
-    (`unlike`). `judged` cases have a number from the judge; the others enter as
-    cases of which it knows nothing. `groups` is how many groups the rated cases are from.
+    Attributes:
+        cases: Number of cases.
+        judged: Cases with a number from the judge; the others enter as cases of which it knows nothing.
+        rated: Rated cases.
+        groups: Groups of the rated cases.
+        people: Estimate by the rated cases alone.
+        judge: Estimate by the judge alone, on the human scale.
+        bias: The judge minus people.
+        combined: The answer: people and judge together.
+        weight: Human points per point of the judge; None where the judge is not used and `combined` is `people`.
+        correlation: Correlation of judge and people on the rated cases.
+        widths: Expected widths for other numbers of ratings; empty where the rated cases do not look randomly drawn.
+        needed: Ratings needed for the wanted width.
+        sampling_warning: Set where the rated cases do not look randomly drawn.
+        correction: The corrected pass rate.
+        clipped_to: The scale to which intervals were clipped; None where none reached beyond it.
     """
 
     cases: int
@@ -359,11 +391,16 @@ def estimate_human_mean(
     either_way: bool = False,
     width: float | None = None,
 ) -> HumanScoreEstimate:
-    """The mean human score of all cases; `human` is nan where nobody rated, `judge` where it has no score.
+    """Estimate the mean human score of all cases.
 
-    `moved` is the judge on the human scale, for `Estimated.judge` and `bias` only, which without it are not defined.
-    `within` is the human scale where it is known: no mean lies beyond its ends.
-    `either_way` is for a column that may as well run against people, such as a distance.
+    Args:
+        human: One score per case, nan where nobody rated.
+        judge: One number per case, nan where there is none.
+        groups: Group name of each case; None where there are no groups.
+        moved: The judge on the human scale, for `judge` and `bias` of the result, which are undefined without it.
+        within: The human scale where it is known; means and intervals are clipped to it.
+        either_way: Accept a column that correlates negatively with people, such as a distance.
+        width: A width of the interval for which the ratings needed are computed.
     """
     found = _estimate_score(human, judge, moved, groups, either_way=either_way, width=width, rate=False)
     if within is None:
@@ -376,7 +413,7 @@ def estimate_human_mean(
 def estimate_pass_rate(
     human: Floats, judge: Floats, groups: Sequence[str] | None, *, width: float | None = None
 ) -> HumanScoreEstimate:
-    """The share of all cases that people would pass; 1 is pass, 0 fail, nan not rated or not judged."""
+    """Estimate the share of all cases that people would pass; 1 is pass, 0 fail, nan not rated or not judged."""
     return _estimate_score(human, judge, judge, groups, either_way=False, width=width, rate=True)
 
 
@@ -459,7 +496,7 @@ def _estimate_judge(moved: Floats, group: Ints, rate: bool) -> Estimate:
 
 
 def _estimate_bias(human: Floats, moved: Floats, group: Ints) -> Estimate:
-    """The judge less people, with all that the judge's own numbers tell of it."""
+    """Estimate the judge minus people, using the judge's own numbers as the regressor."""
     there = ~np.isnan(moved)
     if not there.any():
         return undefined_estimate("the judge has no score for any case")
@@ -478,7 +515,7 @@ def _correlate(human: Floats, judge: Floats) -> float | None:
 
 
 def _check_sampling(rated: Bools, judge: Floats, group: Ints) -> SamplingWarning | None:
-    """Whether the judge's scores of rated and other cases differ by more than `ALARM` allows, robust to groups."""
+    """Return a warning where the judge's scores of rated and other cases differ significantly, robust to clustering."""
     judged = ~np.isnan(judge)
     here, there = rated & judged, ~rated & judged
     if here.sum() < 2 or there.sum() < 2:
@@ -499,7 +536,7 @@ def _check_sampling(rated: Bools, judge: Floats, group: Ints) -> SamplingWarning
 
 
 def describe_estimate(found: HumanScoreEstimate) -> list[str]:
-    """What a reader must know of an estimate, in sentences."""
+    """Return the sentences a reader needs to interpret an estimate."""
     percent = f"{CONFIDENCE_LEVEL:.0%}"
     by = f" of {found.groups:,} groups" if found.groups < found.rated else ""
     sentences = [

@@ -1,4 +1,6 @@
-"""Many runs of one suite, in order: where each stands, what changed from one to the next, and where it is going."""
+"""History of a suite (`beholder history`): the mean of each run, paired changes from one run to the next, and the
+trend.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,17 @@ MIN_TREND_RUNS = 3  # two runs have a difference; a trend begins with three
 
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
-    """One run: the mean over its own cases, how many those are, and how many have no number. `change` is the paired
-    difference to the run before over the `common` cases, `p` its sign-flip test; None for the first."""
+    """One run in a history.
+
+    Attributes:
+        run: Name of the run.
+        mean: Mean over its own cases.
+        cases: Cases with a number.
+        without: Cases without one.
+        change: Paired difference to the previous run; None for the first.
+        p: p-value of the change.
+        common: Cases that both runs have.
+    """
 
     run: str
     mean: Estimate
@@ -52,8 +63,15 @@ class HistoryPoint:
 
 @dataclass(frozen=True, slots=True)
 class HistoryLine:
-    """One column over all runs. `slope` is the mean change a run, by a straight line through each of the `common` cases
-    that have a number in every run; its interval tells of the cases, not of what a single run may have met."""
+    """One column over all runs.
+
+    Attributes:
+        name: The column.
+        points: One point per run.
+        slope: Mean change per run, by a straight line through each case that has a number in every run. Its interval
+            covers the choice of cases, not what may have been special about a single run.
+        common: Number of these cases.
+    """
 
     name: str
     points: tuple[HistoryPoint, ...]
@@ -73,8 +91,21 @@ def analyze_history(
     draws: int = DEFAULT_DRAWS,
     seed: int = DEFAULT_SEED,
 ) -> list[HistoryLine]:
-    """A line for each column that `on` names, else for every overall score; the runs in order. Raises `UsageError`
-    where no run has such a column, or no case is in the named group."""
+    """Follow columns over several runs.
+
+    Args:
+        runs: Scores of the runs in order.
+        on: Column names; every overall score by default.
+        group: The group by which cases are clustered; None for `source`.
+        draws: Number of bootstrap draws.
+        seed: Seed of draws and flips.
+
+    Returns:
+        One line per column.
+
+    Raises:
+        UsageError: No run has such a column, or no case has the named group.
+    """
     there = {name: one.kind for scores in runs for name, one in scores.columns.items()}
     names = list(on) or [name for name, kind in there.items() if kind is ColumnKind.OVERALL]
     unknown = [name for name in names if name not in there]
@@ -108,7 +139,7 @@ def _build_point(
 
 
 def _column_values(scores: Scores, names: Sequence[str]) -> list[Floats]:
-    """The values of each, nan where a run has no such column."""
+    """Return the values of each column, nan where a run lacks it."""
     nothing = np.full(len(scores), np.nan)
     return [scores.columns[name].values if name in scores.columns else nothing for name in names]
 
@@ -116,7 +147,7 @@ def _column_values(scores: Scores, names: Sequence[str]) -> list[Floats]:
 def _estimate_run_means(
     columns: Sequence[Floats], groups: Sequence[str] | None, count: int, seed: int
 ) -> list[Estimate]:
-    """Of all columns over the same draws: making those is what takes time."""
+    """Return the means of all columns over the same draws, since generating draws takes most of the time."""
     if not len(columns[0]):
         return [undefined_estimate("there is no case")] * len(columns)
     draws = ClusterBootstrap(groups, len(columns[0]), count=count, seed=seed)

@@ -1,7 +1,4 @@
-"""Two sets of scores, case by case: which cases and columns both have, and what only one has, by name.
-
-A run as something to compare: its scores, its grades, and what made it; and what two runs were made with unlike.
-"""
+"""Pairing two runs by case: shared cases and columns, what only one run has, grades, and how the runs were made."""
 
 from __future__ import annotations
 
@@ -30,8 +27,15 @@ _MAX_NAME_LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class UnevenCase:
-    """A case that is in both runs and has no numbers in one of them, or lacks some: what became of it in each, and what
-    only one of them has a number for."""
+    """A case of both runs that has fewer numbers in one of them.
+
+    Attributes:
+        case: Case id.
+        before: What became of it in the first run: `scored`, or why not.
+        after: The same in the second run.
+        lost: Columns with a number in the first run only.
+        gained: Columns with a number in the second run only.
+    """
 
     case: str
     before: str
@@ -51,7 +55,7 @@ class UnevenCase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedColumn:
-    """One column in both runs, a value for each case that both have."""
+    """One column in both runs, with a value for each shared case."""
 
     name: str
     kind: str
@@ -62,13 +66,25 @@ class PairedColumn:
 
     @property
     def difference(self) -> Floats:
-        """After less before; nan where one of them is missing."""
+        """After minus before; nan where one of them is missing."""
         return self.after - self.before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedCases:
-    """The cases of both runs, in the order of the first. `groups` is what belongs together, None where nothing does."""
+    """The cases that both runs have, in the order of the first.
+
+    Attributes:
+        cases: Ids of the shared cases.
+        columns: Columns that both runs have on one scale.
+        groups: Group of each case; None where there are no groups.
+        group: Name of the group.
+        only_before: Cases of the first run only.
+        only_after: Cases of the second run only.
+        uneven: Cases with a number in one run only.
+        unscored: Cases that were scored in neither run.
+        warnings: Sentences on what cannot be compared.
+    """
 
     cases: tuple[str, ...]
     columns: tuple[PairedColumn, ...]
@@ -82,14 +98,22 @@ class SharedCases:
 
 
 def join_names(names: Sequence[str], most: int = MAX_LISTED_CASES) -> str:
-    """`a, b and 3 more`; a long name is cut."""
+    """Join names for a sentence, `a, b and 3 more`; long names are cut."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(name[:_MAX_NAME_LENGTH] for name in names[:most]) + more
 
 
 def pair_cases(before: Scores, after: Scores, group: str | None = None) -> SharedCases:
-    """Pairs two sets of scores by case id. Raises `UsageError` where they have no case in common, or none is in the
-    named group."""
+    """Pair two sets of scores by case id.
+
+    Args:
+        before: Scores of the first run.
+        after: Scores of the second run.
+        group: The group by which cases are clustered; None for `source`.
+
+    Raises:
+        UsageError: The two have no case in common, or no case has the named group.
+    """
     there = {case: row for row, case in enumerate(after.cases)}
     rows = [row for row, case in enumerate(before.cases) if case in there]
     if not rows:
@@ -127,8 +151,11 @@ def _example_case(scores: Scores) -> str:
 
 
 def _pair_columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[tuple[PairedColumn, ...], list[str]]:
-    """The columns that both have on one scale, and what is said of the others. A column is in both runs, too, where
-    one of them has no number for it because none of its cases was scored."""
+    """Return the columns that both have on one scale, and sentences on the others.
+
+    A column counts as present in both runs, too, where one of them has no number for it because none of its cases was
+    scored.
+    """
     found, apart = [], []
     first, second = _comparable_columns(before), _comparable_columns(after)
     first, second = first | _empty_columns(second, after, before), second | _empty_columns(first, before, after)
@@ -161,8 +188,10 @@ def _comparable_columns(scores: Scores) -> dict[str, Column]:
 
 
 def _empty_columns(columns: Mapping[str, Column], scores: Scores, other: Scores) -> dict[str, Column]:
-    """The columns of `scores` that `other` has not, since whatever of its cases has a number here was not scored there:
-    as columns of `other`, without a number."""
+    """Return columns of `scores` that `other` lacks only because the cases in question were not scored there.
+
+    They are returned as columns of `other`, with all values missing.
+    """
     nothing = not _comparable_columns(other)
     shared = set(other.cases)
     found = {}
@@ -176,7 +205,7 @@ def _empty_columns(columns: Mapping[str, Column], scores: Scores, other: Scores)
 def _pair_groups(
     before: Scores, after: Scores, old: Ints, new: Ints, name: str | None
 ) -> tuple[tuple[str, ...] | None, list[str]]:
-    """The group of each case; where the runs tell two stories the first one's is taken, and that is said."""
+    """Return the group of each case, and a warning where the runs disagree; the first run's group is taken then."""
     wanted = name or SOURCE_GROUP
     first, second = before.groups.get(wanted), after.groups.get(wanted)
     if first is None and second is None:
@@ -194,7 +223,7 @@ def _pair_groups(
 def _find_uneven_cases(
     before: Scores, after: Scores, cases: tuple[str, ...], columns: tuple[PairedColumn, ...]
 ) -> Iterator[UnevenCase]:
-    """The cases whose overall or criteria have a number in one run only, or that were scored in one only."""
+    """Yield cases whose overall score or criteria have a number in one run only, or that were scored in one run only."""
     numbers = [one for one in columns if one.kind in (ColumnKind.OVERALL, ColumnKind.CRITERION)]
     shape = (len(cases), len(numbers))
     old = np.array([~np.isnan(one.before) for one in numbers], np.bool_).T.reshape(shape)
@@ -227,8 +256,15 @@ _MAX_VALUE_LENGTH = 120  # characters of a value in a sentence
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparedRun:
-    """A run, read once. `grades` are by rubric and case; `models` counts verdicts by the model's name as the provider
-    gave it."""
+    """A run to compare, read once.
+
+    Attributes:
+        record: The run's record in the ledger.
+        scores: Its scores.
+        verdicts: Number of verdicts.
+        grades: Grades by rubric and case.
+        models: Number of verdicts by the name of the model as the provider gave it.
+    """
 
     record: RunRecord
     scores: Scores
@@ -238,7 +274,7 @@ class ComparedRun:
 
 
 def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
-    """`run` as in `Ledger.run`. Its verdicts are gone through once."""
+    """Load a run in one pass over its verdicts; `run` is a name or id as in `Ledger.run`."""
     record = ledger.run(run)
     grades: dict[str, dict[str, str]] = {}
     models: Counter[str] = Counter()
@@ -259,8 +295,10 @@ def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
 
 
 def match_grades(before: ComparedRun, after: ComparedRun) -> list[RubricGrades]:
-    """The grades of each rubric that gave some in both runs, in the order of the rubric; of a rubric that is not kept,
-    or whose grades differ, none."""
+    """Return the grades of each rubric that graded in both runs, from the best to the worst grade.
+
+    Rubrics that were not stored, or whose grades differ between the runs, are left out.
+    """
     rubrics = [name for name in before.grades if name in after.grades]
     found = []
     for name in rubrics:
@@ -272,8 +310,10 @@ def match_grades(before: ComparedRun, after: ComparedRun) -> list[RubricGrades]:
 
 
 def describe_run_differences(before: ComparedRun, after: ComparedRun) -> list[str]:
-    """What makes two runs unlike beside the build under test, each as a sentence for people: rubrics, judges, prompts,
-    settings, versions, models, and runs that are not whole."""
+    """Describe what differs between two runs besides the build under test, in sentences.
+
+    Covers rubrics, judges, prompts, settings, versions, models, and incomplete runs.
+    """
     said = []
     old, new = before.record, after.record
     for name, first, second in _pair_rubrics(old, new):
@@ -314,7 +354,7 @@ def _pair_rubrics(
 
 
 def _grade_order(record: RunRecord, rubric: str) -> tuple[str, ...]:
-    """A rubric's grades, the best first: the order in which it is written."""
+    """Return a rubric's grades in the order in which it lists them, the best first."""
     for one in record.rubrics:
         scoring = one.get("scoring")
         if one.get("rubric") == rubric and isinstance(scoring, Mapping):
@@ -328,7 +368,7 @@ def _shorten_value(value: object) -> str:
 
 
 def _format_value(value: object) -> str:
-    """A value of a suite for people: a judge by its name, with what else is said of it in brackets."""
+    """Format a value of a suite for people: a judge by its name, with its settings in brackets."""
     if value is None or value in ([], {}, ()):
         return "none"
     if isinstance(value, Mapping):
@@ -345,7 +385,7 @@ def _format_value(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RubricGrades:
-    """The grades that one rubric gave in both runs, by case; `order` has them from the best to the worst."""
+    """The grades that one rubric gave in both runs, by case; `order` lists them from the best to the worst."""
 
     name: str
     order: tuple[str, ...]

@@ -1,10 +1,11 @@
-"""How far people agree with each other: the ceiling for any judge, and what to know of each rater.
+"""Agreement among people, and the statistics that are bootstrapped for one aspect.
 
-Everything here rests on cases that two or more people rated. Ratings are cases × raters, nan where somebody did not
-rate. `times` is how many cases of the data stand behind each row, 1 if not given.
+Agreement among people is the ceiling for any judge: Krippendorff's α, intraclass correlation, and each rater against
+the others. It rests on cases that two or more people rated. Ratings are cases × raters, nan where somebody did not
+rate; `times` is how many identical cases each row stands for, 1 if None.
 
-What is computed for one aspect in every draw: the judge against people, people among themselves, always saying one
-number, and another metric.
+For one aspect there are the statistics of the judge against people, of people among themselves, of a constant
+prediction, and of another metric.
 """
 
 from __future__ import annotations
@@ -44,8 +45,17 @@ MIN_STRAIGHTLINING_RATINGS = 5  # ratings before anybody is said to give straigh
 
 @dataclass(frozen=True, slots=True)
 class RaterSummary:
-    """One rater of one aspect: how many cases, the mean and standard deviation (n - 1) of the ratings, how far they lie
-    above the others' mean for the same cases, the value given most often and its share. None where not defined."""
+    """Summary of one rater's ratings of one aspect; None where a number is not defined.
+
+    Attributes:
+        rater: The rater's name.
+        rated: Number of rated cases.
+        mean: Mean rating.
+        deviation: Standard deviation (n − 1).
+        bias: How far the ratings are above the mean of the other raters, on the same cases.
+        usual: The most frequent rating.
+        share: The share of ratings that are `usual`.
+    """
 
     rater: str
     rated: int
@@ -57,7 +67,7 @@ class RaterSummary:
 
     @property
     def straight(self) -> bool:
-        """Whether nearly everything got the same rating (`STRAIGHT`)."""
+        """Whether nearly all ratings are the same (straightlining)."""
         return self.rated >= MIN_STRAIGHTLINING_RATINGS and self.share >= STRAIGHTLINING_SHARE
 
     def to_dict(self) -> dict[str, object]:
@@ -74,7 +84,7 @@ class RaterSummary:
 
 
 def summarize_raters(ratings: Ratings) -> tuple[RaterSummary, ...]:
-    """Every rater with at least one rating."""
+    """Summarize every rater with at least one rating."""
     others = _mean_of_others(ratings.values)
     found = []
     for at, name in enumerate(ratings.raters):
@@ -99,12 +109,12 @@ def summarize_raters(ratings: Ratings) -> tuple[RaterSummary, ...]:
 
 
 def krippendorff_statistics(values: Floats, times: Ints | None = None) -> WeightedStatistics:
-    """Krippendorff's `alpha_ordinal`, `alpha_interval` and `alpha_nominal`: 1 where all raters of a case agree, 0 where
-    they agree as ratings dealt out at random would, and not defined where every rating is the same.
+    """Return Krippendorff's `alpha_ordinal`, `alpha_interval` and `alpha_nominal`.
 
-    α is a correlation of the ratings of one case, taken two by two: of the numbers themselves (interval) or of their
-    middle ranks among all ratings (ordinal). On a scale with very many values ordinal α is drawn over classes of it, as
-    rank coefficients are, and the nominal one is that of the classes.
+    α is 1 where all raters of a case agree, 0 where they agree no more than randomly dealt ratings would, and not
+    defined where every rating is the same. It is a correlation of the ratings of one case taken in pairs: of the
+    numbers themselves (interval) or of their mean ranks among all ratings (ordinal). On a scale with very many values
+    ordinal α is drawn over bins, as rank coefficients are, and nominal α is that of the bins.
     """
     pairs = pair_coincidences(values, times)
     interval = _interval_alpha(pairs)
@@ -134,8 +144,10 @@ def krippendorff_statistics(values: Floats, times: Ints | None = None) -> Weight
 
 
 def pair_coincidences(values: Floats, times: Ints | None = None) -> ScorePairs:
-    """Every two ratings of one case, one way round, shared out so that each rating counts once in all where pairs are
-    counted both ways."""
+    """Return every pair of ratings of one case, in one order.
+
+    Pairs are weighted so that each rating counts once in total when pairs are counted in both orders.
+    """
     counts = (~np.isnan(values)).sum(axis=1)
     # Who rated does not matter here: ratings to the front, so that many raters of few cases each cost little.
     front = np.take_along_axis(values, np.argsort(np.isnan(values), axis=1, kind="stable"), axis=1)
@@ -165,7 +177,7 @@ def _interval_alpha(pairs: ScorePairs) -> SumStatistics:
 
 
 def _rank_ratings(values: Floats, times: Ints | None) -> Floats:
-    """Ratings of cases with two or more, as middle ranks among them all."""
+    """Replace the ratings of cases with two or more by their mean ranks among all of these."""
     usable = ~np.isnan(values) & ((~np.isnan(values)).sum(axis=1) > 1)[:, None]
     case = np.nonzero(usable)[0]
     _, place = np.unique(values[usable], return_inverse=True)
@@ -180,11 +192,12 @@ def _full_weights(size: int, times: Ints | None) -> Floats:
 
 
 def intraclass_statistics(values: Floats) -> SumStatistics:
-    """`icc_1` and `icc_k`, the intraclass correlation of one-way random effects: how much of the variance of one
-    rating, or of a case's mean rating, is between cases. Raters need not be the same for each case.
+    """Return the intraclass correlations `icc_1` and `icc_k` (one-way random effects): the share of the variance of one
+    rating, or of a case's mean rating, that is between cases.
 
-    Cases may have different numbers of raters: k is then k₀ = (N - Σkᵢ²/N) / (n - 1), as in the analysis of variance.
-    Not defined for fewer than two cases, or where nothing varies.
+    Raters need not be the same for each case. With different numbers of raters per case, k is
+    k₀ = (N − Σkᵢ²/N) / (n − 1), as in the analysis of variance. Not defined for fewer than two cases, or where nothing
+    varies.
     """
     there = ~np.isnan(values)
     k = np.where(there.sum(axis=1) > 1, there.sum(axis=1), 0).astype(np.float64)
@@ -214,11 +227,16 @@ _ROUNDING_ERROR = 1e-13
 
 
 def rater_rank_statistics(values: Floats, times: Ints | None = None, *, each: bool = False) -> WeightedStatistics:
-    """`rater_spearman`, one rater's ranking against the mean of the others on the same cases, or against `each` of
-    their ratings, averaged over raters: those who share `LEAST_SHARED` cases or more with others and do not rate all
-    alike, at most the `MOST_RATERS` with the most cases.
+    """Return the statistic `rater_spearman`: one rater's ranking against the others' on the same cases, averaged over
+    raters.
 
-    A rater who rates all alike in one draw is left out of that draw.
+    Raters count who share `MIN_SHARED_CASES` cases or more with others and do not rate all cases the same, at most the
+    `MAX_RATERS` with the most cases. A rater whose ratings are constant in one draw is left out of that draw.
+
+    Args:
+        values: Ratings, cases × raters.
+        times: How many identical cases each row stands for.
+        each: Compare with each single rating of the others instead of their mean.
     """
     found = [rank_statistics(pairs, kendall=False) for pairs in _pair_with_other_raters(values, times, each)]
     return lambda weights: {"rater_spearman": _average_spearman(found, weights)}
@@ -227,15 +245,17 @@ def rater_rank_statistics(values: Floats, times: Ints | None = None, *, each: bo
 def judge_as_rater_statistics(
     x: Floats, values: Floats, times: Ints | None = None, *, each: bool = False
 ) -> WeightedStatistics:
-    """`judge_as_rater`, what `one_against_others` gives for a judge in each rater's place in turn: the same cases, the
-    same others. Only this may be held against `rater_spearman`."""
+    """Return the statistic `judge_as_rater`: `rater_spearman` with the judge in each rater's place in turn.
+
+    It uses the same cases and the same other raters, so that only this may be compared with `rater_spearman`.
+    """
     places = _pair_with_other_raters(values, times, each)
     found = [rank_statistics(replace(pairs, x=x[pairs.case]), kendall=False) for pairs in places]
     return lambda weights: {"judge_as_rater": _average_spearman(found, weights)}
 
 
 def _pair_with_other_raters(values: Floats, times: Ints | None, each: bool) -> list[ScorePairs]:
-    """Each rater's ratings with what the others said of the same cases."""
+    """Return, for each eligible rater, the pairs of own ratings and the others' ratings of the same cases."""
     others = _mean_of_others(values)
     sharing: list[tuple[int, ScorePairs]] = []
     for at in range(values.shape[1]):
@@ -256,7 +276,7 @@ def _average_spearman(found: Sequence[WeightedStatistics], weights: WeightsLike)
 
 
 def rater_distance_statistics(values: Floats) -> SumStatistics:
-    """`rater_mae`: how far one rating lies from the mean of the others for the case, over all ratings."""
+    """Return the statistic `rater_mae`: the mean distance of a rating from the mean of the other ratings of the case."""
     away = np.abs(values - _mean_of_others(values))
     there = ~np.isnan(away)
     terms = np.stack([there.sum(axis=1).astype(np.float64), np.where(there, away, 0.0).sum(axis=1)], axis=1)
@@ -264,7 +284,7 @@ def rater_distance_statistics(values: Floats) -> SumStatistics:
 
 
 def _mean_of_others(values: Floats) -> Floats:
-    """For each rating the mean of the others for the case; nan where there is none."""
+    """Return for each rating the mean of the other ratings of the case; nan where there is none."""
     there = ~np.isnan(values)
     known = np.where(there, values, 0.0)
     left = there.sum(axis=1, keepdims=True) - there
@@ -274,7 +294,7 @@ def _mean_of_others(values: Floats) -> Floats:
 
 
 def _alpha_from_correlation(correlation: Floats, counted: Floats) -> Floats:
-    """α from the correlation of coincidences and the number of ratings: chance draws without putting back."""
+    """Return α from the correlation of coincidences and the number of ratings (chance draws without replacement)."""
     return 1 - (1 - correlation) * divide_or_nan(counted - 1, counted)
 
 
@@ -302,14 +322,14 @@ PEOPLE_COEFFICIENTS = (
 
 
 class ReferenceMode(StrEnum):
-    """What a judge's score is compared with: the mean rating of the case, or each rating for itself."""
+    """What a judge's score is compared with: the mean rating of the case, or each single rating."""
 
     MEAN = "mean"
     EACH = "each"
 
 
 def reference_ratings(values: Floats, against: ReferenceMode) -> Floats:
-    """What the judge is compared with, from cases × raters: a mean for each case, or the ratings as they are."""
+    """Return what the judge is compared with: the mean of each case, or the ratings (cases × raters) as they are."""
     if against is ReferenceMode.EACH:
         return values
     there = ~np.isnan(values)
@@ -322,8 +342,15 @@ def reference_ratings(values: Floats, against: ReferenceMode) -> Floats:
 def judge_statistics(
     x: Floats, values: Floats, against: ReferenceMode, low: float, *, people: bool = True
 ) -> WeightedStatistics:
-    """The coefficients of a judge's scores with cases × raters: `JUDGE`; with `people` also `judge_as_rater`. `low` is
-    where the people's scale begins. `exact` and `within_one` are left out where ratings lie on no steps."""
+    """Return the coefficients of a judge's scores against ratings (`JUDGE_COEFFICIENTS`).
+
+    Args:
+        x: The judge's scores on the people's scale.
+        values: Ratings, cases × raters.
+        against: Whether to compare with means or with single ratings.
+        low: Where the people's scale begins. `exact` and `within_one` are missing where ratings are not equally spaced.
+        people: Also compute `judge_as_rater`.
+    """
     place, first, times = find_identical_cases(np.column_stack([x, values]))
     x, values = x[first], values[first]
     unit, single = pair_scores(x, reference_ratings(values, against), times), pair_scores(x, values)
@@ -338,8 +365,10 @@ def judge_statistics(
 
 
 def people_statistics(values: Floats, against: ReferenceMode) -> WeightedStatistics:
-    """The coefficients of raters among themselves: `PEOPLE`. One rater is held against the mean of the others, or
-    against each of them, as a judge is."""
+    """Return the coefficients of raters among themselves (`PEOPLE_COEFFICIENTS`).
+
+    One rater is compared with the mean of the others, or with each of them, as the judge is.
+    """
     place, first, times = find_identical_cases(values)
     values = values[first]
     one_rater = rater_rank_statistics(values, times, each=against is ReferenceMode.EACH)
@@ -348,8 +377,11 @@ def people_statistics(values: Floats, against: ReferenceMode) -> WeightedStatist
 
 
 def constant_statistics(x: Floats, values: Floats, against: ReferenceMode, group: Ints) -> SumStatistics:
-    """`constant`, the mean absolute error of always saying the median, each case told that of the other groups; and
-    `difference`, the judge's error less that, on the same points. Not defined where there is one group."""
+    """Return statistics `constant`, the mean absolute error of a constant prediction, and `difference`, the judge's
+    error minus that on the same points.
+
+    The constant for a case is the median of the other groups. Not defined where there is only one group.
+    """
     pairs = pair_scores(x, reference_ratings(values, against))
     medians = leave_group_out_medians(pairs.y, group[pairs.case])
     told = np.abs(pairs.y - medians)
@@ -365,8 +397,11 @@ def constant_statistics(x: Floats, values: Floats, against: ReferenceMode, group
 
 
 def metric_statistics(x: Floats, metric: Floats, values: Floats, against: ReferenceMode) -> WeightedStatistics:
-    """`spearman` of another metric, and `difference`: the judge's less the metric's, on the cases that have both. A
-    metric that falls where people's ratings rise counts as if it were turned round."""
+    """Return statistics `spearman` of another metric, and `difference`: the judge's minus the metric's, on cases with
+    both.
+
+    A metric that correlates negatively with people counts by its strength.
+    """
     beside = reference_ratings(np.where(np.isnan(x) | np.isnan(metric), np.nan, values.T).T, against)
     judge, other = (
         rank_statistics(pair_scores(x, beside), kendall=False),
@@ -383,7 +418,7 @@ def metric_statistics(x: Floats, metric: Floats, values: Floats, against: Refere
 
 
 def leave_group_out_medians(values: Floats, group: Ints) -> Floats:
-    """For each value the median of those that are in other groups; nan where there are none."""
+    """Return for each value the median of the values of other groups; nan where there are none."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     medians = np.full(int(group.max(initial=-1)) + 1, np.nan)
@@ -400,7 +435,7 @@ def leave_group_out_medians(values: Floats, group: Ints) -> Floats:
 
 
 def _rank_position(rank: int, without: Ints) -> int:
-    """Where the value of this rank stands among all, if those at the rising places `without` are passed over."""
+    """Return the position of the value of this rank when those at the ascending positions `without` are skipped."""
     place = rank
     for one in without.tolist():
         if one > place:
@@ -410,8 +445,12 @@ def _rank_position(rank: int, without: Ints) -> int:
 
 
 def find_identical_cases(columns: Floats) -> tuple[Ints, Ints, Ints]:
-    """Cases that are alike in everything: each one's class, a case of each class, and how many it has; where few are
-    alike, every case is a class of its own."""
+    """Find cases with identical values in all columns, which can be weighted together.
+
+    Returns:
+        The class of each case, one case of each class, and the size of each class. Where fewer than half of the cases
+        could be saved, every case is a class of its own.
+    """
     found = np.zeros(len(columns), np.int64)
     for column in columns.T:
         levels, place = np.unique(column, return_inverse=True)  # nan is a level like others
@@ -424,7 +463,7 @@ def find_identical_cases(columns: Floats) -> tuple[Ints, Ints, Ints]:
 
 
 def _merge_identical_cases(place: Ints, size: int, parts: Sequence[WeightedStatistics]) -> WeightedStatistics:
-    """The parts, each for weights of cases that are alike added up."""
+    """Return the statistics of all parts, evaluated on the summed weights of identical cases."""
 
     classes = ClassSums(place, np.arange(len(place)), size) if size < len(place) else None
 
@@ -439,5 +478,6 @@ def _merge_identical_cases(place: Ints, size: int, parts: Sequence[WeightedStati
 
 
 def is_binary(values: Floats) -> bool:
+    """Return whether all known values are 0 or 1."""
     known = values[~np.isnan(values)]
     return bool(len(known)) and bool(np.isin(known, (0.0, 1.0)).all())

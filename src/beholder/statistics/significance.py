@@ -1,21 +1,17 @@
-"""The sign-flip permutation test on paired differences, and Holm's correction for several of them.
+"""Significance of paired differences: sign-flip permutation test, Holm's correction, and power analysis.
 
-If nothing changed between two runs, which of them is called the old one does not matter: the difference of a case is
-as likely to be up as down. Flipping the sign of whole groups at random shows how large a mean difference chance alone
-would give. Cases of one group are flipped together, since they are not independent of each other.
+If nothing changed between two runs, it does not matter which of them is called the first: the difference of a case is
+as likely to be positive as negative. Flipping the sign of whole groups at random shows how large a mean difference
+chance alone would give. Cases of one group are flipped together, since they are not independent of each other.
 
-The mean of paired differences with its interval, and the test of it: what a comparison and a history share.
-
-What a comparison could have shown: the smallest difference it would have noticed, and the cases for a smaller one.
-
-With the clustered standard error `SE` of the mean difference over G groups, a two-sided test at the level a finds a
+Power: with the clustered standard error `SE` of the mean difference over G groups, a two-sided test at level a finds a
 true difference of
 
     (t₁₋ₐ⁄₂ + t₀.₈₀) · SE          t with G − 1 degrees of freedom
 
-in 80 of 100 such comparisons. The level is the one that decides: 5 %, shared among the tests of one family (Holm), and
-of the p-values that G groups can have. `SE` falls with the square root of the number of groups, as long as new groups
-are like those that were seen and hold as many cases each.
+in 80 of 100 such comparisons. The level is 5 %, divided among the tests of one family (Holm), rounded down to a p-value
+that G groups can have. `SE` falls with the square root of the number of groups, as long as new groups are like the
+present ones and hold as many cases each.
 """
 
 from __future__ import annotations
@@ -47,11 +43,15 @@ _TIE_TOLERANCE = 1e-9  # of the largest sum there could be: two sums as near as 
 
 
 def sign_flip_test(sums: Floats, seed: int) -> Floats:
-    """Two-sided p for each column of `sums` (groups × columns: the sum of each group's differences).
+    """Return the two-sided p-value of each column.
 
-    The share of flips whose sum is at least as far from 0 as the one that was seen. Exact, over all ways to flip, where
-    at most `EXACT_GROUPS` groups differ from 0; else over `FLIPS` seeded ones, counted as (b + 1) / (m + 1) so that it
-    is never 0. A column in which nothing changed has p = 1.
+    p is the share of flips whose sum is at least as far from 0 as the observed one. It is exact, over all flips, where
+    at most `MAX_EXACT_GROUPS` groups differ from 0; otherwise it is over `RANDOM_FLIPS` seeded flips, counted as (b +
+    1) / (m + 1) so that it is never 0. A column in which nothing changed has p = 1.
+
+    Args:
+        sums: Sums of differences, groups × columns.
+        seed: Seed of the random flips.
     """
     found = np.ones(sums.shape[1])
     moving = np.count_nonzero(sums, axis=0)
@@ -70,8 +70,7 @@ def sign_flip_test(sums: Floats, seed: int) -> Floats:
 
 
 def correct_holm(p: Floats) -> Floats:
-    """Holm's step-down correction: the p of each test, so that the chance of any false alarm among them stays at the
-    level. nan stays nan and is no test."""
+    """Return p-values after Holm's step-down correction, which controls the family-wise error rate; nan is not a test."""
     corrected = np.full(len(p), np.nan)
     there = np.flatnonzero(~np.isnan(p))
     order = there[np.argsort(p[there], kind="stable")]
@@ -81,31 +80,38 @@ def correct_holm(p: Floats) -> Floats:
 
 
 def smallest_p(groups: int) -> float:
-    """The smallest p that so many groups can have: all down is one way to flip them, all up another."""
+    """Return the smallest p-value that so many groups can have."""
     return 2.0 ** (1 - groups) if groups <= MAX_EXACT_GROUPS else 1 / (RANDOM_FLIPS + 1)
 
 
 def effective_level(groups: int, tests: int = 1) -> float:
-    """The largest p that so many groups can have and that is still rare as the least of so many tests (Holm); 0 where
-    no p is: whatever changed, the test could not show it."""
+    """Return the largest p-value of so many groups that is significant as the smallest of so many tests (Holm).
+
+    0 where there is none: the test cannot show any change.
+    """
     step = smallest_p(groups)
     return floor(SIGNIFICANCE_LEVEL / max(1, tests) / step * (1 + _TIE_TOLERANCE)) * step
 
 
 def min_groups_to_decide(tests: int = 1) -> int:
-    """How many groups it takes at least to have a p that is rare as the least of so many tests: 6 for one."""
+    """Return the number of groups from which the smallest of so many tests can be significant; 6 for one test."""
     return min(ceil(log2(2 * max(1, tests) / SIGNIFICANCE_LEVEL)), MAX_EXACT_GROUPS + 1)
 
 
 def _at_least_as_extreme(flipped: Floats, sums: Floats) -> Bools:
-    """Flips × columns: whether a flip's sum is as far from 0 as that of `sums`, given the part that it flips."""
+    """Return, flips × columns, whether a flip's sum is as far from 0 as that of `sums`.
+
+    Args:
+        flipped: For each flip, the sum of the groups that it flips.
+        sums: Sums of differences, groups × columns.
+    """
     total = sums.sum(axis=0)
     far: Bools = np.abs(total - 2 * flipped) >= np.abs(total) - _TIE_TOLERANCE * np.abs(sums).sum(axis=0)
     return far
 
 
 def _all_sign_flips(groups: int) -> Floats:
-    """Ways × groups: 1 where a group is flipped."""
+    """Return all flips × groups: 1 where a group is flipped."""
     bits = np.arange(1 << groups)[:, None] >> np.arange(groups)
     return (bits & 1).astype(np.float64)
 
@@ -120,9 +126,17 @@ def _random_sign_flips(groups: int, seed: int) -> Iterator[Floats]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedDifferences:
-    """By column: the mean difference, its clustered standard error, the groups and cases with a value, `p` of no
-    difference and `p_beyond` of a drop by the margin (both nan where no case has a value). `beside` has the means of
-    columns that are not tested."""
+    """Mean differences of several columns, with tests.
+
+    Attributes:
+        means: Mean difference of each column.
+        errors: Clustered standard errors.
+        groups: Groups with a value.
+        cases: Cases with a value.
+        p: p-value of no difference; nan where no case has a value.
+        p_beyond: p-value of a drop by the margin; nan where no case has a value.
+        untested_means: Means of the columns that were not tested.
+    """
 
     means: tuple[Estimate, ...]
     errors: Floats
@@ -139,8 +153,14 @@ def estimate_differences(
     margins: Sequence[float] | None = None,
     beside: Sequence[Floats] = (),
 ) -> PairedDifferences:
-    """Of columns of differences, a value for each case, nan where there is none; all over the same draws. A margin is
-    0 or more, 0 where none is given."""
+    """Estimate and test the mean of columns of differences (one value per case, nan where missing).
+
+    Args:
+        draws: The bootstrap; all intervals are over the same draws.
+        columns: Columns to test.
+        margins: How far each mean may fall, 0 or more; 0 by default.
+        beside: Columns whose mean is estimated and not tested.
+    """
     sums = sum_by_group(draws, [*columns, *beside])
     means = estimate_means(draws, sums)
     count = len(columns)
@@ -160,7 +180,7 @@ def estimate_differences(
 
 
 def _test_differences(sums: GroupSums, margins: Floats, seed: int) -> tuple[Floats, Floats]:
-    """p of no difference, and of a drop by the margin."""
+    """Return the p-values of no difference, and of a drop by the margin."""
     empty = sums.groups == 0
     wide = margins > 0
     both = sign_flip_test(
@@ -178,10 +198,17 @@ MAX_GROUPS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class PowerAnalysis:
-    """`least` is the smallest difference that would have been found in 80 of 100 comparisons like this one; None where
-    it is not known, and `why` says why. `level` is the largest p that counts, 0 where no p of so few groups does.
-    `detect` is the difference that was asked about, `cases` and `groups` how many it takes in all, `more` how many
-    cases that is beyond those that are there (0 where they are enough)."""
+    """What a comparison could have shown.
+
+    Attributes:
+        minimum_detectable: The smallest difference that is found in 80 of 100 such comparisons; None where not known.
+        why: Why a number is missing.
+        detect: The difference that was asked about.
+        groups: Groups needed to detect it.
+        cases: Cases needed to detect it.
+        more_cases: Cases needed beyond the present ones; 0 where these are enough.
+        level: The largest p-value that is significant; 0 where so few groups have none.
+    """
 
     least: float | None
     why: str = ""
@@ -212,8 +239,15 @@ class PowerAnalysis:
 def analyze_power(
     standard_error: float, groups: int, cases: int, detect: float | None = None, tests: int = 1
 ) -> PowerAnalysis:
-    """What `cases` in `groups` groups could show, given the standard error that was seen, as one of so many tests; see
-    `Power`."""
+    """Return the smallest detectable difference, and the cases needed for a given one.
+
+    Args:
+        standard_error: Clustered standard error of the mean difference.
+        groups: Number of groups.
+        cases: Number of cases.
+        detect: The difference to detect; None for no sample size.
+        tests: Number of tests in the family.
+    """
     level = effective_level(groups, tests)
     if not isfinite(standard_error) or groups < 2:
         return PowerAnalysis(None, "one group of cases tells nothing of how groups differ", detect, level=level)
@@ -236,15 +270,18 @@ def analyze_power(
 
 
 def explain_too_few_groups(groups: int, tests: int) -> str:
-    """Why no difference can be shown, in words."""
+    """Explain why no difference can be shown with so few groups."""
     held = "1 group of cases" if groups == 1 else f"{groups} groups of cases"
     among = f" in one of {tests} columns" if tests > 1 else ""
     return f"{held} cannot tell any change{among} from chance: it takes {min_groups_to_decide(tests)} at least"
 
 
 def _find_groups_needed(spread: float, detect: float, tests: int) -> int | None:
-    """The fewest groups whose reach is `detect`; `spread` is the standard error times the root of its groups. The
-    reach falls with every group more, so that it is found by halving."""
+    """Return the fewest groups whose smallest detectable difference is `detect`, by bisection; None beyond
+    `MAX_GROUPS`.
+
+    `spread` is the standard error times the square root of its number of groups.
+    """
 
     def enough(groups: int) -> bool:
         return _detectable_standard_errors(groups, tests) * spread <= detect * sqrt(groups)
@@ -261,8 +298,10 @@ def _find_groups_needed(spread: float, detect: float, tests: int) -> int | None:
 
 
 def _detectable_standard_errors(groups: int, tests: int) -> float:
-    """In standard errors. Where a single way to flip is rare enough, all groups must go the same way: a rarer thing
-    than t says."""
+    """Return the smallest detectable difference in standard errors.
+
+    Where only a single flip is significant, all groups must change in the same direction, which is rarer than t says.
+    """
     level = effective_level(groups, tests)
     if level <= 0:
         return float("inf")
