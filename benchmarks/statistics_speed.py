@@ -298,7 +298,7 @@ def _calibrate(count: int) -> dict[str, float]:
 
     read_s, scores = _timed(lambda: _read(count, BEFORE))
     name = CRITERIA[0]
-    rated = scores.at(np.arange(min(RATED, count)))
+    rated = scores.select(np.arange(min(RATED, count)))
 
     def learned() -> None:
         task = build_task(rated, _ratings(scores)[name], rated.columns[name], TaskOptions(scale=(1, 7)))
@@ -331,7 +331,7 @@ def _estimate(count: int) -> dict[str, float]:
             human = np.full(len(scores), np.nan)
             human[rated] = ratings[name].mean()[rated]
             values = scores.columns[name].values
-            estimate_human_mean(human, values, groups, moved=values, width=0.1)
+            estimate_human_mean(human, values, groups, judge_rescaled=values, width=0.1)
 
     return {"read_s": read_s, **_computed(estimate)}
 

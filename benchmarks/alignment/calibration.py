@@ -121,9 +121,9 @@ def predicted(
     """What maps say of cases whose photograph they have not seen, whose maker, and of which neither."""
     makers = np.array(tested.makers)
     if same:
-        by_maker, photographs = tested.maker_folds(), assign_folds(tested.numbers, FOLDS, tested.seed)
+        by_maker, photographs = tested.maker_folds(), assign_folds(tested.group_index, FOLDS, tested.seed)
         return {
-            SEEN: predict_out_of_fold(tested, recipe, tested.numbers),
+            SEEN: predict_out_of_fold(tested, recipe, tested.group_index),
             UNSEEN: predict_out_of_fold(tested, recipe, by_maker),
             NEITHER: predict_out_of_fold(tested, recipe, by_maker, photographs),
         }
@@ -133,8 +133,8 @@ def predicted(
         said[name] = np.empty(len(tested.cases))
         for maker in np.unique(makers):
             here, others = makers == maker, allowed & (np.array(known.makers) != maker)
-            said[name][here] = fit_map(known, recipe, others).predict(tested.features.at(here))
-    return {name: tested.clipped(one) for name, one in said.items()}
+            said[name][here] = fit_map(known, recipe, others).predict(tested.features.select(here))
+    return {name: tested.clip(one) for name, one in said.items()}
 
 
 def measured(
@@ -195,7 +195,7 @@ def table_of(
         rows,
         [Claim(f"{aspect}, ρ of {who}", rows[who][RHO], aim) for (which, who), aim in AIMS.items() if which == aspect]
         + [Claim(f"{aspect}, ρ of {SEEN} less {JUDGE}", rows[f"{SEEN} less {JUDGE}"][RHO], 0, surely=True)],
-        f"{draws.told()} ρ is Spearman's: 1 where the order is that of people, 0 where it is any.",
+        f"{draws.describe()} ρ is Spearman's: 1 where the order is that of people, 0 where it is any.",
         counts,
     )
 

@@ -71,9 +71,9 @@ def tasks_of(folder: Path, judge: str) -> dict[str, CalibrationTask] | None:
 def predicted(known: CalibrationTask, tested: CalibrationTask, recipe: CalibrationRecipe, same: bool) -> Floats:
     """Each case by a map that has not seen it."""
     if same:
-        return predict_out_of_fold(tested, recipe, tested.numbers)
+        return predict_out_of_fold(tested, recipe, tested.group_index)
     fresh = claims.fresh(known.cases, tested.cases)
-    return tested.clipped(fit_map(known, recipe, fresh).predict(tested.features))
+    return tested.clip(fit_map(known, recipe, fresh).predict(tested.features))
 
 
 class Errors:
@@ -143,7 +143,7 @@ def tables(fit: Path, data: Path) -> list[Table] | None:
         if judge == JUDGE:
             rows = {name: errors.estimated(draws, one) for name, one in errors.factors.items()}
             rows[f"all {len(rows)}"] = whole
-            constant, told, cases = errors.constant, draws.told(), len(errors.cases)
+            constant, told, cases = errors.constant, draws.describe(), len(errors.cases)
     better = sum((row[GAIN].value or 0) > 0 for name, row in rows.items() if not name.startswith("all "))
     whole = others[JUDGE]
     how = "each case by maps of the others" if same else "fitted on the cases of --fit"

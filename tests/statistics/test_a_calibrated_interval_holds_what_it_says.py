@@ -60,9 +60,9 @@ def test_a_saved_interval_holds_new_cases() -> None:
         rated = ratings(truth, random, raters=1, noise=0.15)
         known, fresh = np.arange(120) < 20, np.arange(120) >= 20
         judged = scores({"quality": said})
-        first = task(judged.at(np.flatnonzero(known)), rated)
+        first = task(judged.select(np.flatnonzero(known)), rated)
         found = calibrate(first, recipes=FEW, draws=50)
-        low, high = found.errors["quality"]
+        low, high = found.error_bounds["quality"]
         shift = (first.mean - first.judge).mean()  # what the offset learns
         away = rated.mean()[fresh] - np.clip(said[fresh] / 10 + shift, 0, 1)
         held.append(np.mean((away >= low) & (away <= high)))
@@ -76,5 +76,5 @@ def test_with_too_few_groups_to_say_it_is_the_whole_scale() -> None:
         groups = {"source": [f"photo {row % photographs}" for row in range(40)]}
         made = task(scores({"quality": (truth + 0.2) * 10}, groups), ratings(truth, random))
         found = calibrate(made, recipes=FEW, draws=50)
-        assert (found.errors["quality"] != (-1.0, 1.0)) is told
-        assert found.bounded is told
+        assert (found.error_bounds["quality"] != (-1.0, 1.0)) is told
+        assert found.has_intervals is told

@@ -43,7 +43,7 @@ def test_noise_is_refused() -> None:
     judged = scores({"quality": random.uniform(0, 10, CASES), "other": random.uniform(0, 10, CASES)})
     found = calibrate(task(judged, ratings(random.uniform(0, 1, CASES), random)), recipes=PLAIN, draws=400)
     assert not found.helps
-    assert found.fitted == {}
+    assert found.maps == {}
     assert "constant" in found.why
     assert build_document([found], {})["aspects"] == {}
 
@@ -77,7 +77,7 @@ def test_of_a_judge_that_is_too_kind_the_offset_is_found() -> None:
     found = calibrate(task(judged, ratings(truth, random)), recipes=few, draws=400)
     assert found.chosen == "offset"
     assert found.helps
-    fitted = found.fitted["quality"]
+    fitted = found.maps["quality"]
     assert fitted.names == ("quality",)
     assert fitted.predict(Features(("quality",), np.array([[7.5]])))[0] == pytest.approx(0.5, abs=0.03)
     gain = found.rows[AS_CHOSEN].error_gain
@@ -108,7 +108,7 @@ def test_the_order_of_steps_is_measured() -> None:
     few = {name: PLAIN[name] for name in ("constant", "isotonic")}
     right = task(scores({"quality": np.clip(truth * 10 + random.normal(0, 3, CASES), 0, 10)}), ratings(truth, random))
     found = calibrate(right, recipes=few, draws=200)
-    said = predict_out_of_fold(right, PLAIN["isotonic"], assign_folds(right.numbers, 10))
+    said = predict_out_of_fold(right, PLAIN["isotonic"], assign_folds(right.group_index, 10))
     assert found.rows["isotonic"].rho.value == pytest.approx(spearmanr(said, right.mean).statistic)
     # Of a judge that says the opposite, steps that never fall are one step.
     wrong = task(scores({"quality": 10 - truth * 10}), ratings(truth, random))
@@ -146,7 +146,7 @@ def test_several_criteria_together_are_better_than_the_judges_own_number() -> No
     found = calibrate(task(scores(columns), ratings(truth, random)), recipes=PLAIN, draws=400, by=SelectionMeasure.RANK)
     assert found.chosen == "linear"
     assert found.helps
-    assert found.errors["quality"][0] < 0 < found.errors["quality"][1]
+    assert found.error_bounds["quality"][0] < 0 < found.error_bounds["quality"][1]
 
 
 def test_a_map_that_only_learned_who_made_the_image_is_exposed() -> None:
@@ -159,7 +159,7 @@ def test_a_map_that_only_learned_who_made_the_image_is_exposed() -> None:
     found = calibrate(task(scores(columns, groups), ratings(worth, random)), recipes=PLAIN, draws=400)
     assert found.helps  # across photographs it does
     assert found.learned_makers
-    assert "it learned who made the image" in found.makers
+    assert "it learned who made the image" in found.maker_note
     honest = columns | {"truth": worth * 10}
     found = calibrate(task(scores(honest, groups), ratings(worth, random), "truth"), recipes=PLAIN, draws=400)
     assert not found.learned_makers
@@ -177,7 +177,7 @@ def test_no_case_is_predicted_by_a_map_that_saw_its_group() -> None:
     loose = assign_folds(np.arange(CASES), 10)
     eager = CalibrationRecipe(lambda lesson: fit_linear(lesson, penalties=(1.0,)))
     by_heart = np.abs(predict_out_of_fold(made, eager, loose) - made.mean).mean()
-    held = np.abs(predict_out_of_fold(made, eager, assign_folds(made.numbers, 10)) - made.mean).mean()
+    held = np.abs(predict_out_of_fold(made, eager, assign_folds(made.group_index, 10)) - made.mean).mean()
     assert by_heart < 0.1 < held
 
 
@@ -201,7 +201,7 @@ def test_a_feature_that_most_cases_lack_or_all_share_is_left_out_by_name() -> No
     judged = scores({"quality": random.uniform(0, 10, CASES), "rare": rare, "same": np.full(CASES, 4.0), "some": some})
     found = select_usable(build_features(judged, judged.columns["quality"]))
     assert found.left_out == {"rare": "missing in 67% of the cases", "same": "the same for all cases"}
-    filled = found.filled(build_features(judged, judged.columns["quality"]).values)
+    filled = found.fill_missing(build_features(judged, judged.columns["quality"]).values)
     assert filled[0, 1] == np.nanmedian(some)
     assert not np.isnan(filled).any()
 

@@ -54,12 +54,14 @@ def test_swapping_the_runs_negates_the_differences(rows: list[tuple[float, float
             continue
         assert second.difference.value is not None
         assert first.difference.value == pytest.approx(-second.difference.value)
-        assert first.power.least == (None if second.power.least is None else pytest.approx(second.power.least))
+        assert first.power.minimum_detectable == (
+            None if second.power.minimum_detectable is None else pytest.approx(second.power.minimum_detectable)
+        )
         if first.difference.low is not None:
             assert second.difference.high is not None
             assert first.difference.low == pytest.approx(-second.difference.high, abs=1e-6)
-    assert {one.case for one in there.unlike} == {one.case for one in back.unlike}
-    assert sorted(one.by for one in there.moved) == pytest.approx(sorted(-one.by for one in back.moved))
+    assert {one.case for one in there.uneven_cases} == {one.case for one in back.uneven_cases}
+    assert sorted(one.by for one in there.changed_cases) == pytest.approx(sorted(-one.by for one in back.changed_cases))
 
 
 @given(st.lists(st.tuples(tenths, st.sampled_from("abcdef")), min_size=1, max_size=30))
@@ -74,13 +76,13 @@ def test_a_run_against_itself_is_all_ties(rows: list[tuple[float, str]]) -> None
         assert change.lost == 0
         if change.cases:
             assert (change.p, change.p_holm, change.difference.value) == (1, 1, 0)
-        assert not change.shown
-    assert found.moved == ()
-    assert found.unlike == ()
+        assert not change.is_significant
+    assert found.changed_cases == ()
+    assert found.uneven_cases == ()
 
 
 def test_order_does_not_matter_and_ids_do() -> None:
-    old, new = scores("a", [0.1, 0.5, 0.9]), scores("b", [0.2, 0.7, 0.9]).at([2, 0, 1])
+    old, new = scores("a", [0.1, 0.5, 0.9]), scores("b", [0.2, 0.7, 0.9]).select([2, 0, 1])
     score = compare(old, new).changes[0]
     assert score.difference.value == pytest.approx(0.1)
     assert (score.better, score.same, score.worse) == (2, 1, 0)
@@ -167,7 +169,7 @@ def test_what_only_one_run_was_asked_is_named() -> None:
 
 def test_the_cases_that_changed_most_come_first() -> None:
     found = compare(scores("a", [0.5, 0.5, 0.5], "xyz"), scores("b", [0.6, 0.1, 0.5], "xyz"), ComparisonOptions(top=5))
-    assert [(one.case, one.group) for one in found.moved] == [("c1", "y"), ("c0", "x")]
-    assert found.moved[0].by == pytest.approx(-0.4)
-    assert found.moved[0].changes["score"] == (0.5, 0.1)
-    assert found.moved[0].changes["accuracy"] == pytest.approx((3, 1.4))
+    assert [(one.case, one.group) for one in found.changed_cases] == [("c1", "y"), ("c0", "x")]
+    assert found.changed_cases[0].by == pytest.approx(-0.4)
+    assert found.changed_cases[0].changes["score"] == (0.5, 0.1)
+    assert found.changed_cases[0].changes["accuracy"] == pytest.approx((3, 1.4))

@@ -30,18 +30,18 @@ def test_a_map_that_knows_the_photograph_is_not_called_better() -> None:
     by_heart = {"constant": PLAIN["constant"], "by heart": CalibrationRecipe(lambda lesson: fit_linear(lesson, (1.0,)))}
     found = calibrate(photographs_alone(), recipes=by_heart, draws=100)
     assert (found.helps, found.chosen) == (False, "by heart")
-    unseen, neither = found.unseen["by heart"].error.value, found.neither["by heart"].error.value
+    unseen, neither = found.new_model["by heart"].error.value, found.new_model_and_photo["by heart"].error.value
     assert unseen is not None
     assert neither is not None
     assert unseen < 0.1 < 0.2 < neither
-    assert f"neither the maker nor the photograph, {neither:.3f}" in found.makers
-    assert "still better" not in found.makers
+    assert f"neither the maker nor the photograph, {neither:.3f}" in found.maker_note
+    assert "still better" not in found.maker_note
 
 
 @pytest.mark.parametrize("which", ["maker", "photograph"])
 def test_nothing_that_people_said_of_either_is_known(which: str) -> None:
     made = photographs_alone()
-    makers, photos = made.maker_folds(), assign_folds(made.numbers, 5)
+    makers, photos = made.maker_folds(), assign_folds(made.group_index, 5)
     eager = CalibrationRecipe(fit_linear)
     said = predict_out_of_fold(made, eager, makers, photos)
     same = makers == makers[0] if which == "maker" else photos == photos[0]

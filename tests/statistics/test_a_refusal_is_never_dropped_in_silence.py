@@ -10,8 +10,9 @@ import pytest
 
 from beholder.reports.ci import comparison_junit, comparison_markdown, format_prose
 from beholder.reports.comparison import comparison_notes, conclusion
-from beholder.statistics.comparison import Comparison, ComparisonOptions, FailOn, compare, gate_comparison
+from beholder.statistics.comparison import Comparison, ComparisonOptions, compare
 from beholder.statistics.data import Column, ColumnKind, Scores
+from beholder.statistics.gate import FailOn, gate_comparison
 
 NAN = float("nan")
 
@@ -32,7 +33,7 @@ def lost(count: int, of: int = 40) -> Comparison:
 
 def test_a_case_that_is_refused_in_one_run_is_named_with_what_it_said() -> None:
     found = lost(1)
-    assert [(one.case, one.before, one.after, one.lost) for one in found.unlike] == [
+    assert [(one.case, one.before, one.after, one.lost) for one in found.uneven_cases] == [
         ("c39", "scored", "refused, I cannot", ("score",))
     ]
     assert (found.cases, found.changes[0].cases, found.changes[0].lost) == (40, 39, 1)
@@ -99,7 +100,7 @@ def test_a_run_that_was_refused_throughout_still_has_its_columns() -> None:
     refused = Scores("new", old.cases, {}, old.groups, dict.fromkeys(old.cases, "refused, no"))
     found = compare(old, refused, ComparisonOptions(margins={"score": 0.02}))
     assert [(one.name, one.cases, one.lost) for one in found.changes] == [("score", 0, 12)]
-    assert found.empty
+    assert found.is_empty
     assert conclusion(found).startswith(
         "12 of 12 cases lost their score; had each the lowest, score would be worse by 0.800"
     )
@@ -114,7 +115,7 @@ def test_a_rubric_that_was_refused_throughout_is_lost_and_one_that_was_left_out_
     cases = tuple(f"c{row}" for row in range(12))
     old = Scores("old", cases, {"a.score": first, "b.score": replace(first, name="b.score")})
     new = Scores("new", cases, {"a.score": first})
-    refused = replace(new, lacks=dict.fromkeys(cases, "refused, no"))
+    refused = replace(new, missing_reasons=dict.fromkeys(cases, "refused, no"))
     assert {one.name: one.lost for one in compare(old, refused).changes} == {"a.score": 0, "b.score": 12}
     left_out = compare(old, new)
     assert [one.name for one in left_out.changes] == ["a.score"]
@@ -140,7 +141,7 @@ def test_a_regression_that_the_lost_cases_could_undo_is_said_to_be_so() -> None:
 
 def test_cases_of_one_run_alone_are_named() -> None:
     first = scores("old", [0.5, 0.6, 0.7])
-    found = compare(first.at([0, 1]), scores("new", [0.5, 0.6, 0.7]).at([1, 2]))
+    found = compare(first.select([0, 1]), scores("new", [0.5, 0.6, 0.7]).select([1, 2]))
     assert (found.only_before, found.only_after, found.cases) == (("c0",), ("c2",), 1)
     assert "1 case is only in old: c0." in comparison_notes(found)
     assert "1 case is only in new: c2." in comparison_notes(found)
@@ -150,7 +151,7 @@ def test_cases_without_a_score_in_both_runs_are_named() -> None:
     found = compare(
         scores("old", [0.5, NAN], c1="truncated, too long"), scores("new", [0.5, NAN], c1="refused, I cannot")
     )
-    assert [(one.case, one.before, one.after) for one in found.neither] == [
+    assert [(one.case, one.before, one.after) for one in found.unscored_cases] == [
         ("c1", "truncated, too long", "refused, I cannot")
     ]
     assert any("c1 (before: truncated, too long; now: refused, I cannot)" in note for note in comparison_notes(found))
@@ -164,7 +165,7 @@ def test_a_criterion_that_is_missing_in_one_run_is_named_too() -> None:
         Scores("old", old.cases, {**old.columns, "accuracy": more}),
         Scores("new", new.cases, {**new.columns, "accuracy": fewer}),
     )
-    assert [(one.case, one.lost) for one in found.unlike] == [("c1", ("accuracy",))]
+    assert [(one.case, one.lost) for one in found.uneven_cases] == [("c1", ("accuracy",))]
     assert any("c1 (no accuracy any more)" in note for note in comparison_notes(found))
 
 
@@ -172,4 +173,4 @@ def test_nothing_left_to_compare_is_a_sentence_and_not_a_zero() -> None:
     found = compare(scores("old", [0.5, 0.5]), scores("new", [NAN, NAN], c0="refused, no", c1="refused, no"))
     assert found.changes[0].difference.value is None
     assert "cannot be compared" in conclusion(found)
-    assert len(found.unlike) == 2
+    assert len(found.uneven_cases) == 2

@@ -12,8 +12,9 @@ import pytest
 from beholder.errors import UsageError
 from beholder.reports.ci import comparison_junit, comparison_markdown, format_prose
 from beholder.reports.comparison import cases_needed, conclusion
-from beholder.statistics.comparison import Comparison, ComparisonOptions, FailOn, compare, gate_comparison
+from beholder.statistics.comparison import Comparison, ComparisonOptions, compare
 from beholder.statistics.data import Column, ColumnKind, Floats, Scores
+from beholder.statistics.gate import FailOn, gate_comparison
 
 
 def scores(name: str, **columns: Floats) -> Scores:
@@ -62,7 +63,7 @@ def test_a_fall_that_was_noticed_is_not_said_to_go_unnoticed() -> None:
     rng = np.random.default_rng(2)
     old = rng.uniform(3, 5, 20)
     found = compare(scores("old", accuracy=old), scores("new", accuracy=old - rng.uniform(0, 3, 20)))
-    assert found.changes[0].down
+    assert found.changes[0].is_worse
     assert re.fullmatch(r"new is worse on accuracy by 1\.\d+ \([\d.]+ to [\d.]+ worse\)\.", conclusion(found))
 
 
@@ -84,7 +85,7 @@ def test_what_is_not_ruled_out_fails_only_who_asks_for_that() -> None:
     assert gate_comparison(noisy, ["any"]).failed == {}
     assert (
         set(gate_comparison(noisy, ["any"], FailOn.INCONCLUSIVE).failed)
-        == set(gate_comparison(noisy, ["any"]).open)
+        == set(gate_comparison(noisy, ["any"]).inconclusive)
         != set()
     )
     assert gate_comparison(dropped(0.0, margin=0.1), ["any"], FailOn.INCONCLUSIVE).failed == {}
@@ -222,8 +223,8 @@ def test_what_rounding_leaves_is_no_regression() -> None:
         found = compare(before, after)
         change = found.changes[0]
         assert (change.difference.value, change.difference.low, change.difference.high, change.p) == (0, 0, 0, 1)
-        assert not change.shown
-        assert gate_comparison(found).regressed == gate_comparison(found).open == ()
+        assert not change.is_significant
+        assert gate_comparison(found).regressed == gate_comparison(found).inconclusive == ()
 
 
 def test_a_fall_by_just_the_margin_is_within_it() -> None:
@@ -232,7 +233,7 @@ def test_a_fall_by_just_the_margin_is_within_it() -> None:
     assert (new - old)[0] < -0.1  # by rounding
     found = compare(scores("old", score=old), scores("new", score=new), ComparisonOptions(margin=0.1))
     assert found.changes[0].p_beyond == 1
-    assert gate_comparison(found).regressed == gate_comparison(found).open == ()
+    assert gate_comparison(found).regressed == gate_comparison(found).inconclusive == ()
 
 
 @pytest.mark.parametrize("wrong", [-0.1, float("nan"), float("inf")])

@@ -16,16 +16,8 @@ from sklearn.metrics import cohen_kappa_score
 
 from beholder.errors import UsageError
 from beholder.reports.agreement import agreement_tables
-from beholder.statistics.agreement import (
-    Agreement,
-    AgreementOptions,
-    CriterionAgreement,
-    agree,
-    describe_criterion,
-    describe_overall,
-    describe_straightlining,
-    ratings_from_scores,
-)
+from beholder.statistics.agreement import Agreement, AgreementOptions, CriterionAgreement, agree, ratings_from_scores
+from beholder.statistics.agreement_sentences import describe_criterion, describe_overall, describe_straightlining
 from beholder.statistics.bootstrap import Estimate
 from beholder.statistics.data import Column, ColumnKind, Ratings, Scores
 from beholder.statistics.raters import ReferenceMode, find_identical_cases, leave_group_out_medians
@@ -235,7 +227,7 @@ def test_yes_and_no_have_kappa_precision_and_recall() -> None:
         [0, 1, NAN],
     ]  # failed: c0, c1, c4, c5 (a tie)
     one = found(scores, rated(people))
-    assert one.decides
+    assert one.is_decision
     assert one.coefficients["precision"].value == pytest.approx(2 / 3)
     assert one.coefficients["recall"].value == pytest.approx(2 / 4)
     assert "of what people fail the judge finds 50%" in " ".join(describe_criterion(one))
@@ -336,8 +328,8 @@ def test_a_metric_stands_beside_the_judge_with_a_paired_difference() -> None:
     noise = Scores("lpips", judged(JUDGE).cases, {"all": Column("all", ColumnKind.CRITERION, -TRUE)})
     partly = Column("realism", ColumnKind.CRITERION, np.where(np.arange(60) < 30, TRUE, NAN))
     some = Scores("partly", judged(JUDGE).cases, {"realism": partly})
-    one = found(judged(JUDGE), rated(PEOPLE), beside=[noise, some])
-    lpips, half = one.beside
+    one = found(judged(JUDGE), rated(PEOPLE), baselines=[noise, some])
+    lpips, half = one.baselines
     assert value(lpips.spearman) < 0
     by_strength = value(one.coefficients["spearman"]) + value(lpips.spearman)
     assert value(lpips.difference) == pytest.approx(by_strength)
@@ -421,7 +413,7 @@ def test_whatever_there_is_to_compare_there_is_an_answer(
 ) -> None:
     scores, people, groups = data
     metric = Scores("metric", ("c1", "c0"), {"all": Column("all", ColumnKind.CRITERION, np.array([1.0, 2.0]))})
-    asked = AgreementOptions(draws=100, against=against, beside=[metric])
+    asked = AgreementOptions(draws=100, against=against, baselines=[metric])
     both = ~np.isnan(scores) & ~np.isnan(people).all(axis=1)
     assume(both.any())
     whole = agree(judged(scores, scale, source=groups), rated(people), asked, "other" if other_judge else "")

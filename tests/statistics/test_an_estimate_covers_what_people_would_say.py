@@ -67,8 +67,8 @@ def test_the_mean_is_covered_however_far_off_the_judge_is(world: World) -> None:
     for _ in range(RUNS):
         human, judge, groups = world.draw(rng)
         found = estimate_human_mean(human, judge, groups)
-        covered += holds(found.together, 0.0)
-        narrower.append(wide(found.together) / wide(found.people))
+        covered += holds(found.combined, 0.0)
+        narrower.append(wide(found.combined) / wide(found.people))
     assert BAND[0] <= covered / RUNS <= BAND[1]
     # √(1 − ρ²(1 − n/N)) of people's width if cases are independent, and a little for having tuned the weight.
     ideal = np.sqrt(1 - world.goes_along**2 * (1 - world.rated / world.cases))
@@ -81,9 +81,9 @@ def test_cases_taken_as_independent_that_are_not_would_be_covered_too_seldom() -
     rng = np.random.default_rng(5)
     draws = [world.draw(rng) for _ in range(RUNS)]
     together = (
-        sum(holds(estimate_human_mean(human, judge, groups).together, 0.0) for human, judge, groups in draws) / RUNS
+        sum(holds(estimate_human_mean(human, judge, groups).combined, 0.0) for human, judge, groups in draws) / RUNS
     )
-    alone = sum(holds(estimate_human_mean(human, judge, None).together, 0.0) for human, judge, _ in draws) / RUNS
+    alone = sum(holds(estimate_human_mean(human, judge, None).combined, 0.0) for human, judge, _ in draws) / RUNS
     assert alone < 0.8
     assert 0.9 <= together <= 0.98  # twenty groups only
 
@@ -97,10 +97,10 @@ def test_a_pass_rate_is_covered_and_stays_within_0_and_1(rate: float, right: flo
         judge = np.where(rng.random(400) < right, truth, 1 - truth)
         human = np.where(np.arange(400) < 60, truth, np.nan)
         found = estimate_pass_rate(human, judge, None)
-        covered += holds(found.together, rate)
-        assert found.together.low is not None
-        assert found.together.high is not None
-        assert 0 <= found.together.low <= found.together.high <= 1
+        covered += holds(found.combined, rate)
+        assert found.combined.low is not None
+        assert found.combined.high is not None
+        assert 0 <= found.combined.low <= found.combined.high <= 1
         assert found.correction is not None
         if found.correction.rate.low is not None:
             defined += 1
@@ -125,7 +125,7 @@ def test_the_expected_width_is_what_comes_out() -> None:
     for _ in range(100):
         rows = estimate_human_mean(*world.draw(rng)).widths
         told += [row.with_judge for row in rows if row.ratings == 200 and row.with_judge is not None]
-        seen.append(wide(estimate_human_mean(*World(0.8, alike=4, rated=200).draw(rng)).together))
+        seen.append(wide(estimate_human_mean(*World(0.8, alike=4, rated=200).draw(rng)).combined))
     assert len(told) == len(seen)
     assert np.median(told) == pytest.approx(np.median(seen), rel=0.1)
 
@@ -134,4 +134,4 @@ def test_too_few_for_a_weight_leave_people_alone() -> None:
     human, judge, groups = World(0.9, rated=MIN_RATED_GROUPS - 1).draw(np.random.default_rng(0))
     found = estimate_human_mean(human, judge, groups)
     assert found.weight is None
-    assert found.together == found.people
+    assert found.combined == found.people

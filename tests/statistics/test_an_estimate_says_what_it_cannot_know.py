@@ -22,9 +22,9 @@ def rated(where: np.ndarray) -> np.ndarray:
 
 
 def test_nobody_rated() -> None:
-    found = estimate_human_mean(np.full(200, np.nan), JUDGE, None, moved=JUDGE)
-    assert found.together.value is None
-    assert found.together.why == "no case of these is rated"
+    found = estimate_human_mean(np.full(200, np.nan), JUDGE, None, judge_rescaled=JUDGE)
+    assert found.combined.value is None
+    assert found.combined.why == "no case of these is rated"
     assert found.judge.value == pytest.approx(JUDGE.mean())
     assert found.bias.value is None
     assert not found.widths
@@ -32,8 +32,8 @@ def test_nobody_rated() -> None:
 
 def test_one_rated_case_has_no_interval() -> None:
     found = estimate_human_mean(rated(np.arange(200) == 7), JUDGE, None, width=0.5)
-    assert found.together.value == PEOPLE[7]
-    assert found.together.low is None
+    assert found.combined.value == PEOPLE[7]
+    assert found.combined.low is None
     assert found.needed is not None
     assert found.needed.people is None
     assert any("at least two" in sentence for sentence in describe_estimate(found))
@@ -42,20 +42,20 @@ def test_one_rated_case_has_no_interval() -> None:
 def test_one_group_has_no_interval() -> None:
     groups = ["a"] * 50 + [f"b{row}" for row in range(150)]
     found = estimate_human_mean(rated(np.arange(200) < 20), JUDGE, groups)
-    assert found.together.why == "no interval: all rated cases are of one group"
+    assert found.combined.why == "no interval: all rated cases are of one group"
 
 
 def test_ratings_that_are_all_alike_have_no_interval_but_a_pass_rate_has_one() -> None:
     human = np.where(PICKED, 0.1 + 0.2, np.nan)
     found = estimate_human_mean(human, JUDGE, None)
-    assert found.together.why == "no interval: all rated cases have the same score"
+    assert found.combined.why == "no interval: all rated cases have the same score"
     assert found.weight is None
     assert not found.widths
     passed = estimate_pass_rate(np.where(PICKED, 1.0, np.nan), (JUDGE > 2).astype(float), None)
-    assert passed.together.value == 1
-    assert passed.together.high == 1
-    assert passed.together.low is not None
-    assert 0.85 < passed.together.low < 0.95  # none of 40 failed: up to about 3 in 40 may
+    assert passed.combined.value == 1
+    assert passed.combined.high == 1
+    assert passed.combined.low is not None
+    assert 0.85 < passed.combined.low < 0.95  # none of 40 failed: up to about 3 in 40 may
     assert passed.correction is not None
     assert passed.correction.rate.why == "not defined: people pass every rated case"
 
@@ -66,43 +66,43 @@ def test_a_judge_that_was_never_wrong_is_not_taken_as_perfect() -> None:
     truth = (PEOPLE > 2.5).astype(float)
     passed = estimate_pass_rate(np.where(PICKED, truth, np.nan), truth, None)
     sampling = np.sqrt(truth.mean() * (1 - truth.mean()) / 200)
-    assert passed.together.low is not None
-    assert passed.together.high is not None
-    assert passed.together.high - passed.together.low > 2 * 1.96 * sampling
+    assert passed.combined.low is not None
+    assert passed.combined.high is not None
+    assert passed.combined.high - passed.combined.low > 2 * 1.96 * sampling
 
 
 def test_a_judge_that_says_the_same_of_all_is_not_used() -> None:
     found = estimate_human_mean(rated(PICKED), np.full(200, 0.1 + 0.2), None)
     assert found.weight is None
-    assert found.together == found.people
+    assert found.combined == found.people
     assert any("does not go along" in sentence for sentence in describe_estimate(found))
 
 
 def test_a_judge_that_runs_against_people_is_used_only_where_it_may() -> None:
     assert estimate_human_mean(rated(PICKED), -JUDGE, None).weight is None
-    distance = estimate_human_mean(rated(PICKED), -JUDGE, None, either_way=True)
+    distance = estimate_human_mean(rated(PICKED), -JUDGE, None, allow_negative=True)
     assert distance.weight is not None
     assert distance.weight < 0
-    assert distance.together.value == pytest.approx(estimate_human_mean(rated(PICKED), JUDGE, None).together.value)
+    assert distance.combined.value == pytest.approx(estimate_human_mean(rated(PICKED), JUDGE, None).combined.value)
 
 
 def test_cases_that_the_judge_refused_stay_in_the_run() -> None:
     # It refuses the worst third: the mean of the others would be far too high.
     refused = np.where(np.argsort(np.argsort(PEOPLE)) < 66, np.nan, JUDGE)
-    found = estimate_human_mean(rated(PICKED), refused, None, moved=refused)
+    found = estimate_human_mean(rated(PICKED), refused, None, judge_rescaled=refused)
     assert found.cases == 200
     assert found.judged == 134
-    assert found.together.low is not None
-    assert found.together.high is not None
-    assert found.together.low < PEOPLE.mean() < found.together.high
+    assert found.combined.low is not None
+    assert found.combined.high is not None
+    assert found.combined.low < PEOPLE.mean() < found.combined.high
     assert found.judge.low is not None
     assert found.judge.low > PEOPLE.mean()
     assert any("66 cases have no score" in sentence for sentence in describe_estimate(found))
 
 
 def test_no_judge_at_all_leaves_people() -> None:
-    found = estimate_human_mean(rated(PICKED), np.full(200, np.nan), None, moved=np.full(200, np.nan))
-    assert found.together == found.people
+    found = estimate_human_mean(rated(PICKED), np.full(200, np.nan), None, judge_rescaled=np.full(200, np.nan))
+    assert found.combined == found.people
     assert found.judge.value is None
     assert found.bias.value is None
 
@@ -110,8 +110,8 @@ def test_no_judge_at_all_leaves_people() -> None:
 def test_cases_that_were_picked_for_their_score_are_noticed() -> None:
     best = rated(np.argsort(np.argsort(JUDGE)) >= 160)
     found = estimate_human_mean(best, JUDGE, None)
-    assert found.unlike is not None
-    assert found.unlike.rated > found.unlike.others
+    assert found.sampling_warning is not None
+    assert found.sampling_warning.rated > found.sampling_warning.others
     assert any(
         sentence.startswith("Warning: these do not look drawn at random") for sentence in describe_estimate(found)
     )
@@ -142,12 +142,12 @@ def test_an_interval_is_cut_at_the_ends_of_a_scale_that_is_known() -> None:
     human = np.full(200, np.nan)
     human[:5] = [0, 0, 0, 0.5, 0.5]
     free = estimate_human_mean(human, JUDGE, None)
-    assert free.together.low is not None
-    assert free.together.low < 0
-    assert free.cut is None
-    held = estimate_human_mean(human, JUDGE, None, within=(0, 1))
-    assert (held.together.value, held.together.low, held.together.high) == (0.2, 0, free.together.high)
-    assert held.cut == (0, 1)
+    assert free.combined.low is not None
+    assert free.combined.low < 0
+    assert free.clipped_to is None
+    held = estimate_human_mean(human, JUDGE, None, scale=(0, 1))
+    assert (held.combined.value, held.combined.low, held.combined.high) == (0.2, 0, free.combined.high)
+    assert held.clipped_to == (0, 1)
     assert any(
         "reached beyond the scale, 0 to 1, and was cut there" in sentence for sentence in describe_estimate(held)
     )
@@ -159,7 +159,7 @@ def test_and_cases_drawn_at_random_seldom_are() -> None:
     for _ in range(400):
         human = np.full(200, np.nan)
         human[draws.choice(200, 40, replace=False)] = 1.0
-        alarms += estimate_human_mean(human, JUDGE, None).unlike is not None
+        alarms += estimate_human_mean(human, JUDGE, None).sampling_warning is not None
     assert alarms <= 12  # 4 expected
 
 

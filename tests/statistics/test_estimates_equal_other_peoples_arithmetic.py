@@ -59,7 +59,7 @@ def test_with_the_judge_it_is_statsmodels_prediction_at_the_judges_mean(group: n
     assert fit is not None
     assert fit.weight == pytest.approx(theirs.params[1])
     assert fit.value == pytest.approx(at @ theirs.params)
-    assert fit.by_ratings == pytest.approx(at @ theirs.cov_params() @ at)
+    assert fit.rating_variance == pytest.approx(at @ theirs.cov_params() @ at)
 
 
 def test_and_the_prediction_powered_estimate_by_hand() -> None:
@@ -67,10 +67,10 @@ def test_and_the_prediction_powered_estimate_by_hand() -> None:
     weight = np.cov(people, rated)[0, 1] / np.var(rated, ddof=1)
     found = estimate_human_mean(HUMAN, JUDGE, None)
     assert found.weight == pytest.approx(weight)
-    assert found.together.value == pytest.approx(people.mean() + weight * (JUDGE.mean() - rated.mean()))
+    assert found.combined.value == pytest.approx(people.mean() + weight * (JUDGE.mean() - rated.mean()))
     # The same with rated and other cases apart, as PPI++ is written: the weight is then less by 1 + n/N.
     apart = weight / (1 + 12 / 18)
-    assert found.together.value == pytest.approx(people.mean() + apart * (JUDGE[12:].mean() - rated.mean()))
+    assert found.combined.value == pytest.approx(people.mean() + apart * (JUDGE[12:].mean() - rated.mean()))
 
 
 def test_where_the_judge_means_are_alike_the_variance_is_cochrans_for_double_sampling() -> None:
@@ -82,14 +82,14 @@ def test_where_the_judge_means_are_alike_the_variance_is_cochrans_for_double_sam
     assert fit is not None
     left = stats.linregress(judge[:500], human[:500])
     residual = np.var(human[:500] - left.slope * judge[:500], ddof=1) * 499 / 498
-    assert fit.by_ratings == pytest.approx(residual / 500, rel=0.02)
-    assert fit.by_cases == pytest.approx(left.slope**2 * np.var(judge, ddof=1) / 4000, rel=0.02)
+    assert fit.rating_variance == pytest.approx(residual / 500, rel=0.02)
+    assert fit.case_variance == pytest.approx(left.slope**2 * np.var(judge, ddof=1) / 4000, rel=0.02)
 
 
 def test_where_every_case_is_rated_the_judge_changes_nothing() -> None:
     people = np.tile(HUMAN[:12], 3)[:30]
     found = estimate_human_mean(people, JUDGE, None)
-    assert found.together.value == pytest.approx(people.mean())
+    assert found.combined.value == pytest.approx(people.mean())
     alone, both = fit_regression(people, SOLE), fit_regression(people, SOLE, JUDGE)
     assert alone is not None
     assert both is not None
@@ -99,8 +99,8 @@ def test_where_every_case_is_rated_the_judge_changes_nothing() -> None:
 @given(move=st.floats(-100, 100), stretch=st.floats(0.01, 100))
 def test_the_judges_scale_does_not_matter(move: float, stretch: float) -> None:
     usual, other = estimate_human_mean(HUMAN, JUDGE, None), estimate_human_mean(HUMAN, move + stretch * JUDGE, None)
-    ours = (usual.together.value, usual.together.low, usual.together.high)
-    assert (other.together.value, other.together.low, other.together.high) == pytest.approx(ours)
+    ours = (usual.combined.value, usual.combined.low, usual.combined.high)
+    assert (other.combined.value, other.combined.low, other.combined.high) == pytest.approx(ours)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -109,9 +109,9 @@ def test_the_bias_is_the_judge_less_the_estimate(seed: int) -> None:
     people = rng.normal(size=80)
     judge = people + rng.normal(size=80) + 1
     human = np.where(np.arange(80) < 30, people, np.nan)
-    found = estimate_human_mean(human, judge, None, moved=judge)
+    found = estimate_human_mean(human, judge, None, judge_rescaled=judge)
     if found.weight is not None:
-        assert found.bias.value == pytest.approx(judge.mean() - found.together.value)
+        assert found.bias.value == pytest.approx(judge.mean() - found.combined.value)
 
 
 def test_with_a_judge_that_says_yes_or_no_it_is_the_mean_of_the_strata() -> None:
@@ -120,7 +120,7 @@ def test_with_a_judge_that_says_yes_or_no_it_is_the_mean_of_the_strata() -> None
     human[:20] = [1] * 18 + [0] * 2
     human[60:70] = [1] * 3 + [0] * 7
     found = estimate_pass_rate(human, judge, None)
-    assert found.together.value == pytest.approx(0.6 * 0.9 + 0.4 * 0.3)
+    assert found.combined.value == pytest.approx(0.6 * 0.9 + 0.4 * 0.3)
 
 
 def test_the_correction_is_rogan_and_gladens() -> None:

@@ -19,7 +19,7 @@ GROUPS = st.lists(st.sampled_from(["a", "b", "c", "d", ""]), min_size=1, max_siz
 @given(GROUPS, st.integers(0, 5))
 def test_cases_of_a_group_are_drawn_together(groups: list[str], seed: int) -> None:
     draws = ClusterBootstrap(groups, len(groups), count=7, seed=seed)
-    weights = np.concatenate(list(draws.weights()))
+    weights = np.concatenate(list(draws.case_weights()))
     assert weights.shape == (7, len(groups))
     for one, name in enumerate(groups):
         for other in range(one):
@@ -30,16 +30,18 @@ def test_cases_of_a_group_are_drawn_together(groups: list[str], seed: int) -> No
 
 
 def test_a_case_in_no_group_stands_alone() -> None:
-    assert ClusterBootstrap(["", "", "a", "a"], 4).groups == 3
-    assert ClusterBootstrap(None, 4).groups == 4
+    assert ClusterBootstrap(["", "", "a", "a"], 4).group_count == 3
+    assert ClusterBootstrap(None, 4).group_count == 4
 
 
 @pytest.mark.parametrize("size", [5, 3000])
 def test_the_same_seed_draws_the_same_however_it_is_cut_into_blocks(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = np.concatenate(list(ClusterBootstrap(None, size, count=50, seed=3).counts()))
+    whole = np.concatenate(list(ClusterBootstrap(None, size, count=50, seed=3).group_weights()))
     monkeypatch.setattr("beholder.statistics.bootstrap._WEIGHTS_PER_BLOCK", size * 7)
-    assert np.array_equal(whole, np.concatenate(list(ClusterBootstrap(None, size, count=50, seed=3).counts())))
-    assert not np.array_equal(whole, np.concatenate(list(ClusterBootstrap(None, size, count=50, seed=4).counts())))
+    assert np.array_equal(whole, np.concatenate(list(ClusterBootstrap(None, size, count=50, seed=3).group_weights())))
+    assert not np.array_equal(
+        whole, np.concatenate(list(ClusterBootstrap(None, size, count=50, seed=4).group_weights()))
+    )
 
 
 def test_bca_is_close_to_scipys_for_many_groups() -> None:
@@ -96,9 +98,9 @@ def test_no_case_is_no_estimate_and_no_warning() -> None:
 
 
 def test_it_says_how_it_was_drawn() -> None:
-    assert "BCa bootstrap, 2,000 draws of 2 groups (seed 0)" in ClusterBootstrap(["a", "a", "b"], 3).told()
-    assert "too narrow" in ClusterBootstrap(["a", "a", "b"], 3).told()
+    assert "BCa bootstrap, 2,000 draws of 2 groups (seed 0)" in ClusterBootstrap(["a", "a", "b"], 3).describe()
+    assert "too narrow" in ClusterBootstrap(["a", "a", "b"], 3).describe()
     many = ClusterBootstrap(None, 5000)
-    assert "too narrow" not in many.told()
+    assert "too narrow" not in many.describe()
     assert many.method is IntervalMethod.PERCENTILE
-    assert "each taken as independent" in many.told()
+    assert "each taken as independent" in many.describe()

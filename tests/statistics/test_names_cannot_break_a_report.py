@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beholder.reports.ci import comparison_junit, comparison_markdown, format_code, format_prose
-from beholder.statistics.comparison import Comparison, ComparisonOptions, compare, gate_comparison
+from beholder.statistics.comparison import Comparison, ComparisonOptions, compare
 from beholder.statistics.data import Column, ColumnKind, Scores
+from beholder.statistics.gate import gate_comparison
 
 HOSTILE = (
     "a|b`c`\\|<img src=x onerror=alert(1)>\x00\x1b[2J\ufffe\ud800]]>&amp;@everyone #1 https://evil.example **b**\n| x"

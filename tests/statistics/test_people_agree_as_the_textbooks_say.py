@@ -182,8 +182,8 @@ def test_every_rater_is_told() -> None:
     values = np.array([[1, 4, np.nan], [2, 4, np.nan], [3, 4, np.nan], [4, 4, 1], [5, 4, np.nan], [6, 4, np.nan]])
     ratings = Ratings("realism", tuple("abcdef"), ("ann", "bob", "cy"), values.astype(np.float64))
     ann, bob, cy = summarize_raters(ratings)
-    assert (ann.rated, ann.mean, ann.straight) == (6, 3.5, False)
+    assert (ann.rated, ann.mean, ann.is_straightlining) == (6, 3.5, False)
     assert ann.deviation == pytest.approx(np.std(range(6), ddof=1))
     assert ann.bias == pytest.approx(((1 + 2 + 3 + 5 + 6) - 5 * 4 + 4 - 2.5) / 6)
-    assert (bob.usual, bob.share, bob.straight) == (4, 1, True)
-    assert (cy.rated, cy.deviation, cy.straight) == (1, None, False)  # one rating is no straight line
+    assert (bob.most_frequent, bob.most_frequent_share, bob.is_straightlining) == (4, 1, True)
+    assert (cy.rated, cy.deviation, cy.is_straightlining) == (1, None, False)  # one rating is no straight line

@@ -37,7 +37,7 @@ def test_ratings_are_cases_by_raters(tmp_path: Path) -> None:
     assert (found.cases, found.raters) == (("a", "b"), ("x", "y"))
     np.testing.assert_array_equal(found.values, [[1, 0.5], [np.nan, 0]])
     np.testing.assert_array_equal(found.mean(), [0.75, 0])
-    np.testing.assert_array_equal(found.at(["b", "unknown"]).values, [[np.nan, 0], [np.nan, np.nan]])
+    np.testing.assert_array_equal(found.for_cases(["b", "unknown"]).values, [[np.nan, 0], [np.nan, np.nan]])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_verdicts_are_columns_and_a_refusal_is_said(tmp_path: Path) -> None:
     ]
     found = tabulate_verdicts("these", lines)
     assert found.cases == ("a", "b", "c")
-    assert found.lacks == {"b": "refused, it would not"}
+    assert found.missing_reasons == {"b": "refused, it would not"}
     assert found.groups == {"source": ("p1", "", "")}
     kinds = {name: column.kind for name, column in found.columns.items()}
     assert kinds == {
@@ -99,7 +99,7 @@ def test_verdicts_are_columns_and_a_refusal_is_said(tmp_path: Path) -> None:
     (again,) = read_scores(path)
     assert again.name == "j (v.jsonl)"
     assert again.groups == found.groups
-    assert again.lacks == found.lacks
+    assert again.missing_reasons == found.missing_reasons
     for name, column in found.columns.items():
         np.testing.assert_array_equal(again.columns[name].values, column.values)
 
@@ -136,7 +136,7 @@ def test_groups_come_from_a_case_file_that_holds_more(tmp_path: Path) -> None:
     scores = add_groups(tabulate_verdicts("these", [(verdict("a", 4), {}), (verdict("b", 4), {})]), read_groups(path))
     assert scores.groups == {"source": ("p1", ""), "size": ("3", "")}
     assert select_group(scores, None) == ("p1", "")
-    assert scores.at([1]).groups["source"] == ("",)
+    assert scores.select([1]).groups["source"] == ("",)
     with pytest.raises(
         UsageError, match="no case of these is in a group 'sauce'; there are: source, size".capitalize()
     ):

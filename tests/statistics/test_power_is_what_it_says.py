@@ -31,14 +31,14 @@ def seen(groups: int, true: float, spread: float, seed: int, tests: int = 1, tim
     ("groups", "tests"), [(6, 1), (7, 1), (8, 1), (20, 1), (100, 1), (8, 6), (9, 8), (11, 8), (25, 8), (60, 12)]
 )
 def test_the_least_difference_is_found_eight_times_in_ten(groups: int, tests: int) -> None:
-    least = analyze_power(0.3 / groups**0.5, groups, 3 * groups, tests=tests).least
+    least = analyze_power(0.3 / groups**0.5, groups, 3 * groups, tests=tests).minimum_detectable
     assert least is not None
     assert seen(groups, least, 0.3, groups, tests) == pytest.approx(SEEN, abs=0.07)
 
 
 def test_what_is_one_of_many_tests_must_be_larger_to_be_seen() -> None:
     found = [analyze_power(0.1, 30, 30, tests=tests) for tests in (1, 2, 8, 40)]
-    least = [one.least for one in found if one.least is not None]
+    least = [one.minimum_detectable for one in found if one.minimum_detectable is not None]
     assert len(least) == 4
     assert least == sorted(set(least))
     assert found[2].to_dict()["at_level"] == pytest.approx(SIGNIFICANCE_LEVEL / 8, abs=1e-4)
@@ -64,28 +64,28 @@ def test_the_least_p_is_that_of_groups_which_all_agree() -> None:
 
 def test_groups_that_can_show_nothing_have_no_least_difference() -> None:
     found = analyze_power(0.1, 7, 28, detect=0.5, tests=8)
-    assert (found.least, found.blind) == (None, True)
+    assert (found.minimum_detectable, found.detects_nothing) == (None, True)
     assert found.why == "7 groups of cases cannot tell any change in one of 8 columns from chance: it takes 9 at least"
     assert found.groups is not None
     assert found.groups >= 9
-    assert analyze_power(0.1, 5, 5).blind
-    assert not analyze_power(0.1, 6, 6).blind
+    assert analyze_power(0.1, 5, 5).detects_nothing
+    assert not analyze_power(0.1, 6, 6).detects_nothing
 
 
 def test_as_many_cases_as_it_asks_for_find_what_was_asked() -> None:
     first = analyze_power(0.3 / 20**0.5, 20, 60, detect=0.1)
     assert first.groups is not None
-    assert (first.cases, first.more) == (3 * first.groups, 3 * first.groups - 60)
+    assert (first.cases, first.more_cases) == (3 * first.groups, 3 * first.groups - 60)
     assert seen(first.groups, 0.1, 0.3, seed=1) == pytest.approx(SEEN, abs=0.07)
     assert seen(first.groups - 10, 0.1, 0.3, seed=1) < seen(first.groups + 30, 0.1, 0.3, seed=1)
 
 
 @given(st.floats(0.001, 1), st.integers(6, 500))
 def test_what_is_seen_already_takes_no_more(error: float, groups: int) -> None:
-    found = analyze_power(error, groups, 2 * groups, detect=analyze_power(error, groups, 2 * groups).least)
+    found = analyze_power(error, groups, 2 * groups, detect=analyze_power(error, groups, 2 * groups).minimum_detectable)
     assert found.groups is not None
     assert found.groups in (groups, groups + 1)  # rounding may ask for one more
-    assert analyze_power(error, groups, 2 * groups, detect=2 * found.least).more == 0  # type: ignore[operator]
+    assert analyze_power(error, groups, 2 * groups, detect=2 * found.minimum_detectable).more_cases == 0  # type: ignore[operator]
 
 
 def test_the_standard_error_is_the_plain_one_without_groups() -> None:
@@ -95,6 +95,6 @@ def test_the_standard_error_is_the_plain_one_without_groups() -> None:
 
 
 def test_what_cannot_be_known_is_said() -> None:
-    assert analyze_power(float("nan"), 1, 5).least is None
+    assert analyze_power(float("nan"), 1, 5).minimum_detectable is None
     assert "every difference is the same" in analyze_power(0.0, 9, 9).why
     assert "more than" in analyze_power(1.0, 9, 9, detect=1e-9).why

@@ -177,8 +177,8 @@ def test_photographs_that_both_folders_hold_are_left_out_of_what_has_seen_neithe
     half = replace(
         task,
         cases=tuple(np.array(task.cases)[shared]),
-        features=task.features.at(shared),
-        ratings=task.ratings.at(np.array(task.cases)[shared].tolist()),
+        features=task.features.select(shared),
+        ratings=task.ratings.for_cases(np.array(task.cases)[shared].tolist()),
         raw=replace(task.raw, values=task.raw.values[shared]),
         groups=tuple(np.array(task.groups)[shared]),
         makers=tuple(np.array(task.makers)[shared]),

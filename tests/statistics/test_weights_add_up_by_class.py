@@ -32,7 +32,7 @@ def test_sums_are_the_plain_ones(seed: int, points: int, size: int, draws: int, 
     group = rng.integers(0, 4, 12) if grouped else np.arange(12)
     rows = rng.integers(0, most, (draws, int(group.max()) + 1), endpoint=True).astype(np.float64)
     expected = plainly(place, case, size, share, rows[:, group])
-    found = np.concatenate(list(ClassSums(place, case, size, share).weighed(BootstrapWeights(rows, group))))
+    found = np.concatenate(list(ClassSums(place, case, size, share).sums(BootstrapWeights(rows, group))))
     assert np.array_equal(found, expected)
 
 
@@ -40,7 +40,7 @@ def test_more_draws_than_fit_in_a_block_are_all_there() -> None:
     rng = np.random.default_rng(0)
     place, case, share = rng.integers(0, 300_000, 50), np.arange(50), np.ones(50)
     rows = rng.integers(0, 4, (20, 50)).astype(np.float64)
-    blocks = list(ClassSums(place, case, 300_000).weighed(rows))
+    blocks = list(ClassSums(place, case, 300_000).sums(rows))
     assert len(blocks) > 1
     assert np.array_equal(np.concatenate(blocks), plainly(place, case, 300_000, share, rows))
 
@@ -49,7 +49,9 @@ def test_terms_are_added_up_by_group_or_by_case_alike() -> None:
     rng = np.random.default_rng(1)
     group, terms = rng.integers(0, 5, 40), rng.normal(size=(40, 3))
     counts = rng.integers(0, 4, (7, 5)).astype(np.float64)
-    assert np.allclose(BootstrapWeights(counts, group).times(terms), BootstrapWeights(counts[:, group]).times(terms))
+    assert np.allclose(
+        BootstrapWeights(counts, group).weighted_sums(terms), BootstrapWeights(counts[:, group]).weighted_sums(terms)
+    )
 
 
 def test_agreement_draws_the_groups_that_its_sentence_names() -> None:

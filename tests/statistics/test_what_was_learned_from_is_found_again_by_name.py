@@ -32,7 +32,7 @@ def scores(*verdicts: Verdict) -> Scores:
 
 
 def spelled(styles: tuple[str, ...], judged: Scores) -> Scores:
-    return Provenance("a run", ("a:judge",), styles=styles).spelled_out(judged).of_all(judged)
+    return Provenance("a run", ("a:judge",), styles=styles).column_aliases(judged).rename_all(judged)
 
 
 @pytest.mark.parametrize("styles", [("Anime",), ("Anime", "Oil"), (None,), ("Anime", None)])
@@ -64,11 +64,11 @@ def test_criteria_of_one_key_are_told_apart_by_their_rubrics() -> None:
 
 def test_an_assertion_of_one_style_is_not_that_of_another() -> None:
     judged = scores(verdict("case 1", "Anime"))
-    spelling = Provenance("a run", ("a:judge",), styles=("Anime",)).spelled_out(judged)
-    assert spelling.of(judged.columns["A1"]).name == "Anime/A1"
+    spelling = Provenance("a run", ("a:judge",), styles=("Anime",)).column_aliases(judged)
+    assert spelling.rename(judged.columns["A1"]).name == "Anime/A1"
     least = find_column("min(A1, A2)", judged)
-    assert spelling.of(least).name == "min(Anime/A1, Anime/A2)"
-    assert spelling.of(judged.columns["look"]).name == "look"
+    assert spelling.rename(least).name == "min(Anime/A1, Anime/A2)"
+    assert spelling.rename(judged.columns["look"]).name == "look"
     numbers = collect_numbers([verdict("case 2", "Oil")])
     assert look_up_number("min(Anime/A1, Anime/A2)", numbers) is None
     assert look_up_number("min(Oil/A1, Oil/A2)", numbers) == 0

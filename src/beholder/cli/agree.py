@@ -86,13 +86,13 @@ def agree(
         other = None if reviewed else _pop_second_judge(judges)
     judges, people = _filter_groups(judges, reviewed or _load_reference(ratings, other), only or ())
     asked = AgreementOptions(
-        mapped=map_ or (),
+        pairs=map_ or (),
         against=ReferenceMode(against),
         scales=_check_scales(parse_scales(scale or ()), people),
         rating_scales=_check_scales(parse_scales(rating_scale or ()), people)
         or _reference_scales(other or (judges[0] if reviewed else None), people),
         group=group,
-        beside=[one for path in baseline or () for one in read_scores(path)],
+        baselines=[one for path in baseline or () for one in read_scores(path)],
         draws=draws,
         seed=seed,
     )
@@ -158,7 +158,7 @@ def _filter_groups(
     for aspect, one_aspect in people.items():
         cases = tuple(case for case in one_aspect.cases if case not in gone)
         if cases:
-            found[aspect] = Ratings(aspect, cases, one_aspect.raters, one_aspect.at(cases).values)
+            found[aspect] = Ratings(aspect, cases, one_aspect.raters, one_aspect.for_cases(cases).values)
     return kept, found
 
 
@@ -170,7 +170,7 @@ def _in_group(judge: Scores, name: str, value: str) -> Scores:
     if not rows:
         there = ", ".join(sorted(set(judge.groups[name]) - {""})[:10])
         raise UsageError(f"No case of {judge.name} has {name} {value!r}; there is: {there}.")
-    return judge.at(rows)
+    return judge.select(rows)
 
 
 def _check_scales(
@@ -194,7 +194,7 @@ def _print_agreement(found: Agreement, *, full: bool) -> None:
 
     from beholder.reports.agreement import agreement_tables
     from beholder.reports.formatting import numbers_table, print_table
-    from beholder.statistics.agreement import describe_criterion, describe_overall, describe_straightlining
+    from beholder.statistics.agreement_sentences import describe_criterion, describe_overall, describe_straightlining
 
     console = Console(highlight=False, emoji=False)
     other_judge = found.reference != "people"

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
     from beholder.ledger.ledger import Ledger
     from beholder.ledger.types import RunRecord
-    from beholder.statistics.comparison import Comparison, ComparisonGate, FailOn
+    from beholder.statistics.comparison import Comparison
     from beholder.statistics.data import Scores
+    from beholder.statistics.gate import ComparisonGate, FailOn
     from beholder.statistics.history import HistoryLine
     from beholder.statistics.pairs import RubricGrades
 
@@ -72,8 +73,9 @@ def compare(
     A regression: the 95 % interval of the difference lies wholly below the margin, and the permutation test agrees.
     Exit codes: 0; 1 the gate failed; 2 wrong use, or nothing to decide by; 3 no case has a score in both runs.
     """
-    from beholder.statistics.comparison import ON_SCORE, ComparisonOptions, FailOn, gate_comparison
+    from beholder.statistics.comparison import ComparisonOptions
     from beholder.statistics.comparison import compare as compared
+    from beholder.statistics.gate import ON_SCORE, FailOn, gate_comparison
 
     wanted = _parse_fail_on(fail_on)
     plain, named = _parse_margins(margin or ())
@@ -102,12 +104,12 @@ def _exit_by_gate(comparison: Comparison, decided: ComparisonGate | None) -> Non
         raise typer.Exit(EXIT_THRESHOLD)
     if decided is not None and decided.undecided:
         raise UsageError(next(iter(decided.undecided.values())))
-    if comparison.empty:
+    if comparison.is_empty:
         raise typer.Exit(EXIT_UNSCORED)
 
 
 def _parse_fail_on(text: str) -> FailOn | None:
-    from beholder.statistics.comparison import FailOn
+    from beholder.statistics.gate import FailOn
 
     try:
         return FailOn(text) if text else None
@@ -177,7 +179,7 @@ def _with_titles(comparison: Comparison, rubrics: Sequence[Mapping[str, object]]
     from beholder.statistics.data import ColumnKind
 
     titles = criterion_titles(rubrics)
-    criteria = {*titles, *(one.name for one in comparison.of(ColumnKind.CRITERION))} if rubrics else set()
+    criteria = {*titles, *(one.name for one in comparison.select_kinds(ColumnKind.CRITERION))} if rubrics else set()
     return with_titles(comparison, lambda name: column_title(name, titles) if name in criteria else name)
 
 
@@ -213,25 +215,27 @@ def _print_comparison(comparison: Comparison, decided: ComparisonGate | None) ->
     print_table(
         numbers_table(
             COMPARISON_HEADERS,
-            comparison_rows(comparison.of(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)),
+            comparison_rows(
+                comparison.select_kinds(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)
+            ),
         )
     )
-    moving = [one for one in comparison.of(ColumnKind.ASSERTION) if one.better or one.worse]
+    moving = [one for one in comparison.select_kinds(ColumnKind.ASSERTION) if one.better or one.worse]
     if moving:
         print_text("")
         print_table(numbers_table(("assertion", *COMPARISON_HEADERS[1:]), comparison_rows(moving)))
-    for one in comparison.of(GRADE):
+    for one in comparison.select_kinds(GRADE):
         counts = ", ".join(f"{name} {old:,} → {new:,}" for name, (old, new) in one.grades.items() if old or new)
         print_text(printable(f"{one.name}: {counts}; {one.better:,} up, {one.worse:,} down"))
-    if comparison.moved:
+    if comparison.changed_cases:
         print_text("\ncases that changed most")
-        for moved in comparison.moved:
+        for moved in comparison.changed_cases:
             changes = ", ".join(f"{name} {old:.4g} → {new:.4g}" for name, (old, new) in moved.changes.items())
             print_text(printable(f"  {moved.by:+.3f}  {moved.case}: {changes}")[:300])
     print_text("")
     for sentence in (*comparison_notes(comparison), *cases_needed(comparison)):
         print_text(printable(sentence))
-    print_text(f"{comparison.told} {COMPARISON_LEGEND}")
+    print_text(f"{comparison.interval_note} {COMPARISON_LEGEND}")
     print_text("")
     print_text(printable(conclusion(comparison)))
     if decided is not None:

@@ -199,16 +199,16 @@ def _estimate_aspect(
 
     aspect = ratings.aspect
     scaled = replace(column, scale=scales.judge)
-    human = ratings.at(judge.cases).mean()
+    human = ratings.for_cases(judge.cases).mean()
     if given.passes is not None:
         return _estimate_pass_rate(judge, aspect, scaled, human, scales, belongs, given)
     estimated = estimate_human_mean(
         human,
         column.values,
         belongs,
-        moved=rescale(scaled, scales.people).values if can_rescale(scales.judge, scales.people) else None,
-        within=None if scales.guessed else scales.people,
-        either_way=column.kind in (ColumnKind.MEASUREMENT, ColumnKind.SPREAD),
+        judge_rescaled=rescale(scaled, scales.people).values if can_rescale(scales.judge, scales.people) else None,
+        scale=None if scales.guessed else scales.people,
+        allow_negative=column.kind in (ColumnKind.MEASUREMENT, ColumnKind.SPREAD),
         width=given.width,
     )
     return _AspectEstimate(judge.name, aspect, column.name, estimated, scales=scales)
@@ -276,7 +276,7 @@ def _print_estimate(one: _AspectEstimate, passes: float | None) -> None:
     what = "mean human score" if passes is None else f"share that people pass ({passes:g} or more)"
     print_text(printable(f"{one.aspect}: {what} of {_count_cases(found.cases)}; {one.judge}, {one.column}"))
     rows = [
-        ("people and judge", format_interval(found.together), _format_width(found.together)),
+        ("people and judge", format_interval(found.combined), _format_width(found.combined)),
         (f"people alone ({_count_cases(found.rated)})", format_interval(found.people), _format_width(found.people)),
         (f"judge alone ({_count_cases(found.judged)})", format_interval(found.judge), _format_width(found.judge)),
         ("judge less people", format_interval(found.bias), _format_width(found.bias)),
@@ -317,7 +317,7 @@ def _format_width(estimate: Estimate) -> str:
 def _result_sentences(one: _AspectEstimate) -> list[str]:
     """Return the result in sentences for a reader who is no statistician."""
     found = one.estimated
-    together, bias = found.together, found.bias
+    together, bias = found.combined, found.bias
     sentences = []
     if together.value is not None and together.low is not None and together.high is not None:
         sentences.append(
@@ -395,7 +395,7 @@ def _estimate_to_dict(one: _AspectEstimate) -> dict[str, object]:
         "judged": found.judged,
         "rated": found.rated,
         "groups": found.groups,
-        "together": found.together.to_dict(),
+        "together": found.combined.to_dict(),
         "people": found.people.to_dict(),
         "judge_alone": found.judge.to_dict(),
         "bias": found.bias.to_dict(),
@@ -409,9 +409,9 @@ def _estimate_to_dict(one: _AspectEstimate) -> dict[str, object]:
             "specificity": correction.specificity,
             "clipped": correction.clipped,
         },
-        "cut": None if found.cut is None else list(found.cut),
+        "cut": None if found.clipped_to is None else list(found.clipped_to),
         "widths": [asdict(row) for row in found.widths],
         "needed": None if found.needed is None else asdict(found.needed),
-        "unlike": None if found.unlike is None else asdict(found.unlike),
+        "unlike": None if found.sampling_warning is None else asdict(found.sampling_warning),
         "told": [*_result_sentences(one), *describe_estimate(found)],
     }

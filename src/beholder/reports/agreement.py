@@ -17,13 +17,13 @@ TableSpec = tuple[str, Sequence[str], list[Sequence[str]]]
 def agreement_tables(found: Agreement, *, full: bool) -> Iterable[TableSpec]:
     """Yield narrow tables that fit a terminal with their intervals; with `full` also every coefficient and rater."""
     people = any(one.people for one in found.criteria)
-    if any(not one.decides for one in found.criteria):
+    if any(not one.is_decision for one in found.criteria):
         yield from _scored_tables(found, people=people)
-    if any(one.decides for one in found.criteria):
+    if any(one.is_decision for one in found.criteria):
         yield _decided_tables(found)
     if people:
         yield _people_tables(found)
-    if any(one.beside for one in found.criteria):
+    if any(one.baselines for one in found.criteria):
         yield _metric_rows(found)
     if full:
         yield from _full_tables(found)
@@ -134,7 +134,7 @@ def _metric_rows(found: Agreement) -> TableSpec:
                 _format_estimate(metric.difference),
             )
             for one in found.criteria
-            for metric in one.beside
+            for metric in one.baselines
         ],
     )
 
@@ -142,7 +142,7 @@ def _metric_rows(found: Agreement) -> TableSpec:
 def _rows(
     found: Agreement, cells: Callable[[CriterionAgreement], Sequence[str]], *, decides: bool | None = None
 ) -> list[Sequence[str]]:
-    return [(one.aspect, *cells(one)) for one in found.criteria if decides is None or one.decides is decides]
+    return [(one.aspect, *cells(one)) for one in found.criteria if decides is None or one.is_decision is decides]
 
 
 def _format_estimate(estimate: Estimate | None) -> str:
@@ -183,7 +183,8 @@ def _full_tables(found: Agreement) -> Iterable[TableSpec]:
                     format_number(rater.mean, 2),
                     format_number(rater.deviation, 2),
                     format_number(rater.bias, 2),
-                    f"{rater.usual:g} in {rater.share:.0%}" + (" (straight line)" if rater.straight else ""),
+                    f"{rater.most_frequent:g} in {rater.most_frequent_share:.0%}"
+                    + (" (straight line)" if rater.is_straightlining else ""),
                 )
                 for one, rater in everybody
             ],

@@ -134,7 +134,7 @@ def compute_figures(gathered: RunData, group: str | None = None) -> RunFigures:
         criteria,
         {one.name: means[f"passed/{one.name}"] for one in scores.columns.values() if one.kind is ColumnKind.PASSED},
         tuple(_split_group(scores, name, plain_columns, spreads, means) for name in names) if plain_columns else (),
-        draws.told() if scores.cases else "",
+        draws.describe() if scores.cases else "",
         unsplit,
     )
 

@@ -15,18 +15,22 @@ judge on another scale is first mapped linearly onto the people's. Agreement amo
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from beholder.errors import UsageError
+from beholder.statistics.agreement_sentences import (
+    describe_data,
+    describe_rank_bins,
+    explain_no_shared_cases,
+    explain_undefined,
+)
 from beholder.statistics.aspects import (
     Scale,
     can_rescale,
-    describe_matches,
     describe_scales,
     infer_scales_by_aspect,
     match_aspects,
@@ -35,7 +39,6 @@ from beholder.statistics.aspects import (
 from beholder.statistics.bootstrap import DEFAULT_DRAWS, DEFAULT_SEED, ClusterBootstrap, Estimate, undefined_estimate
 from beholder.statistics.coefficients import (
     MAX_LEVELS,
-    RANK_BINS,
     BootstrapWeights,
     WeightedStatistics,
     WeightsLike,
@@ -48,9 +51,7 @@ from beholder.statistics.data import Bools, Column, ColumnKind, Floats, Ints, Ra
 from beholder.statistics.raters import (
     DECISION_COEFFICIENTS,
     JUDGE_COEFFICIENTS,
-    MIN_SHARED_CASES,
     PEOPLE_COEFFICIENTS,
-    STRAIGHTLINING_SHARE,
     RaterSummary,
     ReferenceMode,
     constant_statistics,
@@ -61,214 +62,6 @@ from beholder.statistics.raters import (
     reference_ratings,
     summarize_raters,
 )
-
-MAX_EXAMPLES = 3
-RATER_RANK_COEFFICIENTS = ("judge_as_rater", "rater_spearman", "rater_difference")
-LOW_ALPHA = 0.2  # Krippendorff's α: below, people barely agree
-
-
-def describe_criterion(one: CriterionAgreement, other_judge: bool = False) -> Iterator[str]:
-    """Yield sentences that explain the numbers of one criterion."""
-    yield _describe_decisions(one, other_judge) if one.decides else _describe_ranking(one, other_judge)
-    yield from _describe_rater_agreement(one)
-    if not one.decides:
-        yield from _describe_distance(one, _name_reference(other_judge))
-
-
-def describe_overall(found: Agreement) -> str:
-    """Return a sentence on all criteria together; empty where they cannot be averaged."""
-    if not found.overall:
-        return ""
-    judge, constant, difference = (found.overall[name] for name in ("mae", "constant", "difference"))
-    if judge.value is None or constant.value is None:
-        return ""
-    return (
-        f"Over the {sum(one.kind == 'criterion' for one in found.criteria)} criteria together the judge is off by "
-        f"{judge.value:.2f} and the constant by {constant.value:.2f}: "
-        f"{_describe_difference(difference, _name_reference(found.reference != 'people'))}."
-    )
-
-
-def _name_reference(other_judge: bool) -> str:
-    return "the other judge" if other_judge else "people"
-
-
-def _describe_ranking(one: CriterionAgreement, other_judge: bool) -> str:
-    judge, ceiling = one.coefficients["spearman"], one.people.get("rater_spearman")
-    whom = _name_reference(other_judge)
-    whose = "the other judge's" if other_judge else "people's"
-    if judge.value is None:
-        return f"Whether the judge ranks cases as {whom} would cannot be told: {judge.why}."
-    rho = f"ρ {judge.value:.2f}"
-    if judge.low is None or judge.high is None:
-        why = f": {judge.why.removeprefix('no interval: ')}" if judge.why else ""
-        return f"Whether the judge ranks cases better than chance cannot be told: {rho} has no interval{why}."
-    if judge.high < 0:
-        return f"The judge's ranking is the reverse of {whose}: what the one puts high the other puts low ({rho})."
-    if judge.low <= 0:
-        return f"Whether the judge ranks cases better than chance cannot be told from these ({rho})."
-    if other_judge:
-        return f"The judge's ranking goes with {whose}: {rho}."
-    if ceiling is None or ceiling.value is None:
-        why = f": {ceiling.why}" if ceiling is not None else ""
-        return f"The judge's ranking goes with {whose} ({rho}); there is no ceiling to hold it against{why}."
-    return f"The judge ranks cases {_compare_with_rater(one)}: in a rater's place it has ρ {_format_rater_correlations(one)}."
-
-
-def _compare_with_rater(one: CriterionAgreement) -> str:
-    difference = one.people["rater_difference"]
-    if difference.excludes_zero and difference.value is not None:
-        return "better than a single person would" if difference.value > 0 else "less well than a single person would"
-    return "as a single person would, as far as these cases tell"
-
-
-def _format_rater_correlations(one: CriterionAgreement) -> str:
-    judge, ceiling = (one.people[name].value for name in ("judge_as_rater", "rater_spearman"))
-    known = (f"{value:.2f}" if value is not None else "not defined" for value in (judge, ceiling))
-    return "{} where the rater has {}".format(*known)
-
-
-def _describe_rater_agreement(one: CriterionAgreement) -> Iterator[str]:
-    alpha = one.people.get("alpha_ordinal")
-    if alpha is not None and alpha.value is not None and alpha.value < LOW_ALPHA:
-        yield f"People barely agree among themselves (α {alpha.value:.2f})."
-
-
-def _describe_distance(one: CriterionAgreement, whom: str) -> Iterator[str]:
-    judge, constant, bias = one.coefficients["mae"], one.constant, one.coefficients["bias"]
-    if judge.value is None or constant.mae.value is None:
-        return
-    always = f"than always saying {constant.value:.3g} (off by {judge.value:.2f} against {constant.mae.value:.2f})"
-    how = f"not measurably nearer to {whom} or further"
-    if constant.difference.excludes_zero and constant.difference.value is not None:
-        how = f"further from {whom}" if constant.difference.value > 0 else f"nearer to {whom}"
-    lean = ""
-    if bias.excludes_zero and bias.value is not None:
-        lean = f", and {abs(bias.value):.2f} too {'high' if bias.value > 0 else 'low'} on average"
-    yield f"Its raw numbers are {how} {always}{lean}."
-
-
-def describe_straightlining(criteria: Sequence[CriterionAgreement]) -> str:
-    """Return a sentence on raters who give nearly always the same rating; empty where nobody does."""
-    found = Counter(rater.rater for one in criteria for rater in one.each_rater if rater.straight)
-    if not found:
-        return ""
-    most = found.most_common(MAX_EXAMPLES)
-    named = ", ".join(f"{rater} in {count} of {len(criteria)} criteria" for rater, count in most)
-    rest = len(found) - len(most)
-    more = f" and {rest} more" if rest else ""
-    return (
-        f"Nearly always the same rating ({STRAIGHTLINING_SHARE:.0%} or more): {named}{more} (--full shows every rater)."
-    )
-
-
-def _describe_difference(difference: Estimate, whom: str) -> str:
-    if not difference.excludes_zero or difference.value is None:
-        return "no difference that these cases could show"
-    return f"its raw numbers are {'further from' if difference.value > 0 else 'nearer to'} {whom}"
-
-
-def _describe_decisions(one: CriterionAgreement, other_judge: bool) -> str:
-    they_fail = "the other fails" if other_judge else "people fail"
-    kappa, precision, recall = (one.coefficients[name] for name in ("kappa", "precision", "recall"))
-    right = (
-        f"of what the judge fails {they_fail} {precision.value:.0%}"
-        if precision.value is not None
-        else f"precision is not defined, since {precision.why}"
-    )
-    found = (
-        f"of what {they_fail} the judge finds {recall.value:.0%}"
-        if recall.value is not None
-        else f"recall is not defined, since {recall.why}"
-    )
-    beyond = f"kappa {kappa.value:.2f}" if kappa.value is not None else f"kappa is not defined, since {kappa.why}"
-    sentence = f"{right}, and {found}; agreement beyond chance: {beyond}."
-    return sentence[0].upper() + sentence[1:]
-
-
-def explain_undefined(
-    name: str, estimate: Estimate, column: Column, ratings: Ratings, *, other_judge: bool = False
-) -> Estimate:
-    """Return the estimate; where its value is undefined, with the reason for these scores and ratings."""
-    if estimate.value is not None:
-        return estimate
-    x = column.values[~np.isnan(column.values)]
-    there = ~np.isnan(ratings.values)
-    known = ratings.values[there]
-    if not len(x):
-        return undefined_estimate(f"no case has both a score and {'another' if other_judge else 'a rating'}")
-    reasons = (
-        (name in PEOPLE_COEFFICIENTS and not bool((there.sum(axis=1) > 1).any()), "no case was rated by two people"),
-        (name in PEOPLE_COEFFICIENTS and np.ptp(known) == 0, "people gave the same rating everywhere"),
-        (name in RATER_RANK_COEFFICIENTS, f"no rater shares {MIN_SHARED_CASES} cases with others and tells them apart"),
-        (name == "precision", "the judge fails no case"),
-        (name == "recall", "the other judge fails no case" if other_judge else "people fail no case"),
-        (name in ("constant", "difference"), "all cases are of one group, so that there is no other to learn from"),
-        (len(x) < 2, "there is one case"),
-        (np.ptp(x) == 0, "the judge gives every case the same score"),
-        (other_judge, "the other judge gives every case the same score"),
-        (np.ptp(known) > 0 and name == "kappa", "the majority of people says the same of every case"),
-        (np.ptp(known) > 0, "people's mean rating is the same for every case"),
-        (True, "people rate every case the same"),
-    )
-    return undefined_estimate(next(why for applies, why in reasons if applies))
-
-
-def describe_data(
-    scores: Scores,
-    ratings: Mapping[str, Ratings],
-    columns: Mapping[str, Column],
-    mapped: Sequence[str],
-    *,
-    other_judge: bool,
-) -> Iterator[str]:
-    """Yield sentences on names that were inferred and on cases that were left out."""
-    yield from describe_matches(columns, () if other_judge else ratings, mapped)
-    judged, rated = set(scores.cases), {case for aspect in columns for case in ratings[aspect].cases}
-    who = "the other judge scored" if other_judge else "people rated"
-    if judged - rated:
-        yield f"Of {_count_cases(len(judged))} that were judged, {who} {len(judged & rated):,}; the others do not count."
-    if rated - judged:
-        yield f"Not judged: {_count_cases(len(rated - judged))} that {who}, such as {_quote_examples(rated - judged)}."
-    lacking = [case for case in scores.cases if case in rated and case in scores.lacks]
-    if lacking:
-        first = f"{lacking[0]} ({scores.lacks[lacking[0]]})"
-        more = ", …" if len(lacking) > 1 else ""
-        yield f"Without a score, or without all of them: {_count_cases(len(lacking))}, {first}{more}."
-
-
-def describe_rank_bins(aspects: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence on the aspects whose rank coefficients were binned for the draws."""
-    if aspects:
-        yield (
-            f"Rank coefficients are exact; their intervals are drawn over {RANK_BINS} classes where there are more "
-            f"than {MAX_LEVELS} distinct numbers: {', '.join(aspects)}."
-        )
-
-
-def explain_no_shared_cases(scores: Scores, ratings: Mapping[str, Ratings], columns: Mapping[str, Column]) -> str:
-    """Explain why no case has both a score and a rating."""
-    rated = {case for aspect in columns for case in ratings[aspect].cases}
-    shared = [case for case in scores.cases if case in rated]
-    if shared:
-        why = f"; {shared[0]!r}: {scores.lacks[shared[0]]}" if shared[0] in scores.lacks else ""
-        which = "The one case" if len(shared) == 1 else f"None of the {len(shared):,} cases"
-        has = "has no score" if len(shared) == 1 else "has a score"
-        return f"{which} that {scores.name} and the ratings share {has}{why}."
-    return (
-        f"{scores.name} and the ratings share no case: the one has {_quote_examples(scores.cases)}, the other "
-        f"{_quote_examples(rated)}; the ids must be the same."
-    )
-
-
-def _count_cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count:,} cases"
-
-
-def _quote_examples(cases: Sequence[str] | set[str]) -> str:
-    first = sorted(cases)[:MAX_EXAMPLES] if isinstance(cases, set) else list(cases[:MAX_EXAMPLES])
-    return ", ".join(repr(case) for case in first) + (", …" if len(cases) > len(first) else "")
-
 
 AVERAGED_STATISTICS = ("mae", "constant", "difference")
 
@@ -289,12 +82,12 @@ class AgreementOptions:
         seed: Seed of the draws.
     """
 
-    mapped: Sequence[str] = ()
+    pairs: Sequence[str] = ()
     against: ReferenceMode = ReferenceMode.MEAN
     scales: Mapping[str, Scale] = field(default_factory=dict)
     rating_scales: Mapping[str, Scale] = field(default_factory=dict)
     group: str | None = None
-    beside: Sequence[Scores] = ()
+    baselines: Sequence[Scores] = ()
     draws: int = DEFAULT_DRAWS
     seed: int = DEFAULT_SEED
 
@@ -369,11 +162,11 @@ class CriterionAgreement:
     coefficients: Mapping[str, Estimate]
     people: Mapping[str, Estimate]
     constant: ConstantBaseline
-    beside: tuple[MetricBaseline, ...] = ()
+    baselines: tuple[MetricBaseline, ...] = ()
     each_rater: tuple[RaterSummary, ...] = ()
 
     @property
-    def decides(self) -> bool:
+    def is_decision(self) -> bool:
         """Whether both sides say yes or no."""
         return "kappa" in self.coefficients
 
@@ -390,7 +183,7 @@ class CriterionAgreement:
             "coefficients": {name: one.to_dict() for name, one in self.coefficients.items()},
             "people": {name: one.to_dict() for name, one in self.people.items()},
             "constant": self.constant.to_dict(),
-            "baselines": [one.to_dict() for one in self.beside],
+            "baselines": [one.to_dict() for one in self.baselines],
             "each_rater": [one.to_dict() for one in self.each_rater],
         }
 
@@ -433,64 +226,64 @@ class Agreement:
 
 
 def agree(
-    scores: Scores, ratings: Mapping[str, Ratings], asked: AgreementOptions | None = None, other_judge: str = ""
+    scores: Scores, ratings: Mapping[str, Ratings], options: AgreementOptions | None = None, other_judge: str = ""
 ) -> Agreement:
     """Compare a judge with people, or with another judge.
 
     Args:
         scores: The judge's scores.
         ratings: Ratings by aspect; another judge's scores as made by `ratings_from_scores`.
-        asked: How to compare.
+        options: How to compare.
         other_judge: Name of the other judge; empty where the reference is people.
 
     Raises:
         UsageError: Names do not match (`match_aspects`), or no case has both a score and a rating.
     """
-    asked = asked or AgreementOptions()
-    columns = match_aspects(ratings, scores, asked.mapped)
-    aligned = {aspect: ratings[aspect].at(scores.cases) for aspect in columns}
+    options = options or AgreementOptions()
+    columns = match_aspects(ratings, scores, options.pairs)
+    aligned = {aspect: ratings[aspect].for_cases(scores.cases) for aspect in columns}
     rows = np.flatnonzero(np.any([_has_both(columns[aspect], aligned[aspect]) for aspect in columns], axis=0))
     if not len(rows):
         raise UsageError(explain_no_shared_cases(scores, ratings, columns))
-    names = select_group(scores, asked.group)
+    names = select_group(scores, options.group)
     grouped = None if names is None else [names[row] for row in rows]
-    draws = ClusterBootstrap(grouped, len(rows), count=asked.draws, seed=asked.seed)
-    scales = infer_scales_by_aspect(columns, ratings, asked.scales, asked.rating_scales)
+    draws = ClusterBootstrap(grouped, len(rows), count=options.draws, seed=options.seed)
+    scales = infer_scales_by_aspect(columns, ratings, options.scales, options.rating_scales)
     aspects = [
         _AlignedAspect(
             aspect,
             _rescale_column(column, aligned[aspect], scales[aspect], rows),
             _select_ratings(column, aligned[aspect], rows),
             *scales[aspect],
-            _metric_values(asked.beside, aspect, ratings, [scores.cases[row] for row in rows]),
+            _metric_values(options.baselines, aspect, ratings, [scores.cases[row] for row in rows]),
         )
         for aspect, column in columns.items()
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets other threads run while it computes
         made = pool.map(
-            lambda one: _aspect_statistics(one, asked.against, draws.group, people=not other_judge), aspects
+            lambda one: _aspect_statistics(one, options.against, draws.group_index, people=not other_judge), aspects
         )
         statistics = {one.aspect: own for one, own in zip(aspects, made, strict=True)}
         found = _bootstrap_estimates(
             draws, lambda weights: _evaluate_aspects(statistics, _averaged_aspects(aspects), weights, pool)
         )
     criteria = tuple(
-        _build_criterion(one, _select_aspect(one.aspect, found), asked.against, other_judge=bool(other_judge))
+        _build_criterion(one, _select_aspect(one.aspect, found), options.against, other_judge=bool(other_judge))
         for one in aspects
     )
     return Agreement(
         judge=scores.name,
         reference=other_judge or "people",
-        against=asked.against,
+        against=options.against,
         cases=len(rows),
         criteria=criteria,
         overall=_select_aspect("", found),
         notes=(
-            *describe_data(scores, ratings, columns, asked.mapped, other_judge=bool(other_judge)),
-            *describe_scales(columns, ratings, asked.scales, asked.rating_scales, other_judge=bool(other_judge)),
-            *describe_rank_bins([one.aspect for one in aspects if _uses_rank_bins(one, asked.against)]),
+            *describe_data(scores, ratings, columns, options.pairs, other_judge=bool(other_judge)),
+            *describe_scales(columns, ratings, options.scales, options.rating_scales, other_judge=bool(other_judge)),
+            *describe_rank_bins([one.aspect for one in aspects if _uses_rank_bins(one, options.against)]),
         ),
-        intervals=draws.told(),
+        intervals=draws.describe(),
     )
 
 
@@ -541,10 +334,10 @@ def _select_ratings(column: Column, ratings: Ratings, rows: Ints) -> Ratings:
 
 
 def _metric_values(
-    beside: Sequence[Scores], aspect: str, ratings: Mapping[str, Ratings], cases: Sequence[str]
+    baselines: Sequence[Scores], aspect: str, ratings: Mapping[str, Ratings], cases: Sequence[str]
 ) -> dict[str, Floats]:
     found = {}
-    for one in beside:
+    for one in baselines:
         column = _metric_column(one, aspect, ratings)
         if column is not None:
             place = {case: row for row, case in enumerate(one.cases)}
@@ -588,10 +381,10 @@ def _aspect_statistics(one: _AlignedAspect, against: ReferenceMode, group: Ints,
 
 def _bootstrap_estimates(draws: ClusterBootstrap, statistics: WeightedStatistics) -> dict[str, Estimate]:
     """Return estimates over draws of groups, whose weights are fewer than those of cases."""
-    if draws.groups < 2:
+    if draws.group_count < 2:
         return draws.estimates(statistics)
-    groups = ClusterBootstrap(None, draws.groups, count=draws.count, seed=draws.seed, method=draws.method)
-    return groups.estimates(lambda weights: statistics(BootstrapWeights(weights, draws.group)))
+    groups = ClusterBootstrap(None, draws.group_count, count=draws.count, seed=draws.seed, method=draws.method)
+    return groups.estimates(lambda weights: statistics(BootstrapWeights(weights, draws.group_index)))
 
 
 def _evaluate_aspects(
@@ -639,7 +432,7 @@ def _build_criterion(
         | {name: known[name] for name in DECISION_COEFFICIENTS if name in known},
         people={name: known[name] for name in PEOPLE_COEFFICIENTS if name in known},
         constant=ConstantBaseline(float(median), known["constant"], known["difference"]),
-        beside=tuple(
+        baselines=tuple(
             MetricBaseline(
                 name,
                 int((~np.isnan(metric) & there.any(axis=1)).sum()),

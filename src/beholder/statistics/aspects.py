@@ -54,8 +54,8 @@ def match_aspects(aspects: Iterable[str], scores: Scores, given: Sequence[str] =
     }
     if not found:
         raise UsageError(
-            f"None of the aspects that people rated ({_join_names(wanted)}) has the name of a criterion of {scores.name} "
-            f"({_join_names(scores.columns)}); say which belong together with --map ASPECT=CRITERION."
+            f"None of the aspects that people rated ({_join_names(wanted)}) has the name of a criterion of "
+            f"{scores.name} ({_join_names(scores.columns)}); say which belong together with --map ASPECT=CRITERION."
         )
     return found
 
@@ -283,27 +283,26 @@ def describe_scales(
     whose = "the other judge's" if other_judge else "the ratings'"
     said = _find_ranges({aspect: ratings[aspect].values for aspect in columns})
     seen = _find_ranges({aspect: column.values for aspect, column in columns.items() if column.scale is None})
-    told: dict[str, list[str]] = {}
+    aspects_by_sentence: dict[str, list[str]] = {}
     for aspect, (judged_on, rated_on) in infer_scales_by_aspect(columns, ratings, judged, rated).items():
         own = _get_scale(aspect, judged) or columns[aspect].scale
         judge, people = seen.get(aspect) or judged_on, said[aspect] or rated_on
+        scales = f"{format_scale(judged_on)} and {whose} {format_scale(rated_on)}"
         sentence = ""
         if judged_on != rated_on and can_rescale(judged_on, rated_on):
             sentence = f"Scores on {format_scale(judged_on)} were mapped linearly onto {whose} {format_scale(rated_on)}"
         elif judged_on != rated_on:
-            sentence = (
-                f"One number is no scale, so that scores on {format_scale(judged_on)} and {whose} {format_scale(rated_on)} were "
-                "compared as they are"
-            )
+            sentence = f"One number is no scale, so that scores on {scales} were compared as they are"
         elif _get_scale(aspect, rated) is None and own is not None and people != own:
-            sentence = f"{whose[:1].upper()}{whose[1:]} {format_scale(people)} were taken to be on the judge's {format_scale(own)}"
+            rated_scale = f"{whose[:1].upper()}{whose[1:]} {format_scale(people)}"
+            sentence = f"{rated_scale} were taken to be on the judge's {format_scale(own)}"
         elif _get_scale(aspect, rated) is None and own is None and judge != people:
             sentence = (
                 f"The judge's {format_scale(judge)} and {whose} {format_scale(people)} were taken to be on one scale"
             )
         if sentence:
-            told.setdefault(sentence, []).append(aspect)
-    for sentence, aspects in told.items():
+            aspects_by_sentence.setdefault(sentence, []).append(aspect)
+    for sentence, aspects in aspects_by_sentence.items():
         yield f"{sentence}: {', '.join(aspects)} (--scale and --rating-scale change it)."
 
 

@@ -23,10 +23,9 @@ import numpy.typing as npt
 
 from beholder.statistics.data import Bools, Floats, Ints
 
-_EXPANSION_FREEDOM = (
-    200  # degrees of freedom beyond which four terms of an expansion are exact to nine digits, and cheaper
-)
-_NORMAL_FREEDOM = 2000  # and beyond which an approximation of the probability is exact to seven
+# Degrees of freedom beyond which four terms of an expansion are exact to nine digits, and faster.
+_EXPANSION_FREEDOM = 200
+_NORMAL_FREEDOM = 2000  # beyond which a normal approximation of the probability is exact to seven digits
 
 _EXPANSION_TERMS: tuple[tuple[dict[int, int], int], ...] = (
     ({3: 1, 1: 1}, 4),
@@ -67,7 +66,7 @@ def t_quantile(share: float, freedom: int) -> float:
 
 
 def t_cdf(value: float, freedom: int) -> float:
-    """Return the probability that a t-distributed variable is below `value` (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    """Return the probability that a t variable is below `value` (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
     if freedom > _NORMAL_FREEDOM:
         return NormalDist().cdf(value * (1 - 1 / (4 * freedom)) / sqrt(1 + value**2 / (2 * freedom)))
     angle = atan2(value, sqrt(freedom))
@@ -84,13 +83,11 @@ def t_cdf(value: float, freedom: int) -> float:
 DEFAULT_DRAWS = 2000
 DEFAULT_SEED = 0
 CONFIDENCE_LEVEL = 0.95
-MAX_BCA_GROUPS = (
-    2000  # groups: beyond, leaving each out once costs more than it tells, and BCa and percentiles coincide
-)
-RELIABLE_GROUPS = 10  # groups: from there on 93 to 97 of 100 intervals of 95 % cover (normal, skewed and yes/no values)
-MIN_DEFINED_SHARE = 0.9  # of the draws: where a statistic is undefined more often, it has no interval
+MAX_BCA_GROUPS = 2000  # with more groups the jackknife is slow, and BCa and percentile intervals coincide
+RELIABLE_GROUPS = 10  # from here on 93 to 97 of 100 intervals of 95 % cover (normal, skewed and yes/no values)
+MIN_DEFINED_SHARE = 0.9  # a statistic that is defined in fewer of the draws has no interval
 
-_WEIGHTS_PER_BLOCK = 1 << 21  # weights at a time: 16 MB
+_WEIGHTS_PER_BLOCK = 1 << 21  # number of weights that are generated at a time: 16 MB
 
 Statistic = Callable[[Floats], Floats]
 """Weights (draws × cases) to a value for each draw."""
@@ -165,30 +162,32 @@ class ClusterBootstrap:
         """
         self.size, self.count, self.seed = size, count, seed
         names = [name or f"\0{row}" for row, name in enumerate(groups)] if groups is not None else range(size)
-        self.group: Ints = np.unique(np.asarray(names), return_inverse=True)[1] if size else np.zeros(0, np.int64)
-        self.groups = int(self.group.max()) + 1 if size else 0
-        self.grouped = self.groups < size
-        self.method = method or (IntervalMethod.BCA if self.groups <= MAX_BCA_GROUPS else IntervalMethod.PERCENTILE)
+        self.group_index: Ints = np.unique(np.asarray(names), return_inverse=True)[1] if size else np.zeros(0, np.int64)
+        self.group_count = int(self.group_index.max()) + 1 if size else 0
+        self.is_clustered = self.group_count < size
+        self.method = method or (
+            IntervalMethod.BCA if self.group_count <= MAX_BCA_GROUPS else IntervalMethod.PERCENTILE
+        )
 
-    def counts(self) -> Iterator[npt.NDArray[np.uint16]]:
+    def group_weights(self) -> Iterator[npt.NDArray[np.uint16]]:
         """Yield blocks of draws × groups: how often each group was drawn."""
         rng = np.random.default_rng(self.seed)
         for rows in self._blocks(self.count):
-            picked = rng.integers(0, self.groups, (rows, self.groups))
-            picked += np.arange(rows)[:, None] * self.groups
-            flat = np.bincount(picked.ravel(), minlength=rows * self.groups)
-            yield flat.astype(np.uint16).reshape(rows, self.groups)
+            picked = rng.integers(0, self.group_count, (rows, self.group_count))
+            picked += np.arange(rows)[:, None] * self.group_count
+            flat = np.bincount(picked.ravel(), minlength=rows * self.group_count)
+            yield flat.astype(np.uint16).reshape(rows, self.group_count)
 
-    def weights(self) -> Iterator[Floats]:
+    def case_weights(self) -> Iterator[Floats]:
         """Yield blocks of draws × cases: how often each case was drawn."""
-        for counts in self.counts():
-            yield counts[:, self.group].astype(np.float64)
+        for counts in self.group_weights():
+            yield counts[:, self.group_index].astype(np.float64)
 
-    def left_out(self) -> Iterator[Floats]:
+    def jackknife_weights(self) -> Iterator[Floats]:
         """Yield blocks of groups × cases: weight 1 for all cases except those of one group."""
         start = 0
-        for rows in self._blocks(self.groups):
-            yield (self.group[None, :] != np.arange(start, start + rows)[:, None]).astype(np.float64)
+        for rows in self._blocks(self.group_count):
+            yield (self.group_index[None, :] != np.arange(start, start + rows)[:, None]).astype(np.float64)
             start += rows
 
     def estimate(self, statistic: Statistic, why: str = "not defined for these cases") -> Estimate:
@@ -200,28 +199,29 @@ class ClusterBootstrap:
         if not self.size:
             return {}
         point = {name: float(values[0]) for name, values in statistics(np.ones((1, self.size))).items()}
-        if self.groups < 2:
+        if self.group_count < 2:
             lone = "no interval: all cases are of one group" if self.size > 1 else "no interval: there is one case"
             return {
                 name: undefined_estimate(why) if np.isnan(value) else Estimate(value, why=lone)
                 for name, value in point.items()
             }
-        drawn = _evaluate_blocks(statistics, self.weights())
-        left = _evaluate_blocks(statistics, self.left_out()) if self.method is IntervalMethod.BCA else {}
+        drawn = _evaluate_blocks(statistics, self.case_weights())
+        left = _evaluate_blocks(statistics, self.jackknife_weights()) if self.method is IntervalMethod.BCA else {}
         return {
-            name: estimate_from_draws(value, drawn[name], left.get(name), why, groups=self.groups)
+            name: estimate_from_draws(value, drawn[name], left.get(name), why, groups=self.group_count)
             for name, value in point.items()
         }
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Describe the intervals in a sentence to print below a table."""
-        by = f"{self.groups:,} groups" if self.grouped else "cases, each taken as independent of the others"
+        by = f"{self.group_count:,} groups" if self.is_clustered else "cases, each taken as independent of the others"
         few = (
             f" With so few of them intervals are too narrow; {RELIABLE_GROUPS} would do."
-            if self.groups < RELIABLE_GROUPS
+            if self.group_count < RELIABLE_GROUPS
             else ""
         )
-        return f"Intervals are {CONFIDENCE_LEVEL:.0%}, {self.method} bootstrap, {self.count:,} draws of {by} (seed {self.seed}).{few}"
+        how = f"{CONFIDENCE_LEVEL:.0%}, {self.method} bootstrap, {self.count:,} draws of {by}"
+        return f"Intervals are {how} (seed {self.seed}).{few}"
 
     def _blocks(self, rows: int) -> Iterator[int]:
         size = max(1, _WEIGHTS_PER_BLOCK // max(1, self.size))
@@ -303,13 +303,20 @@ def divide_or_nan(above: Floats, below: Floats) -> Floats:
     return quotient
 
 
+def mean_of_defined(values: Sequence[Floats]) -> Floats:
+    """Return the mean over several statistics of those that are defined in a draw; nan where none is."""
+    rows = np.vstack(values)
+    known = ~np.isnan(rows)
+    return divide_or_nan(np.where(known, rows, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64))
+
+
 def _evaluate_blocks(statistics: Statistics, blocks: Iterator[Floats]) -> dict[str, Floats]:
     found = [statistics(weights) for weights in blocks]
     return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
 
 NO_VALUES = "no case has a value"
-EQUALITY_TOLERANCE = 1e-9  # scores are sums of a few decimals: a difference that small is none
+EQUALITY_TOLERANCE = 1e-9  # scores are sums of a few decimals: a smaller difference is a rounding error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -325,7 +332,7 @@ class GroupSums:
         return divide_or_nan(zero_rounding_errors(self.sums.sum(axis=0)), self.counts.sum(axis=0))
 
     @property
-    def groups(self) -> Ints:
+    def groups_with_values(self) -> Ints:
         """Number of groups that have a value, for each column."""
         found: Ints = np.count_nonzero(self.counts, axis=0)
         return found
@@ -337,7 +344,7 @@ class GroupSums:
         count n; nan where fewer than two groups have a value.
         """
         residuals = self.sums - np.nan_to_num(self.means) * self.counts
-        groups = self.groups.astype(np.float64)
+        groups = self.groups_with_values.astype(np.float64)
         spread = divide_or_nan(groups * (residuals**2).sum(axis=0), groups - 1)
         errors = np.sqrt(divide_or_nan(np.where(groups > 1, spread, np.nan), self.counts.sum(axis=0) ** 2))
         return np.asarray(errors, np.float64)
@@ -348,13 +355,13 @@ def sum_by_group(draws: ClusterBootstrap, columns: Sequence[Floats]) -> GroupSum
 
     Rounding errors of differences that cancel are set to 0: ten groups of them would look like ten that agree.
     """
-    sums = np.zeros((draws.groups, len(columns)))
+    sums = np.zeros((draws.group_count, len(columns)))
     counts = np.zeros_like(sums)
     for at, values in enumerate(columns):
         there = ~np.isnan(values)
-        group = draws.group[there]
-        sums[:, at] = np.bincount(group, values[there], draws.groups)
-        counts[:, at] = np.bincount(group, minlength=draws.groups)
+        group = draws.group_index[there]
+        sums[:, at] = np.bincount(group, values[there], draws.group_count)
+        counts[:, at] = np.bincount(group, minlength=draws.group_count)
     return GroupSums(zero_rounding_errors(sums), counts)
 
 
@@ -366,18 +373,18 @@ def zero_rounding_errors(sums: Floats) -> Floats:
 def estimate_means(draws: ClusterBootstrap, sums: GroupSums) -> list[Estimate]:
     """Return the mean of each column with its interval, over the same draws."""
     points = sums.means
-    if draws.groups < 2:
+    if draws.group_count < 2:
         lone = "no interval: all cases are of one group"
         return [
             undefined_estimate(NO_VALUES) if np.isnan(point) else Estimate(float(point), why=lone) for point in points
         ]
     both = np.hstack([sums.sums, sums.counts])
     width = len(points)
-    parts = [counts.astype(np.float64) @ both for counts in draws.counts()]
+    parts = [counts.astype(np.float64) @ both for counts in draws.group_weights()]
     total = np.concatenate(parts)
     drawn = divide_or_nan(zero_rounding_errors(total[:, :width]), total[:, width:])
     left = _jackknife_means(sums) if draws.method is IntervalMethod.BCA else None
-    groups = sums.groups
+    groups = sums.groups_with_values
     found = []
     for at, point in enumerate(points):
         if groups[at] == 1:

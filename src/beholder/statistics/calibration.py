@@ -35,7 +35,7 @@ from beholder.statistics.bootstrap import (
     ClusterBootstrap,
     Estimate,
     Statistic,
-    divide_or_nan,
+    mean_of_defined,
     undefined_estimate,
     weighted_mean,
 )
@@ -66,9 +66,9 @@ def rank_correlation_statistic(one: Floats, other: Floats) -> Statistic:
     return lambda weights: found(weights)["spearman"]
 
 
-def absolute_error_statistic(said: Floats, ratings: Floats) -> Statistic:
+def absolute_error_statistic(predictions: Floats, ratings: Floats) -> Statistic:
     """Return the statistic for the mean absolute difference, over the cases where both are known."""
-    return weighted_mean(np.abs(said - ratings))
+    return weighted_mean(np.abs(predictions - ratings))
 
 
 def one_rater_statistics(raters: Floats) -> tuple[Statistic, Statistic]:
@@ -83,9 +83,7 @@ def average_statistics(statistics: list[Statistic]) -> Statistic:
     def statistic(weights: Floats) -> Floats:
         if not statistics:
             return np.full(len(weights), np.nan)
-        found = np.vstack([one(weights) for one in statistics])
-        known = ~np.isnan(found)
-        return divide_or_nan(np.where(known, found, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64))
+        return mean_of_defined([one(weights) for one in statistics])
 
     return statistic
 
@@ -179,11 +177,11 @@ class CandidateEvaluation:
         for task in tasks:
             names |= dict(zip(task.cases, task.groups or ("",) * len(task.cases), strict=True))
         place = {case: row for row, case in enumerate(names)}
-        self._places: list[Ints] = [np.array([place[case] for case in task.cases], np.int64) for task in tasks]
+        self._rows: list[Ints] = [np.array([place[case] for case in task.cases], np.int64) for task in tasks]
         groups = list(names.values()) if any(names.values()) else None
-        self.draws = ClusterBootstrap(groups, len(names), count=draws, seed=seed)
-        self.groups = self.draws.group
-        if self.draws.groups < 2:
+        self.bootstrap = ClusterBootstrap(groups, len(names), count=draws, seed=seed)
+        self.groups = self.bootstrap.group_index
+        if self.bootstrap.group_count < 2:
             raise UsageError("All cases are of one group, so that nothing can be held back to test a map on.")
         self._means = [task.mean for task in tasks]
         self.judges = [task.judge for task in tasks]
@@ -192,23 +190,25 @@ class CandidateEvaluation:
         """Assign the cases to folds."""
         return assign_folds(self.groups, count, self.seed)
 
-    def across(self, fold: Ints) -> dict[str, list[Floats]]:
+    def predict_across(self, fold: Ints) -> dict[str, list[Floats]]:
         """Predict each case by maps that saw none of its fold, for each recipe."""
         return {
-            name: [predict_out_of_fold(task, one, fold[rows]) for task, rows in self._each()]
+            name: [predict_out_of_fold(task, one, fold[rows]) for task, rows in self._tasks_with_rows()]
             for name, one in self.recipes.items()
         }
 
-    def within(self, some: Bools) -> dict[str, list[Floats]]:
+    def predict_within(self, some: Bools) -> dict[str, list[Floats]]:
         """Cross-validate within some of the cases, for each recipe; nan for the rest."""
         fold = np.full(len(some), -1, np.int64)
         fold[some] = assign_folds(self.groups[some], SELECTION_FOLDS, self.seed)
         return {
-            name: [predict_out_of_fold(task, one, fold[rows], rows=some[rows]) for task, rows in self._each()]
+            name: [
+                predict_out_of_fold(task, one, fold[rows], rows=some[rows]) for task, rows in self._tasks_with_rows()
+            ]
             for name, one in self.recipes.items()
         }
 
-    def unseen(self, names: Collection[str], fold: Ints | None = None) -> dict[str, CandidateScore]:
+    def score_new_makers(self, names: Collection[str], fold: Ints | None = None) -> dict[str, CandidateScore]:
         """Score recipes on cases by makers that the maps have not seen.
 
         Without `fold` the maps have seen the same photograph by other makers, with its ratings; with it they have seen
@@ -218,26 +218,26 @@ class CandidateEvaluation:
             return {}
         divided: list[tuple[Ints, ...]] = [
             (task.maker_folds(),) if fold is None else (task.maker_folds(MAX_CROSSED_MAKER_FOLDS), fold[rows])
-            for task, rows in self._each()
+            for task, rows in self._tasks_with_rows()
         ]
-        said = {
+        predictions = {
             name: [predict_out_of_fold(task, one, *by) for task, by in zip(self.tasks, divided, strict=True)]
             for name, one in self.recipes.items()
             if name in names
         }
-        return self.rows(said)
+        return self.score(predictions)
 
-    def at(self, fold: Ints) -> list[Ints]:
+    def split_by_task(self, fold: Ints) -> list[Ints]:
         """Return the folds of the cases of each task."""
-        return [fold[rows] for rows in self._places]
+        return [fold[rows] for rows in self._rows]
 
-    def best(self, said: Predictions, by: SelectionMeasure) -> str:
+    def choose_best(self, predictions: Predictions, by: SelectionMeasure) -> str:
         """Return the candidate that is closest to people; of equal ones the first, which is the simplest."""
-        found = {name: self._distance(name, one, by) for name, one in said.items()}
+        found = {name: self._distance(name, one, by) for name, one in predictions.items()}
         return min(found, key=lambda name: found[name])
 
     @cached_property
-    def flat(self) -> frozenset[str]:
+    def constant_recipes(self) -> frozenset[str]:
         """Recipes whose map is constant, so that it has no order.
 
         Across folds it would seem to have one, negatively correlated with people: without a fold of high ratings the
@@ -246,27 +246,29 @@ class CandidateEvaluation:
         return frozenset(
             name
             for name, one in self.recipes.items()
-            if all(np.ptp(task.clipped(fit_map(task, one).predict(task.features))) == 0 for task in self.tasks)
+            if all(np.ptp(task.clip(fit_map(task, one).predict(task.features))) == 0 for task in self.tasks)
         )
 
     @property
-    def moved(self) -> frozenset[str]:
+    def order_preserving(self) -> frozenset[str]:
         """Recipes that keep the judge's order, and so its ρ.
 
         Across folds they would seem to lose some of it, since the shift differs a little from fold to fold.
         """
         return frozenset(name for name, one in self.recipes.items() if one.keeps_order)
 
-    def rows(self, said: Predictions, chosen: Set[str] = frozenset()) -> dict[str, CandidateScore]:
+    def score(self, predictions: Predictions, chosen: Set[str] = frozenset()) -> dict[str, CandidateScore]:
         """Score predictions and the raw judge; `chosen` are the recipes behind the predictions `AS_CHOSEN`."""
-        everyone = {RAW_JUDGE: self.judges, **said}
-        behind = {name: {name} for name in everyone} | {AS_CHOSEN: set(chosen)}
+        candidates = {RAW_JUDGE: self.judges, **predictions}
+        recipes_behind = {name: {name} for name in candidates} | {AS_CHOSEN: set(chosen)}
         rho = {
-            name: self._mean(rank_correlation_statistic, self.judges if behind[name] <= self.moved else one)
-            for name, one in everyone.items()
-            if not behind[name] <= self.flat
+            name: self._average_over_tasks(
+                rank_correlation_statistic, self.judges if recipes_behind[name] <= self.order_preserving else one
+            )
+            for name, one in candidates.items()
+            if not recipes_behind[name] <= self.constant_recipes
         }
-        error = {name: self._mean(absolute_error_statistic, one) for name, one in everyone.items()}
+        error = {name: self._average_over_tasks(absolute_error_statistic, one) for name, one in candidates.items()}
 
         def statistics(weights: Floats) -> dict[str, Floats]:
             rhos = {name: one(weights) for name, one in rho.items()}
@@ -279,7 +281,7 @@ class CandidateEvaluation:
                 found |= {f"constant_gain {name}": errors[CONSTANT_NAME] - one for name, one in errors.items()}
             return found
 
-        found = self.draws.estimates(statistics)
+        found = self.bootstrap.estimates(statistics)
         none = undefined_estimate("a constant has no order")
         return {
             name: CandidateScore(
@@ -289,40 +291,42 @@ class CandidateEvaluation:
                 found[f"error_gain {name}"] if name != RAW_JUDGE else None,
                 found.get(f"constant_gain {name}") if name != CONSTANT_NAME else None,
             )
-            for name in everyone
+            for name in candidates
         }
 
-    def people(self) -> CandidateScore:
+    def score_one_rater(self) -> CandidateScore:
         """Score one rater against the mean of the others.
 
         That mean is of fewer raters, and so less precise, than the mean of all that a map is compared with: a good map
         may well be closer than this.
         """
-        each = [(one_rater_statistics(task.ratings.values), rows) for task, rows in self._each()]
+        each = [(one_rater_statistics(task.ratings.values), rows) for task, rows in self._tasks_with_rows()]
         rho, error = (average_statistics([_restrict_rows(both[side], rows) for both, rows in each]) for side in (0, 1))
         why = "fewer than two people rated the same cases"
-        return CandidateScore(self.draws.estimate(rho, why), self.draws.estimate(error, why))
+        return CandidateScore(self.bootstrap.estimate(rho, why), self.bootstrap.estimate(error, why))
 
-    def _each(self) -> Iterator[tuple[CalibrationTask, Ints]]:
-        return zip(self.tasks, self._places, strict=True)
+    def _tasks_with_rows(self) -> Iterator[tuple[CalibrationTask, Ints]]:
+        return zip(self.tasks, self._rows, strict=True)
 
-    def _distance(self, name: str, said: Sequence[Floats], by: SelectionMeasure) -> float:
+    def _distance(self, name: str, predictions: Sequence[Floats], by: SelectionMeasure) -> float:
         if by is SelectionMeasure.RANK and name == CONSTANT_NAME:
             return 0.0
         kind = rank_correlation_statistic if by is SelectionMeasure.RANK else absolute_error_statistic
-        ordered = self.judges if by is SelectionMeasure.RANK and name in self.moved else said
+        ordered = self.judges if by is SelectionMeasure.RANK and name in self.order_preserving else predictions
         measured = []
-        for mean, one, known in zip(self._means, ordered, (~np.isnan(one) for one in said), strict=True):
+        for mean, one, known in zip(self._means, ordered, (~np.isnan(one) for one in predictions), strict=True):
             value = float(kind(one[known], mean[known])(np.ones((1, int(known.sum()))))[0])
             measured.append((0.0 if np.isnan(value) else -value) if by is SelectionMeasure.RANK else value)
         return float(np.mean(measured))
 
-    def _mean(self, kind: Callable[[Floats, Floats], Statistic], said: Sequence[Floats]) -> Statistic:
+    def _average_over_tasks(
+        self, kind: Callable[[Floats, Floats], Statistic], predictions: Sequence[Floats]
+    ) -> Statistic:
         """Return the statistic for the mean over the tasks of a statistic of predictions and ratings."""
         return average_statistics(
             [
                 _restrict_rows(kind(one, mean), rows)
-                for one, mean, rows in zip(said, self._means, self._places, strict=True)
+                for one, mean, rows in zip(predictions, self._means, self._rows, strict=True)
             ]
         )
 
@@ -361,24 +365,24 @@ class CalibrationResult:
     by: SelectionMeasure
     chosen: str
     rows: Mapping[str, CandidateScore]
-    unseen: Mapping[str, CandidateScore]
-    neither: Mapping[str, CandidateScore]
+    new_model: Mapping[str, CandidateScore]
+    new_model_and_photo: Mapping[str, CandidateScore]
     helps: bool
     why: str
-    makers: str
+    maker_note: str
     learned_makers: bool
-    told: str
-    fitted: Mapping[str, FittedMap] = field(default_factory=dict)
-    errors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    interval_note: str
+    maps: Mapping[str, FittedMap] = field(default_factory=dict)
+    error_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def aspect(self) -> str:
         return ", ".join(task.aspect for task in self.tasks)
 
     @property
-    def bounded(self) -> bool:
+    def has_intervals(self) -> bool:
         """Whether the intervals of calibrated scores are narrower than the scale."""
-        return all(self.errors[task.aspect] != _full_scale_errors(task) for task in self.tasks)
+        return all(self.error_bounds[task.aspect] != _full_scale_errors(task) for task in self.tasks)
 
 
 def calibrate(
@@ -406,35 +410,35 @@ def calibrate(
     Raises:
         UsageError: All cases are of one group, or the scales of the tasks differ.
     """
-    ground = CandidateEvaluation(tasks, recipes, seed, draws)
-    fold = ground.folds(folds)
-    said = ground.across(fold)
-    chosen = ground.best(said, by)
+    evaluation = CandidateEvaluation(tasks, recipes, seed, draws)
+    fold = evaluation.folds(folds)
+    predictions = evaluation.predict_across(fold)
+    chosen = evaluation.choose_best(predictions, by)
     nested = [np.full(len(task.cases), np.nan) for task in tasks]
     picked: set[str] = set()
     for one in np.unique(fold):
-        name = ground.best(ground.within(fold != one), by)
+        name = evaluation.choose_best(evaluation.predict_within(fold != one), by)
         picked.add(name)
-        for place, its in enumerate(ground.at(fold)):
-            nested[place][its == one] = said[name][place][its == one]
-    rows = ground.rows({**said, AS_CHOSEN: nested}, picked) | {ONE_RATER: ground.people()}
+        for place, its in enumerate(evaluation.split_by_task(fold)):
+            nested[place][its == one] = predictions[name][place][its == one]
+    rows = evaluation.score({**predictions, AS_CHOSEN: nested}, picked) | {ONE_RATER: evaluation.score_one_rater()}
     helps, why = _decide_if_it_helps(rows[AS_CHOSEN], chosen, by)
-    neither = ground.unseen({CONSTANT_NAME, chosen}, fold)
+    neither = evaluation.score_new_makers({CONSTANT_NAME, chosen}, fold)
     makers, learned = _describe_unseen_makers(chosen, rows, neither, by) if neither else ("", False)
     return CalibrationResult(
         tasks=tuple(tasks),
         by=by,
         chosen=chosen,
         rows=rows,
-        unseen=ground.unseen({CONSTANT_NAME, chosen}),
-        neither=neither,
+        new_model=evaluation.score_new_makers({CONSTANT_NAME, chosen}),
+        new_model_and_photo=neither,
         helps=helps,
         why=why,
-        makers=makers,
+        maker_note=makers,
         learned_makers=learned,
-        told=ground.draws.told(),
-        fitted={task.aspect: fit_map(task, recipes[chosen]) for task in tasks} if helps else {},
-        errors={task.aspect: _bound_errors(task, one) for task, one in zip(tasks, nested, strict=True)},
+        interval_note=evaluation.bootstrap.describe(),
+        maps={task.aspect: fit_map(task, recipes[chosen]) for task in tasks} if helps else {},
+        error_bounds={task.aspect: _bound_errors(task, one) for task, one in zip(tasks, nested, strict=True)},
     )
 
 
@@ -467,16 +471,16 @@ def _describe_unseen_makers(
         without = min((one for one in rivals if one is not None), default=0.0)
         gained, lost = seen is not None and seen < without, kept is None or kept >= without
     first, then = ("not defined" if one is None else f"{one:.3f}" for one in (seen, kept))
-    told = f"Where the map has seen other images of the same maker, {what} of {chosen} is {first}; "
-    told += f"where it has seen neither the maker nor the photograph, {then}"
+    sentence = f"Where the map has seen other images of the same maker, {what} of {chosen} is {first}; "
+    sentence += f"where it has seen neither the maker nor the photograph, {then}"
     if not lost:
         better = "still better" if _is_surely_better(unseen[chosen], by) else "not surely better"
         return (
-            f"{told}, {better} than without any map ({without:.3f}).{_describe_lost_order(chosen, unseen, by)}",
+            f"{sentence}, {better} than without any map ({without:.3f}).{_describe_lost_order(chosen, unseen, by)}",
             False,
         )
     learned = ": it learned who made the image" if gained else ""
-    return f"{told}, no better than without any map ({without:.3f}){learned}.", gained
+    return f"{sentence}, no better than without any map ({without:.3f}){learned}.", gained
 
 
 def _is_surely_better(row: CandidateScore, by: SelectionMeasure) -> bool:
@@ -493,9 +497,9 @@ def _describe_lost_order(chosen: str, unseen: Mapping[str, CandidateScore], by: 
     return f" Its order is then no better than the judge's own (ρ {order:.3f} and {judge:.3f})."
 
 
-def _bound_errors(task: CalibrationTask, said: Floats) -> tuple[float, float]:
+def _bound_errors(task: CalibrationTask, predictions: Floats) -> tuple[float, float]:
     """Return what to add to a prediction for its interval: the whole scale where too little is known."""
-    return conformal_bounds(task.mean - said, task.numbers) or _full_scale_errors(task)
+    return conformal_bounds(task.mean - predictions, task.group_index) or _full_scale_errors(task)
 
 
 def _full_scale_errors(task: CalibrationTask) -> tuple[float, float]:
@@ -521,14 +525,14 @@ def build_document(results: Sequence[CalibrationResult], made: Mapping[str, obje
 
 def build_aspect_map(result: CalibrationResult, task: CalibrationTask) -> AspectMap:
     """Return the chosen map of an aspect in the form in which it is applied."""
-    fitted: FittedMap = result.fitted[task.aspect]
+    fitted: FittedMap = result.maps[task.aspect]
     inputs = tuple(
         MapInput(fitted.names[place], median, missing)
         for place, median, missing in zip(
-            fitted.usable.places, fitted.usable.medians, fitted.usable.missing, strict=True
+            fitted.usable.positions, fitted.usable.medians, fitted.usable.missing_shares, strict=True
         )
     )
-    low, high = result.errors[task.aspect]
+    low, high = result.error_bounds[task.aspect]
     return AspectMap(
         task.aspect,
         task.scale,
@@ -547,19 +551,19 @@ def summarize_task(result: CalibrationResult, task: CalibrationTask) -> dict[str
     return {
         "cases": len(task.cases),
         "raters": len(task.ratings.raters),
-        "groups": len(set(task.numbers.tolist())),
+        "groups": len(set(task.group_index.tolist())),
         "together_with": [one.aspect for one in result.tasks if one is not task],
         "chosen": result.chosen,
         "by": str(result.by),
         "helps": result.helps,
         "why": result.why,
         "learned_makers": result.learned_makers,
-        "makers": result.makers,
-        "left_out": dict(result.fitted[task.aspect].usable.left_out) if result.fitted else {},
+        "makers": result.maker_note,
+        "left_out": dict(result.maps[task.aspect].usable.left_out) if result.maps else {},
         "rows": {name: row.to_dict() for name, row in result.rows.items()},
-        "maker_unseen": {name: row.to_dict() for name, row in result.unseen.items()},
-        "neither_maker_nor_photograph_seen": {name: row.to_dict() for name, row in result.neither.items()},
-        "intervals": result.told,
+        "maker_unseen": {name: row.to_dict() for name, row in result.new_model.items()},
+        "neither_maker_nor_photograph_seen": {name: row.to_dict() for name, row in result.new_model_and_photo.items()},
+        "intervals": result.interval_note,
     }
 
 

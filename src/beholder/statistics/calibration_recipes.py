@@ -91,20 +91,20 @@ class TrainingData:
     values: Floats
     ratings: Floats
     groups: Ints
-    raw: int
+    raw_index: int
     raw_scale: tuple[float, float]
     scale: tuple[float, float]
     seed: int = 0
 
-    def part(self, rows: Bools) -> TrainingData:
+    def select(self, rows: Bools) -> TrainingData:
         """Return some of the cases."""
         return replace(self, values=self.values[rows], ratings=self.ratings[rows], groups=self.groups[rows])
 
-    def judge(self) -> OffsetMap:
+    def rescaled_judge(self) -> OffsetMap:
         """Return the map of the judge's own number onto the human scale, ends on ends."""
         (low, high), (first, last) = self.raw_scale, self.scale
         slope = (last - first) / (high - low)
-        return OffsetMap(self.raw, slope, first - slope * low)
+        return OffsetMap(self.raw_index, slope, first - slope * low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,26 +128,28 @@ BOOSTED_SETTINGS = {"n_estimators": 150, "learning_rate": 0.04, "max_depth": 3, 
 BOOSTED_SAMPLING = {"subsample": 0.6, "max_features": 0.3}
 
 
-def fit_forest(lesson: TrainingData) -> TreeEnsembleMap:
+def fit_forest(data: TrainingData) -> TreeEnsembleMap:
     """Fit extremely randomized trees and return their mean.
 
     Raises:
         SetupError: scikit-learn is not installed.
     """
-    grown = _import_ensemble().ExtraTreesRegressor(random_state=lesson.seed, **FOREST_SETTINGS)
-    grown.fit(lesson.values, lesson.ratings)
-    return TreeEnsembleMap(0.0, 1 / len(grown.estimators_), tuple(export_tree(one.tree_) for one in grown.estimators_))
-
-
-def fit_boosted(lesson: TrainingData) -> TreeEnsembleMap:
-    """Trees of which each corrects the ones before it. Raises `SetupError` without scikit-learn."""
-    grown = _import_ensemble().GradientBoostingRegressor(
-        random_state=lesson.seed, **BOOSTED_SETTINGS, **BOOSTED_SAMPLING
-    )
-    grown.fit(lesson.values, lesson.ratings)
-    base = float(np.ravel(grown.init_.constant_)[0])
+    ensemble = _import_ensemble().ExtraTreesRegressor(random_state=data.seed, **FOREST_SETTINGS)
+    ensemble.fit(data.values, data.ratings)
     return TreeEnsembleMap(
-        base, BOOSTED_SETTINGS["learning_rate"], tuple(export_tree(one.tree_) for one in grown.estimators_.ravel())
+        0.0, 1 / len(ensemble.estimators_), tuple(export_tree(one.tree_) for one in ensemble.estimators_)
+    )
+
+
+def fit_boosted(data: TrainingData) -> TreeEnsembleMap:
+    """Trees of which each corrects the ones before it. Raises `SetupError` without scikit-learn."""
+    ensemble = _import_ensemble().GradientBoostingRegressor(
+        random_state=data.seed, **BOOSTED_SETTINGS, **BOOSTED_SAMPLING
+    )
+    ensemble.fit(data.values, data.ratings)
+    base = float(np.ravel(ensemble.init_.constant_)[0])
+    return TreeEnsembleMap(
+        base, BOOSTED_SETTINGS["learning_rate"], tuple(export_tree(one.tree_) for one in ensemble.estimators_.ravel())
     )
 
 
@@ -191,24 +193,24 @@ KNOT_SHARES = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0
 _KNOT_SCORES = np.array([NormalDist().inv_cdf(share) for share in KNOT_SHARES])
 
 
-def fit_constant(lesson: TrainingData) -> ConstantMap:
-    return ConstantMap(float(np.median(lesson.ratings)))
+def fit_constant(data: TrainingData) -> ConstantMap:
+    return ConstantMap(float(np.median(data.ratings)))
 
 
-def fit_offset(lesson: TrainingData) -> OffsetMap:
-    judge = lesson.judge()
-    difference = float((lesson.ratings - judge.predict(lesson.values)).mean())
+def fit_offset(data: TrainingData) -> OffsetMap:
+    judge = data.rescaled_judge()
+    difference = float((data.ratings - judge.predict(data.values)).mean())
     return OffsetMap(judge.column, judge.slope, judge.shift + difference)
 
 
-def fit_isotonic(lesson: TrainingData) -> IsotonicMap:
-    at, where = np.unique(lesson.values[:, lesson.raw], return_inverse=True)
+def fit_isotonic(data: TrainingData) -> IsotonicMap:
+    at, where = np.unique(data.values[:, data.raw_index], return_inverse=True)
     counts = np.bincount(where).astype(np.float64)
-    ratings = pool_adjacent_violators(np.bincount(where, lesson.ratings) / counts, counts)
+    ratings = pool_adjacent_violators(np.bincount(where, data.ratings) / counts, counts)
     # Within a level only its ends say something.
     inner = np.zeros(len(at), np.bool_)
     inner[1:-1] = (ratings[1:-1] == ratings[:-2]) & (ratings[1:-1] == ratings[2:])
-    return IsotonicMap(lesson.raw, tuple(at[~inner].tolist()), tuple(ratings[~inner].tolist()))
+    return IsotonicMap(data.raw_index, tuple(at[~inner].tolist()), tuple(ratings[~inner].tolist()))
 
 
 def pool_adjacent_violators(values: Floats, weights: Floats) -> Floats:
@@ -226,24 +228,24 @@ def pool_adjacent_violators(values: Floats, weights: Floats) -> Floats:
     return np.repeat([mean for mean, _, _ in levels], [count for _, _, count in levels])
 
 
-def fit_linear(lesson: TrainingData, penalties: Sequence[float] = PENALTIES) -> LinearMap:
-    means, scales = lesson.values.mean(axis=0), lesson.values.std(axis=0)
+def fit_linear(data: TrainingData, penalties: Sequence[float] = PENALTIES) -> LinearMap:
+    means, scales = data.values.mean(axis=0), data.values.std(axis=0)
     scales = np.where(scales > 0, scales, 1.0)
-    weights = _fit_ridge((lesson.values - means) / scales, lesson, penalties)
-    return LinearMap(float(lesson.ratings.mean()), *(tuple(one.tolist()) for one in (means, scales, weights)))
+    weights = _fit_ridge((data.values - means) / scales, data, penalties)
+    return LinearMap(float(data.ratings.mean()), *(tuple(one.tolist()) for one in (means, scales, weights)))
 
 
-def fit_curved(lesson: TrainingData, penalties: Sequence[float] = PENALTIES) -> CurvedMap:
-    knots = [_normal_score_knots(column) for column in lesson.values.T]
+def fit_curved(data: TrainingData, penalties: Sequence[float] = PENALTIES) -> CurvedMap:
+    knots = [_normal_score_knots(column) for column in data.values.T]
     scores = np.column_stack(
-        [np.interp(column, at[:, 0], at[:, 1]) for column, at in zip(lesson.values.T, knots, strict=True)]
+        [np.interp(column, at[:, 0], at[:, 1]) for column, at in zip(data.values.T, knots, strict=True)]
     )
     design = np.hstack([scores, (scores * scores - 1) / 2])
     middle = design.mean(axis=0)
-    weights = _fit_ridge(design - middle, lesson, penalties)
+    weights = _fit_ridge(design - middle, data, penalties)
     count = len(knots)
     return CurvedMap(
-        float(lesson.ratings.mean() - middle @ weights),
+        float(data.ratings.mean() - middle @ weights),
         tuple(tuple((value, score) for value, score in at.tolist()) for at in knots),
         tuple(weights[:count].tolist()),
         tuple(weights[count:].tolist()),
@@ -253,47 +255,47 @@ def fit_curved(lesson: TrainingData, penalties: Sequence[float] = PENALTIES) -> 
 def blend_fits(*fits: Callable[[TrainingData], CalibrationMap]) -> Callable[[TrainingData], BlendMap]:
     """The plain mean of what several maps say, each fitted by itself."""
 
-    def fit(lesson: TrainingData) -> BlendMap:
-        maps = tuple(one for each in fits if not isinstance(one := each(lesson), BlendMap | SnapToEndsMap))
+    def fit(data: TrainingData) -> BlendMap:
+        maps = tuple(one for each in fits if not isinstance(one := each(data), BlendMap | SnapToEndsMap))
         return BlendMap(maps, (1.0,) * len(maps))
 
     return fit
 
 
 def snap_to_ends(
-    fit: Callable[[TrainingData], CalibrationMap], sure: float = END_SHARE
+    fit: Callable[[TrainingData], CalibrationMap], min_share: float = END_SHARE
 ) -> Callable[[TrainingData], SnapToEndsMap]:
     """Return a fit whose map predicts an end of the human scale where most similar cases were rated exactly that.
 
     It keeps the ties that people have at the ends of their scale. The threshold is found on held-out cases: beyond it,
-    at least the share `sure` of the cases got that rating from everybody.
+    at least the share `min_share` of the cases got that rating from everybody.
     """
 
-    def fitted(lesson: TrainingData) -> SnapToEndsMap:
-        fold = assign_folds(lesson.groups, INNER_FOLDS, lesson.seed)
-        said = np.full(len(fold), np.nan)
+    def fitted(data: TrainingData) -> SnapToEndsMap:
+        fold = assign_folds(data.groups, INNER_FOLDS, data.seed)
+        predicted = np.full(len(fold), np.nan)
         for one in np.unique(fold):
             out = fold == one
             if not out.all():
-                said[out] = fit(lesson.part(~out)).predict(lesson.values[out])
-        known = ~np.isnan(said)
-        low, high = lesson.scale
-        under = _find_end_threshold(said[known], lesson.ratings[known] == low, sure)
-        over = _find_end_threshold(-said[known], lesson.ratings[known] == high, sure)
-        whole = fit(lesson)
+                predicted[out] = fit(data.select(~out)).predict(data.values[out])
+        known = ~np.isnan(predicted)
+        low, high = data.scale
+        under = _find_end_threshold(predicted[known], data.ratings[known] == low, min_share)
+        over = _find_end_threshold(-predicted[known], data.ratings[known] == high, min_share)
+        whole = fit(data)
         assert not isinstance(whole, SnapToEndsMap)
         return SnapToEndsMap(under, None if over is None else -over, low, high, whole)
 
     return fitted
 
 
-def _find_end_threshold(said: Floats, at_end: Bools, sure: float) -> float | None:
-    """Return the largest prediction at which the (monotonically falling) share of cases at the low end is still `sure`."""
-    if not len(said):
+def _find_end_threshold(predicted: Floats, at_end: Bools, min_share: float) -> float | None:
+    """Return the largest prediction at which the (monotonically falling) share of cases at the low end is still `min_share`."""
+    if not len(predicted):
         return None
-    order = np.argsort(-said, kind="stable")
-    share = pool_adjacent_violators(at_end[order].astype(np.float64), np.ones(len(said)))
-    there = said[order][share >= sure]
+    order = np.argsort(-predicted, kind="stable")
+    share = pool_adjacent_violators(at_end[order].astype(np.float64), np.ones(len(predicted)))
+    there = predicted[order][share >= min_share]
     return float(there.max()) if len(there) else None
 
 
@@ -302,7 +304,7 @@ RECIPES: dict[str, CalibrationRecipe] = {
     "offset": CalibrationRecipe(fit_offset, raw_only=True, keeps_order=True),
     "isotonic": CalibrationRecipe(fit_isotonic, raw_only=True),
     "linear": CalibrationRecipe(fit_linear),
-    "steady": CalibrationRecipe(lambda lesson: fit_linear(lesson, (STRONG_PENALTY,))),
+    "steady": CalibrationRecipe(lambda data: fit_linear(data, (STRONG_PENALTY,))),
     "curved": CalibrationRecipe(fit_curved),
     "forest": CalibrationRecipe(fit_forest),
     "boosted": CalibrationRecipe(fit_boosted),
@@ -328,24 +330,24 @@ def solve_ridge(design: Floats, ratings: Floats, penalties: Sequence[float]) -> 
     return weights
 
 
-def _fit_ridge(design: Floats, lesson: TrainingData, penalties: Sequence[float]) -> Floats:
+def _fit_ridge(design: Floats, data: TrainingData, penalties: Sequence[float]) -> Floats:
     """Weights by the penalty that foretells best within these cases, groups kept whole."""
-    best = penalties[0] if len(penalties) == 1 else _choose_penalty(design, lesson, penalties)
-    weights: Floats = solve_ridge(design, lesson.ratings, (best,))[0]
+    best = penalties[0] if len(penalties) == 1 else _choose_penalty(design, data, penalties)
+    weights: Floats = solve_ridge(design, data.ratings, (best,))[0]
     return weights
 
 
-def _choose_penalty(design: Floats, lesson: TrainingData, penalties: Sequence[float]) -> float:
+def _choose_penalty(design: Floats, data: TrainingData, penalties: Sequence[float]) -> float:
     """The one with the least squared error on cases that were held back."""
-    fold = assign_folds(lesson.groups, INNER_FOLDS, lesson.seed)
+    fold = assign_folds(data.groups, INNER_FOLDS, data.seed)
     squares = np.zeros(len(penalties))
     for one in np.unique(fold):
         out = fold == one
         if out.all():
             return penalties[-1]
-        weights = solve_ridge(design[~out], lesson.ratings[~out], penalties)
-        said = lesson.ratings[~out].mean() + (design[out] - design[~out].mean(axis=0)) @ weights.T
-        squares += ((lesson.ratings[out][:, None] - said) ** 2).sum(axis=0)
+        weights = solve_ridge(design[~out], data.ratings[~out], penalties)
+        predicted = data.ratings[~out].mean() + (design[out] - design[~out].mean(axis=0)) @ weights.T
+        squares += ((data.ratings[out][:, None] - predicted) ** 2).sum(axis=0)
     return penalties[int(squares.argmin())]
 
 

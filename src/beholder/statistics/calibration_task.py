@@ -52,11 +52,11 @@ class Features:
     names: tuple[str, ...]
     values: Floats
 
-    def at(self, rows: Sequence[int] | Ints | Bools) -> Features:
+    def select(self, rows: Sequence[int] | Ints | Bools) -> Features:
         """Return these rows."""
         return Features(self.names, self.values[np.asarray(rows)])
 
-    def named(self, names: tuple[str, ...]) -> Features:
+    def by_name(self, names: tuple[str, ...]) -> Features:
         """Return the features of these names, in this order; all nan where one does not exist."""
         if names == self.names:
             return self
@@ -67,7 +67,7 @@ class Features:
                 values[:, at] = self.values[:, place[name]]
         return Features(names, values)
 
-    def only(self, names: Collection[str]) -> Features:
+    def restrict(self, names: Collection[str]) -> Features:
         """Return the features with these names, in their present order."""
         places = [place for place, name in enumerate(self.names) if name in names]
         return Features(tuple(self.names[place] for place in places), self.values[:, places])
@@ -84,14 +84,14 @@ class UsableFeatures:
         left_out: Why the others were left out, by name.
     """
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     medians: tuple[float, ...]
-    missing: tuple[float, ...]
+    missing_shares: tuple[float, ...]
     left_out: Mapping[str, str]
 
-    def filled(self, values: Floats) -> Floats:
+    def fill_missing(self, values: Floats) -> Floats:
         """Return the usable features of cases, with missing values replaced by medians."""
-        chosen = values[:, list(self.places)]
+        chosen = values[:, list(self.positions)]
         return np.where(np.isnan(chosen), np.array(self.medians), chosen)
 
 
@@ -125,35 +125,37 @@ class ExtraFeatures:
         beside: Columns that answer other aspects.
     """
 
-    extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    by_case: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     names: Collection[str] | None = None
-    beside: Sequence[Column] = ()
+    other_columns: Sequence[Column] = ()
 
 
 NO_EXTRA_FEATURES = ExtraFeatures()
 
 
-def build_features(scores: Scores, raw: Column, besides: ExtraFeatures = NO_EXTRA_FEATURES) -> Features:
+def build_features(scores: Scores, raw: Column, extra_features: ExtraFeatures = NO_EXTRA_FEATURES) -> Features:
     """Return the features of all cases.
 
     Args:
         scores: The judge's scores.
         raw: The column that answers the aspect, which is always a feature. For `min(a, b)` the mean is added, and for
             the mean the minimum.
-        besides: Further features.
+        extra_features: Further features.
     """
     columns = {one.name: one.values for one in scores.columns.values() if one.kind not in _IGNORED_KINDS}
-    for column in (raw, *besides.beside):
+    for column in (raw, *extra_features.other_columns):
         columns[column.name] = column.values
         combined = parse_combination(column.name)
         if combined is not None and column.name not in scores.columns and combined.how in _COMBINED_WAYS:
             for other in (other for other in _COMBINED_WAYS if other != combined.how):
                 sister = find_column(str(Combination(other, combined.parts)), scores)
                 columns[sister.name] = sister.values
-    rows = [besides.extra.get(case, {}) for case in scores.cases]
+    rows = [extra_features.by_case.get(case, {}) for case in scores.cases]
     for name in dict.fromkeys(name for row in rows for name in row):
         columns[name] = np.array([row.get(name, np.nan) for row in rows])
-    chosen = [name for name in columns if besides.names is None or name in besides.names or name == raw.name]
+    chosen = [
+        name for name in columns if extra_features.names is None or name in extra_features.names or name == raw.name
+    ]
     return Features(tuple(chosen), np.column_stack([columns[name] for name in chosen]))
 
 
@@ -310,16 +312,16 @@ class CalibrationTask:
         return rescale(self.raw, self.scale).values
 
     @property
-    def numbers(self) -> Ints:
+    def group_index(self) -> Ints:
         """Group of each case, numbered from 0."""
-        return ClusterBootstrap(self.groups, len(self.cases)).group
+        return ClusterBootstrap(self.groups, len(self.cases)).group_index
 
     def maker_folds(self, most: int = MAX_MAKER_FOLDS) -> Ints:
         """Return folds by maker: one fold each, at most `most` folds; a case of unknown maker is a maker of its own."""
-        return assign_folds(ClusterBootstrap(self.makers, len(self.cases)).group, most, self.seed)
+        return assign_folds(ClusterBootstrap(self.makers, len(self.cases)).group_index, most, self.seed)
 
-    def clipped(self, said: Floats) -> Floats:
-        return np.clip(said, *self.scale)
+    def clip(self, predictions: Floats) -> Floats:
+        return np.clip(predictions, *self.scale)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -338,7 +340,7 @@ class FittedMap:
 
     def predict(self, features: Features) -> Floats:
         """Return unclipped ratings; features are looked up by name, and missing ones are replaced by medians."""
-        return self.map.predict(self.usable.filled(features.named(self.names).values))
+        return self.map.predict(self.usable.fill_missing(features.by_name(self.names).values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,8 +367,8 @@ def build_task(
     scores: Scores,
     ratings: Ratings,
     raw: Column,
-    terms: TaskOptions = DEFAULT_TASK_OPTIONS,
-    besides: ExtraFeatures = NO_EXTRA_FEATURES,
+    options: TaskOptions = DEFAULT_TASK_OPTIONS,
+    extra_features: ExtraFeatures = NO_EXTRA_FEATURES,
 ) -> CalibrationTask:
     """Build the task of one aspect from the cases with both a rating and the judge's number.
 
@@ -374,14 +376,14 @@ def build_task(
         scores: The judge's scores.
         ratings: Ratings of the aspect.
         raw: The column that answers it.
-        terms: Scale, groups and seed.
-        besides: Further features.
+        options: Scale, groups and seed.
+        extra_features: Further features.
 
     Raises:
         UsageError: A group is unknown, there are fewer than `MIN_CASES` cases, the ratings do not fit the scale, or the
             judge's scale is not known.
     """
-    rated = ratings.at(scores.cases)
+    rated = ratings.for_cases(scores.cases)
     there = ~(np.isnan(rated.mean()) | np.isnan(raw.values))
     rows = np.flatnonzero(there)
     if len(rows) < MIN_CASES:
@@ -389,10 +391,12 @@ def build_task(
             f"Only {len(rows)} cases of {scores.name} have both a rating of {ratings.aspect!r} and the judge's number "
             f"for it ({raw.name}); a calibration needs {MIN_CASES} at least."
         )
-    groups = select_group(scores, terms.group)
-    makers = select_group(scores, terms.under_test) if terms.under_test is not None else scores.groups.get(MAKER_GROUP)
+    groups = select_group(scores, options.group)
+    makers = (
+        select_group(scores, options.under_test) if options.under_test is not None else scores.groups.get(MAKER_GROUP)
+    )
     values = rated.values[rows]
-    low, high = terms.scale or (float(np.nanmin(values)), float(np.nanmax(values)))
+    low, high = options.scale or (float(np.nanmin(values)), float(np.nanmax(values)))
     if not low < high or np.nanmin(values) < low or np.nanmax(values) > high:
         seen = f"{np.nanmin(values):g} to {np.nanmax(values):g}"
         raise UsageError(f"The ratings of {ratings.aspect!r} ({seen}) do not fit a scale from {low:g} to {high:g}.")
@@ -401,29 +405,29 @@ def build_task(
     return CalibrationTask(
         ratings.aspect,
         tuple(scores.cases[row] for row in rows),
-        build_features(scores, raw, besides).at(rows),
+        build_features(scores, raw, extra_features).select(rows),
         Ratings(ratings.aspect, tuple(rated.cases[row] for row in rows), rated.raters, values),
         replace(raw, values=raw.values[rows]),
         (low, high),
         None if groups is None else tuple(groups[row] for row in rows),
         None if makers is None else tuple(makers[row] for row in rows),
-        terms.seed,
+        options.seed,
     )
 
 
 def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None = None) -> FittedMap:
     """Fit a recipe to a task's cases, or to some of them."""
-    features = task.features.only((task.raw.name,)) if recipe.raw_only else task.features
+    features = task.features.restrict((task.raw.name,)) if recipe.raw_only else task.features
     which = np.ones(len(task.cases), np.bool_) if rows is None else rows
-    part = features.at(which)
+    part = features.select(which)
     found = _keep_raw(select_usable(part), part, task.raw.name)
     assert task.raw.scale is not None
     lesson = TrainingData(
-        tuple(features.names[place] for place in found.places),
-        found.filled(part.values),
+        tuple(features.names[place] for place in found.positions),
+        found.fill_missing(part.values),
         task.mean[which],
-        task.numbers[which],
-        found.places.index(features.names.index(task.raw.name)),
+        task.group_index[which],
+        found.positions.index(features.names.index(task.raw.name)),
         task.raw.scale,
         task.scale,
         task.seed,
@@ -434,14 +438,14 @@ def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None
 def _keep_raw(found: UsableFeatures, features: Features, raw: str) -> UsableFeatures:
     """Return the usable features with the judge's own number among them, even where it is the same for all cases."""
     place = features.names.index(raw)
-    if place in found.places:
+    if place in found.positions:
         return found
-    at = sum(one < place for one in found.places)
+    at = sum(one < place for one in found.positions)
     middle = float(np.median(features.values[:, place]))
     return UsableFeatures(
-        (*found.places[:at], place, *found.places[at:]),
+        (*found.positions[:at], place, *found.positions[at:]),
         (*found.medians[:at], middle, *found.medians[at:]),
-        (*found.missing[:at], 0.0, *found.missing[at:]),
+        (*found.missing_shares[:at], 0.0, *found.missing_shares[at:]),
         {name: why for name, why in found.left_out.items() if name != raw},
     )
 
@@ -460,7 +464,7 @@ def predict_out_of_fold(
     Returns:
         Predictions clipped to the human scale; nan for cases not in `rows`, and where nothing is left to learn from.
     """
-    said = np.full(len(task.cases), np.nan)
+    predictions = np.full(len(task.cases), np.nan)
     within = np.ones(len(task.cases), np.bool_) if rows is None else rows
     cell = cross_folds(*folds)
     for one in np.unique(cell[within]):
@@ -468,8 +472,8 @@ def predict_out_of_fold(
         first = int(out.argmax())
         seen = within & np.logical_and.reduce([fold != fold[first] for fold in folds])
         if seen.any():
-            said[out] = task.clipped(fit_map(task, recipe, seen).predict(task.features.at(out)))
-    return said
+            predictions[out] = task.clip(fit_map(task, recipe, seen).predict(task.features.select(out)))
+    return predictions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -489,22 +493,24 @@ class Provenance:
     source: str
     judges: tuple[str, ...]
     rubrics: Mapping[str, str] = field(default_factory=dict)
-    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    number_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     prompt: str = ""
     cases: tuple[Case, ...] = ()
     styles: tuple[str, ...] = ()
 
-    def names_beside(self, raw: str) -> frozenset[str] | None:
+    def names_for(self, raw: str) -> frozenset[str] | None:
         """Return the names of the numbers that the rubric with the number `raw` gives, where there are several rubrics.
 
         A verdict is calibrated by itself and has no numbers of another rubric. None where there is only one rubric.
         """
-        if len(self.names) < 2:
+        if len(self.number_names) < 2:
             return None
-        own = [names for names in self.names.values() if look_up_number(raw, dict.fromkeys(names, 0.0)) is not None]
+        own = [
+            names for names in self.number_names.values() if look_up_number(raw, dict.fromkeys(names, 0.0)) is not None
+        ]
         return own[0] if own else None
 
-    def spelled_out(self, scores: Scores) -> ColumnAliases:
+    def column_aliases(self, scores: Scores) -> ColumnAliases:
         """Return the names of the scores' columns in a calibration file.
 
         Scores of one style name its assertions by id alone, but `A1` of another style is another question: in the file
@@ -535,7 +541,7 @@ class ColumnAliases:
 
     names: Mapping[str, str]
 
-    def of(self, column: Column) -> Column:
+    def rename(self, column: Column) -> Column:
         """Return the column, which may be a combination of others, under its other name."""
         combined = parse_combination(column.name)
         if column.name in self.names or combined is None:
@@ -543,8 +549,8 @@ class ColumnAliases:
         parts = tuple(self.names.get(part, part) for part in combined.parts)
         return replace(column, name=str(Combination(combined.how, parts)))
 
-    def of_all(self, scores: Scores) -> Scores:
-        return replace(scores, columns={one.name: one for one in map(self.of, scores.columns.values())})
+    def rename_all(self, scores: Scores) -> Scores:
+        return replace(scores, columns={one.name: one for one in map(self.rename, scores.columns.values())})
 
 
 def load_run_provenance(ledger: Ledger, run: str) -> Provenance:

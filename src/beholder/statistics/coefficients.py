@@ -18,7 +18,7 @@ import numpy as np
 from beholder.statistics.bootstrap import divide_or_nan
 from beholder.statistics.data import Floats, Ints
 
-_SUMS_PER_BLOCK = 1 << 21  # sums at a time: 16 MB
+_SUMS_PER_BLOCK = 1 << 21  # number of sums that are computed at a time: 16 MB
 
 
 class BootstrapWeights:
@@ -30,22 +30,22 @@ class BootstrapWeights:
     """
 
     def __init__(self, rows: Floats, group: Ints | None = None) -> None:
-        self.rows, self.group = rows, group
+        self.rows, self.group_index = rows, group
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @classmethod
-    def of(cls, weights: WeightsLike) -> BootstrapWeights:
+    def wrap(cls, weights: WeightsLike) -> BootstrapWeights:
         """Return the weights as `BootstrapWeights`; a plain matrix is draws × cases."""
         return weights if isinstance(weights, BootstrapWeights) else cls(weights)
 
-    def times(self, terms: Floats) -> Floats:
+    def weighted_sums(self, terms: Floats) -> Floats:
         """Return the weighted sums of `terms` (cases × terms) as draws × terms."""
-        if self.group is None:
+        if self.group_index is None:
             return self.rows @ terms
         groups = self.rows.shape[1]
-        return self.rows @ np.stack([np.bincount(self.group, term, groups) for term in terms.T], axis=1)
+        return self.rows @ np.stack([np.bincount(self.group_index, term, groups) for term in terms.T], axis=1)
 
 
 WeightsLike = Floats | BootstrapWeights
@@ -61,28 +61,29 @@ class ClassSums:
     Points are sorted by class once, so that each draw is one gather and one `np.add.reduceat`.
     """
 
-    def __init__(self, place: Ints, case: Ints, size: int, share: Floats | None = None) -> None:
+    def __init__(self, place: Ints, case: Ints, size: int, weight: Floats | None = None) -> None:
         self.size = size
-        shares = np.ones(len(place)) if share is None else share
+        point_weights = np.ones(len(place)) if weight is None else weight
         self._parts = [
-            _sort_by_class(place, case, np.flatnonzero(shares == one), size, float(one)) for one in np.unique(shares)
+            _sort_by_class(place, case, np.flatnonzero(point_weights == one), size, float(one))
+            for one in np.unique(point_weights)
         ]
 
-    def weighed(self, weights: WeightsLike) -> Iterator[Floats]:
+    def sums(self, weights: WeightsLike) -> Iterator[Floats]:
         """Yield the weight of each class as draws × classes, some draws at a time."""
-        every = BootstrapWeights.of(weights)
+        every = BootstrapWeights.wrap(weights)
         step = max(1, _SUMS_PER_BLOCK // self.size)
         for start in range(0, len(every), step):
             rows = every.rows[start : start + step]
-            parts = [part.sums(rows, every.group) for part in self._parts]
+            parts = [part.sums(rows, every.group_index) for part in self._parts]
             yield sum(parts[1:], parts[0]) if parts else np.zeros((len(rows), self.size))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _EqualShareClasses:
-    """Points of equal weight, sorted by class: the case of each point, where each class begins, and the empty classes."""
+    """Points of equal weight, sorted by class: each point's case, where each class begins, and the empty classes."""
 
-    share: float
+    weight: float
     case: Ints
     first: Ints
     empty: Ints
@@ -96,21 +97,21 @@ class _EqualShareClasses:
             np.take(row, place, out=gathered[:-1], mode="clip")  # all are there; "raise" would copy once more
             np.add.reduceat(gathered, self.first, out=sums)
         found[:, self.empty] = 0  # `reduceat` takes the next class's first point
-        return found if self.share == 1 else found * self.share
+        return found if self.weight == 1 else found * self.weight
 
 
-def _sort_by_class(place: Ints, case: Ints, own: Ints, size: int, share: float) -> _EqualShareClasses:
+def _sort_by_class(place: Ints, case: Ints, own: Ints, size: int, weight: float) -> _EqualShareClasses:
     order = own[np.argsort(place[own], kind="stable")]
     counts = np.bincount(place[own], minlength=size)
     first = np.cumsum(counts) - counts
-    return _EqualShareClasses(share, case[order].astype(np.intp), first, np.flatnonzero(counts == 0))
+    return _EqualShareClasses(weight, case[order].astype(np.intp), first, np.flatnonzero(counts == 0))
 
 
 MAX_LEVELS = 64
 RANK_BINS = 64
-MAX_STEPS = 20  # a scale with more distinct ratings than this has no steps on which to agree exactly
+MAX_STEPS = 20  # a scale with more distinct ratings is continuous: exact agreement is not defined
 
-_ZERO_VARIANCE = 1e-12  # of the squared range: what is left by rounding where a variance is zero
+_ZERO_VARIANCE = 1e-12  # relative to the squared range: a smaller variance is a rounding error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,24 +131,24 @@ class ScorePairs:
     y: Floats
     case: Ints
     size: int
-    share: Floats | None = None
-    times: Ints | None = None
+    weight: Floats | None = None
+    multiplicity: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.x)
 
 
-def pair_scores(x: Floats, y: Floats, times: Ints | None = None) -> ScorePairs:
+def pair_scores(x: Floats, y: Floats, multiplicity: Ints | None = None) -> ScorePairs:
     """Return the points where both sides have a number.
 
     Args:
         x: One number per case.
         y: One number per case, or cases × raters; then each rating is a point.
-        times: How many identical cases each row stands for; 1 if None.
+        multiplicity: How many identical cases each row stands for; 1 if None.
     """
     across = y[:, None] if y.ndim == 1 else y
     case, rater = np.nonzero(~np.isnan(across) & ~np.isnan(x)[:, None])
-    return ScorePairs(x[case], across[case, rater], case.astype(np.int64), len(x), times=times)
+    return ScorePairs(x[case], across[case, rater], case.astype(np.int64), len(x), multiplicity=multiplicity)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,23 +161,23 @@ class SumStatistics:
     """
 
     terms: Floats
-    follows: Callable[[Floats], dict[str, Floats]]
+    finish: Callable[[Floats], dict[str, Floats]]
 
     def __call__(self, weights: WeightsLike) -> dict[str, Floats]:
-        return self.follows(BootstrapWeights.of(weights).times(self.terms))
+        return self.finish(BootstrapWeights.wrap(weights).weighted_sums(self.terms))
 
 
 def combine_sums(parts: Sequence[SumStatistics]) -> SumStatistics:
     """Combine several statistics so that they need only one matrix product."""
     ends = np.cumsum([part.terms.shape[1] for part in parts])[:-1]
 
-    def follows(sums: Floats) -> dict[str, Floats]:
+    def finish(sums: Floats) -> dict[str, Floats]:
         found: dict[str, Floats] = {}
         for part, own in zip(parts, np.split(sums, ends, axis=1), strict=True):
-            found |= part.follows(own)
+            found |= part.finish(own)
         return found
 
-    return SumStatistics(np.hstack([part.terms for part in parts]), follows)
+    return SumStatistics(np.hstack([part.terms for part in parts]), finish)
 
 
 def distance_statistics(pairs: ScorePairs) -> SumStatistics:
@@ -188,7 +189,7 @@ def distance_statistics(pairs: ScorePairs) -> SumStatistics:
     x, y = _standardize(pairs.x), _standardize(pairs.y)
     away = pairs.x - pairs.y
 
-    def follows(sums: Floats) -> dict[str, Floats]:
+    def finish(sums: Floats) -> dict[str, Floats]:
         n, sx, sy, sxx, syy, sxy, far, above = sums.T
         mx, my = divide_or_nan(sx, n), divide_or_nan(sy, n)
         vx, vy = divide_or_nan(sxx, n) - mx**2, divide_or_nan(syy, n) - my**2
@@ -197,7 +198,7 @@ def distance_statistics(pairs: ScorePairs) -> SumStatistics:
         pearson = np.clip(divide_or_nan(divide_or_nan(sxy, n) - mx * my, under), -1, 1)
         return {"pearson": pearson, "mae": divide_or_nan(far, n), "bias": divide_or_nan(above, n)}
 
-    return SumStatistics(sum_by_case(pairs, np.ones_like(x), x, y, x * x, y * y, x * y, np.abs(away), away), follows)
+    return SumStatistics(sum_by_case(pairs, np.ones_like(x), x, y, x * x, y * y, x * y, np.abs(away), away), finish)
 
 
 def quadratic_kappa_statistics(pairs: ScorePairs) -> SumStatistics:
@@ -210,13 +211,13 @@ def quadratic_kappa_statistics(pairs: ScorePairs) -> SumStatistics:
     standard = _standardize(both)
     x, y = standard[: len(pairs)], standard[len(pairs) :]
 
-    def follows(sums: Floats) -> dict[str, Floats]:
+    def finish(sums: Floats) -> dict[str, Floats]:
         n, sx, sy, sxx, syy, apart = sums.T
         chance = divide_or_nan(sxx + syy, n) - 2 * divide_or_nan(sx, n) * divide_or_nan(sy, n)
         chance = np.where(chance > _ZERO_VARIANCE, chance, 0.0)
         return {"quadratic_kappa": 1 - divide_or_nan(divide_or_nan(apart, n), chance)}
 
-    return SumStatistics(sum_by_case(pairs, np.ones_like(x), x, y, x * x, y * y, (x - y) ** 2), follows)
+    return SumStatistics(sum_by_case(pairs, np.ones_like(x), x, y, x * x, y * y, (x - y) ** 2), finish)
 
 
 def exact_agreement_statistics(pairs: ScorePairs, low: float, step: float) -> SumStatistics:
@@ -230,12 +231,12 @@ def exact_agreement_statistics(pairs: ScorePairs, low: float, step: float) -> Su
     """
     away = np.abs(np.rint((pairs.x - low) / step) - np.rint((pairs.y - low) / step))
 
-    def follows(sums: Floats) -> dict[str, Floats]:
+    def finish(sums: Floats) -> dict[str, Floats]:
         n, exact, near = sums.T
         return {"exact": divide_or_nan(exact, n), "within_one": divide_or_nan(near, n)}
 
     terms = (np.ones_like(away), (away == 0).astype(np.float64), (away <= 1).astype(np.float64))
-    return SumStatistics(sum_by_case(pairs, *terms), follows)
+    return SumStatistics(sum_by_case(pairs, *terms), finish)
 
 
 def find_scale_step(values: Floats) -> float | None:
@@ -260,7 +261,7 @@ def decision_statistics(pairs: ScorePairs) -> SumStatistics:
     """
     x, y = pairs.x, pairs.y
 
-    def follows(sums: Floats) -> dict[str, Floats]:
+    def finish(sums: Floats) -> dict[str, Floats]:
         n, both, judge, people = sums.T  # failures
         agreed = divide_or_nan(n - judge - people + 2 * both, n)
         failed, meant = divide_or_nan(judge, n), divide_or_nan(people, n)
@@ -272,7 +273,7 @@ def decision_statistics(pairs: ScorePairs) -> SumStatistics:
             "recall": divide_or_nan(both, people),
         }
 
-    return SumStatistics(sum_by_case(pairs, np.ones_like(x), (1 - x) * (1 - y), 1 - x, 1 - y), follows)
+    return SumStatistics(sum_by_case(pairs, np.ones_like(x), (1 - x) * (1 - y), 1 - x, 1 - y), finish)
 
 
 def rank_statistics(pairs: ScorePairs, *, kendall: bool = True) -> WeightedStatistics:
@@ -285,16 +286,18 @@ def rank_statistics(pairs: ScorePairs, *, kendall: bool = True) -> WeightedStati
 
     def binned(weights: WeightsLike) -> dict[str, Floats]:
         blocks = [
-            (spearman_from_table(one), *(_kendall_from_table(one) if kendall else ())) for one in table.filled(weights)
+            (spearman_from_table(one), *(_kendall_from_table(one) if kendall else ())) for one in table.tables(weights)
         ]
         return {name: np.concatenate([block[at] for block in blocks]) for at, name in enumerate(names)}
 
-    if not table.cut:
+    if not table.binned:
         return binned
-    rough = binned(np.ones((1, pairs.size)) if pairs.times is None else pairs.times[None].astype(np.float64))
+    binned_values = binned(
+        np.ones((1, pairs.size)) if pairs.multiplicity is None else pairs.multiplicity[None].astype(np.float64)
+    )
     exact = _exact_rank_statistics(*_expand_repeated(pairs), kendall=kendall)
-    moved = {name: exact[name] - float(rough[name][0]) for name in names}
-    return lambda weights: {name: np.clip(one + moved[name], -1, 1) for name, one in binned(weights).items()}
+    binning_shift = {name: exact[name] - float(binned_values[name][0]) for name in names}
+    return lambda weights: {name: np.clip(one + binning_shift[name], -1, 1) for name, one in binned(weights).items()}
 
 
 class ContingencyTable:
@@ -311,20 +314,20 @@ class ContingencyTable:
     def __init__(self, pairs: ScorePairs, *, mirrored: bool = False) -> None:
         every_x, every_y = _expand_repeated(pairs)
         if mirrored:
-            both, self.rows, self.cut = _assign_levels(
+            both, self.rows, self.binned = _assign_levels(
                 np.concatenate([pairs.x, pairs.y]), np.concatenate([every_x, every_y])
             )
             x, y, self.columns = both[: len(pairs)], both[len(pairs) :], self.rows
         else:
             x, self.rows, x_cut = _assign_levels(pairs.x, every_x)
             y, self.columns, y_cut = _assign_levels(pairs.y, every_y)
-            self.cut = x_cut or y_cut
+            self.binned = x_cut or y_cut
         self._mirrored = mirrored
-        self._cells = ClassSums(x * self.columns + y, pairs.case, self.rows * self.columns, pairs.share)
+        self._cells = ClassSums(x * self.columns + y, pairs.case, self.rows * self.columns, pairs.weight)
 
-    def filled(self, weights: WeightsLike) -> Iterator[Floats]:
+    def tables(self, weights: WeightsLike) -> Iterator[Floats]:
         """Yield tables as draws × rows × columns, some draws at a time."""
-        for cells in self._cells.weighed(weights):
+        for cells in self._cells.sums(weights):
             table = cells.reshape(-1, self.rows, self.columns)
             yield table + table.transpose(0, 2, 1) if self._mirrored else table
 
@@ -342,8 +345,8 @@ def spearman_from_table(table: Floats) -> Floats:
 
 def sum_by_case(pairs: ScorePairs, *terms: Floats) -> Floats:
     """Return what each case contributes to each sum: cases × terms."""
-    share = 1.0 if pairs.share is None else pairs.share
-    sums = [np.bincount(pairs.case, term * share, pairs.size) for term in terms]
+    weight = 1.0 if pairs.weight is None else pairs.weight
+    sums = [np.bincount(pairs.case, term * weight, pairs.size) for term in terms]
     return np.stack(sums).astype(np.float64).T  # a term lies in one piece
 
 
@@ -375,10 +378,10 @@ def _zero_if_constant(spread: Floats, counts: Floats) -> Floats:
 
 def _expand_repeated(pairs: ScorePairs) -> tuple[Floats, Floats]:
     """Return the points of all cases: those that stand for several identical cases are repeated."""
-    if pairs.times is None:
+    if pairs.multiplicity is None:
         return pairs.x, pairs.y
-    times = pairs.times[pairs.case]
-    return np.repeat(pairs.x, times), np.repeat(pairs.y, times)
+    multiplicity = pairs.multiplicity[pairs.case]
+    return np.repeat(pairs.x, multiplicity), np.repeat(pairs.y, multiplicity)
 
 
 def _assign_levels(values: Floats, every: Floats) -> tuple[Ints, int, bool]:

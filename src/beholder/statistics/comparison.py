@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from math import inf
 
 import numpy as np
@@ -21,7 +20,7 @@ from beholder.statistics.bootstrap import (
     EQUALITY_TOLERANCE,
     ClusterBootstrap,
     Estimate,
-    divide_or_nan,
+    mean_of_defined,
 )
 from beholder.statistics.data import Bools, ColumnKind, Floats, Scores
 from beholder.statistics.pairs import PairedColumn, RubricGrades, SharedCases, UnevenCase, pair_cases
@@ -31,8 +30,6 @@ from beholder.statistics.significance import (
     analyze_power,
     correct_holm,
     estimate_differences,
-    min_groups_to_decide,
-    smallest_p,
 )
 
 GRADE = "grade"
@@ -125,26 +122,26 @@ class ColumnChange:
     lost: int = 0
     worst: Estimate | None = None
     best: Estimate | None = None
-    about: str = ""
+    question: str = ""
     grades: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
-    def shown(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether both the interval and the corrected test exclude no change."""
         return self.difference.excludes_zero and self.p_holm is not None and self.p_holm <= SIGNIFICANCE_LEVEL
 
     @property
-    def hinted(self) -> bool:
+    def is_uncertain(self) -> bool:
         """Whether the interval excludes 0, but the test does not agree, or cannot with so few groups."""
-        return self.difference.excludes_zero and not self.shown
+        return self.difference.excludes_zero and not self.is_significant
 
     @property
-    def down(self) -> bool:
-        return self.shown and self.difference.value is not None and self.difference.value < 0
+    def is_worse(self) -> bool:
+        return self.is_significant and self.difference.value is not None and self.difference.value < 0
 
     @property
-    def up(self) -> bool:
-        return self.shown and not self.down
+    def is_better(self) -> bool:
+        return self.is_significant and not self.is_worse
 
     @property
     def may_have_fallen(self) -> bool:
@@ -175,8 +172,8 @@ class ColumnChange:
             "if_lost_were_highest": None if self.best is None else self.best.to_dict(),
             "power": self.power.to_dict(),
         }
-        if self.about:
-            found["about"] = self.about
+        if self.question:
+            found["about"] = self.question
         if self.grades:
             found["grades"] = {name: {"before": old, "after": new} for name, (old, new) in self.grades.items()}
         return found
@@ -229,20 +226,20 @@ class Comparison:
     groups: int
     group: str | None
     changes: tuple[ColumnChange, ...]
-    moved: tuple[CaseChange, ...]
+    changed_cases: tuple[CaseChange, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
-    unlike: tuple[UnevenCase, ...]
-    neither: tuple[UnevenCase, ...]
+    uneven_cases: tuple[UnevenCase, ...]
+    unscored_cases: tuple[UnevenCase, ...]
     warnings: tuple[str, ...]
-    told: str
+    interval_note: str
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether nothing has a number in both runs."""
         return not any(one.cases for one in self.changes)
 
-    def of(self, *kinds: str) -> tuple[ColumnChange, ...]:
+    def select_kinds(self, *kinds: str) -> tuple[ColumnChange, ...]:
         """Return the changes of columns of these kinds."""
         return tuple(one for one in self.changes if one.kind in kinds)
 
@@ -254,13 +251,13 @@ class Comparison:
             "groups": self.groups,
             "group": self.group,
             "changes": [one.to_dict() for one in self.changes],
-            "moved": [one.to_dict() for one in self.moved],
+            "moved": [one.to_dict() for one in self.changed_cases],
             "only_before": list(self.only_before),
             "only_after": list(self.only_after),
-            "unlike": [one.to_dict() for one in self.unlike],
-            "neither": [one.to_dict() for one in self.neither],
+            "unlike": [one.to_dict() for one in self.uneven_cases],
+            "neither": [one.to_dict() for one in self.unscored_cases],
             "warnings": list(self.warnings),
-            "told": self.told,
+            "told": self.interval_note,
         }
 
 
@@ -274,7 +271,7 @@ def find_most_lost(changes: Sequence[ColumnChange]) -> ColumnChange | None:
 def compare(
     before: Scores,
     after: Scores,
-    asked: ComparisonOptions | None = None,
+    options: ComparisonOptions | None = None,
     *,
     graded: Sequence[RubricGrades] = (),
     warnings: Sequence[str] = (),
@@ -284,43 +281,43 @@ def compare(
     Args:
         before: Scores of the first run.
         after: Scores of the second run.
-        asked: How to compare.
+        options: How to compare.
         graded: Grades of both runs.
         warnings: Sentences on what makes the runs unlike.
 
     Raises:
         UsageError: The two have no case in common, or a margin names no column.
     """
-    asked = asked or ComparisonOptions()
-    pairs = pair_cases(before, after, asked.group)
+    options = options or ComparisonOptions()
+    pairs = pair_cases(before, after, options.group)
     columns = (*pairs.columns, *(_grade_steps(one, pairs.cases) for one in graded))
-    allowed = _resolve_margins(columns, asked)
-    drawn = ClusterBootstrap(pairs.groups, len(pairs.cases), count=asked.draws, seed=asked.seed)
-    changes = _measure_changes(columns, drawn, allowed, asked.detect)
+    allowed = _resolve_margins(columns, options)
+    drawn = ClusterBootstrap(pairs.groups, len(pairs.cases), count=options.draws, seed=options.seed)
+    changes = _measure_changes(columns, drawn, allowed, options.detect)
     counts = {one.name: _count_grades(one, pairs.cases) for one in graded}
     return Comparison(
         before=before.name,
         after=after.name,
         cases=len(pairs.cases),
-        groups=drawn.groups,
+        groups=drawn.group_count,
         group=pairs.group if pairs.groups is not None else None,
         changes=tuple(replace(one, grades=counts[one.name]) if one.kind == GRADE else one for one in changes),
-        moved=_find_changed_cases(pairs, asked.top),
+        changed_cases=_find_changed_cases(pairs, options.top),
         only_before=pairs.only_before,
         only_after=pairs.only_after,
-        unlike=pairs.unlike,
-        neither=pairs.neither,
+        uneven_cases=pairs.uneven,
+        unscored_cases=pairs.unscored,
         warnings=(*warnings, *pairs.warnings),
-        told=drawn.told(),
+        interval_note=drawn.describe(),
     )
 
 
-def _resolve_margins(columns: Sequence[PairedColumn], asked: ComparisonOptions) -> list[float]:
-    unknown = asked.margins.keys() - {one.name for one in columns}
+def _resolve_margins(columns: Sequence[PairedColumn], options: ComparisonOptions) -> list[float]:
+    unknown = options.margins.keys() - {one.name for one in columns}
     if unknown and columns:
         there = ", ".join(one.name for one in columns)
         raise UsageError(f"There is no {sorted(unknown)[0]!r} to have a margin; there are: {there}.")
-    return [asked.margins.get(one.name, asked.margin) for one in columns]
+    return [options.margins.get(one.name, options.margin) for one in columns]
 
 
 def _measure_changes(
@@ -329,7 +326,7 @@ def _measure_changes(
     differences = [one.difference for one in columns]
     bounds = {at: ends for at, one in enumerate(columns) if (ends := _bound_differences(one)) is not None}
     found = estimate_differences(draws, differences, margins, [values for ends in bounds.values() for values in ends])
-    bounded = {at: found.beside[2 * place :][:2] for place, at in enumerate(bounds)}
+    bounded = {at: found.untested_means[2 * place :][:2] for place, at in enumerate(bounds)}
     corrected, tests = _correct_by_kind(columns, found.p)
     changes = []
     for at, column in enumerate(columns):
@@ -357,7 +354,7 @@ def _measure_changes(
                 lost=int((~np.isnan(column.before) & np.isnan(column.after)).sum()),
                 worst=worst,
                 best=best,
-                about=column.about,
+                question=column.question,
             )
         )
     return changes
@@ -407,9 +404,7 @@ def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
     told = [one for one in pairs.columns if one.kind != ColumnKind.ASSERTION]
     if not ranked or not top:
         return ()
-    shares = np.array([one.difference / _scale_width(one) for one in ranked])
-    known = ~np.isnan(shares)
-    by = np.nan_to_num(divide_or_nan(np.where(known, shares, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64)))
+    by = np.nan_to_num(mean_of_defined([one.difference / _scale_width(one) for one in ranked]))
     found = []
     for row in np.argsort(-np.abs(by), kind="stable")[:top]:
         if abs(by[row]) <= EQUALITY_TOLERANCE:
@@ -439,198 +434,3 @@ def _mean_or_none(values: Floats) -> float | None:
 
 def _number_or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-ON_SCORE, ON_ANY = "score", "any"
-
-
-class FailOn(StrEnum):
-    """What fails a gate: a significant regression; or also one that cannot be ruled out."""
-
-    REGRESSION = "regression"
-    INCONCLUSIVE = "inconclusive"
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonGate:
-    """The decision whether a comparison lets a build pass.
-
-    Attributes:
-        on: Columns that were checked.
-        regressed: Columns with a regression.
-        inconclusive: Columns in which a regression cannot be ruled out.
-        failed: Columns for which the build fails, each with a sentence.
-        doubted: Columns whose interval shows a drop while the test does not agree, each with a sentence.
-        undecided: Columns that cannot be decided, each with a sentence. Such a gate neither passes nor fails, whatever
-            `failed` holds.
-        unweighed: For a gate that passes, a sentence on the cases that lost their number and were not considered; empty
-            where there are none.
-    """
-
-    on: tuple[str, ...]
-    regressed: tuple[str, ...]
-    open: tuple[str, ...]
-    failed: Mapping[str, str]
-    doubted: Mapping[str, str] = field(default_factory=dict)
-    undecided: Mapping[str, str] = field(default_factory=dict)
-    unweighed: str = ""
-
-    def said(self) -> tuple[str, ...]:
-        """Return all sentences to print, each once."""
-        rest = {name: said for name, said in self.doubted.items() if name not in self.undecided}
-        told = (*self.failed.values(), *self.undecided.values(), *rest.values(), self.unweighed)
-        return tuple(dict.fromkeys(sentence for sentence in told if sentence))
-
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "on": list(self.on),
-            "regressed": list(self.regressed),
-            "open": list(self.open),
-            "failed": dict(self.failed),
-            "doubted": dict(self.doubted),
-            "undecided": dict(self.undecided),
-            "unweighed": self.unweighed,
-        }
-
-
-def gate_comparison(
-    comparison: Comparison, on: Sequence[str] = (ON_SCORE,), fail_on: FailOn = FailOn.REGRESSION
-) -> ComparisonGate:
-    """Look for regressions in a comparison.
-
-    A regression is a difference whose interval is wholly below the margin, and for which the permutation test of a drop
-    by that margin agrees (p at most 5 %, after Holm's correction where several columns are checked). Neither is enough
-    alone: intervals of few groups are narrow, and among many columns one is below by chance.
-
-    A column is undecided where it does not exist, has no number in both runs, or fell in so few groups that no test of
-    so many columns could tell it from chance.
-
-    Args:
-        comparison: The comparison.
-        on: Column names; `score` for every overall score, `any` for those with all pass rates and criteria.
-        fail_on: What fails the gate.
-    """
-    looked, undecided = _select_changes(comparison, on)
-    p = np.array([np.nan if one.p_beyond is None else one.p_beyond for one in looked])
-    regressed: dict[str, str] = {}
-    unsure: dict[str, str] = {}
-    doubted: dict[str, str] = {}
-    for change, chance in zip(looked, correct_holm(p), strict=True):
-        if change.difference.value is None:
-            unsure[change.name] = f"{change.name}: no case has a number in both runs."
-        elif _is_below_margin(change) and chance <= SIGNIFICANCE_LEVEL:
-            regressed[change.name] = (
-                f"{change.name} is worse by {_format_drop(change)}; the margin is {change.margin:g}."
-            )
-        elif _is_below_margin(change):
-            unsure[change.name] = doubted[change.name] = _explain_doubt(change, chance, len(looked))
-        elif _may_be_below_margin(change):
-            unsure[change.name] = _explain_uncertainty(change)
-    failed = regressed | (unsure if fail_on is FailOn.INCONCLUSIVE else {})
-    undecided |= {} if failed else _explain_undecided(looked, p)
-    unweighed = "" if failed or undecided else _describe_lost_cases(looked, comparison.cases)
-    names = tuple(one.name for one in looked)
-    return ComparisonGate(names, tuple(regressed), tuple(unsure), failed, doubted, undecided, unweighed)
-
-
-def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[ColumnChange], dict[str, str]]:
-    """Return the columns that `on` names, and a sentence for each name that matches none."""
-    by_name = {one.name: one for one in comparison.changes}
-    found: dict[str, ColumnChange] = {}
-    unknown: dict[str, str] = {}
-    for name in on:
-        kinds = {
-            ON_SCORE: (ColumnKind.OVERALL,),
-            ON_ANY: (ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION),
-        }.get(name, ())
-        chosen = [by_name[name]] if name in by_name else list(comparison.of(*kinds))
-        if not chosen:
-            unknown[name] = (
-                f"There is no {name!r} in both runs to decide by; there are: {', '.join(by_name)}, or any."
-                if by_name
-                else f"Nothing has a score in both runs, so that there is nothing to decide {name!r} by."
-            )
-        found |= {one.name: one for one in chosen}
-    return list(found.values()), unknown
-
-
-def _explain_undecided(looked: Sequence[ColumnChange], p: Floats) -> dict[str, str]:
-    """Return sentences on columns for which the gate could not have failed, whatever the data."""
-    if all(one.difference.value is None for one in looked):
-        return {
-            one.name: f"Nothing has a score in both runs, so that there is nothing to decide {one.name!r} by."
-            for one in looked
-        }
-    tests = int((~np.isnan(p)).sum())
-    found = {}
-    for at, one in enumerate(looked):
-        value = one.difference.value
-        if (
-            value is not None
-            and value < -one.margin - EQUALITY_TOLERANCE
-            and _cannot_reach_significance(at, p, one.groups)
-        ):
-            few = "1 group" if one.groups == 1 else f"{one.groups} groups"
-            among = f" among {tests} columns" if tests > 1 else ""
-            fewer = " (--on names fewer columns)" if tests > 1 else ""
-            found[one.name] = (
-                f"{one.name} fell by {-value:.3g}, and {few} of cases cannot tell that from chance{among}: "
-                f"it takes {min_groups_to_decide(tests)} at least, and more for small changes{fewer}."
-            )
-    return found
-
-
-def _describe_lost_cases(looked: Sequence[ColumnChange], cases: int) -> str:
-    """Return a sentence on lost cases that a passing gate did not consider; empty where there are none."""
-    one = find_most_lost(looked)
-    if one is None:
-        return ""
-    lost = f"{one.lost:,} of {cases:,} cases" if cases > 1 else "The case"
-    which = "that they could turn" if one.lost > 1 else "that it could turn"
-    return (
-        f"{lost} lost {'their' if one.lost > 1 else 'its'} {one.name}, which the gate does not look at: --fail-on "
-        f"inconclusive holds a build {which}, and beholder run --max-unscored one that has too many without a score."
-    )
-
-
-def _cannot_reach_significance(at: int, p: Floats, groups: int) -> bool:
-    """Return whether even the smallest p-value of so many groups would not be significant among those of other columns."""
-    best = p.copy()
-    best[at] = smallest_p(groups)
-    return bool(correct_holm(best)[at] > SIGNIFICANCE_LEVEL)
-
-
-def _is_below_margin(change: ColumnChange) -> bool:
-    return change.difference.high is not None and change.difference.high < -change.margin - EQUALITY_TOLERANCE
-
-
-def _explain_doubt(change: ColumnChange, chance: float, looked: int) -> str:
-    after = " after Holm" if looked > 1 else ""
-    return (
-        f"{change.name} is lower by {_format_drop(change)}, wholly beyond the margin of {change.margin:g}, but the "
-        f"permutation test does not agree (p = {chance:.3f}{after}), so that no regression is shown."
-    )
-
-
-def _may_be_below_margin(change: ColumnChange) -> bool:
-    """Return whether a drop beyond the margin cannot be ruled out, because of chance or of cases without a score."""
-    ends = [change.difference.low if change.difference.low is not None else change.difference.value]
-    if change.worst is not None:
-        ends.append(change.worst.low if change.worst.low is not None else change.worst.value)
-    return any(end is not None and end < -change.margin - EQUALITY_TOLERANCE for end in ends)
-
-
-def _explain_uncertainty(change: ColumnChange) -> str:
-    low = change.difference.low
-    if low is not None and low >= -change.margin and change.worst is not None:
-        lost = "1 case has" if change.lost == 1 else f"{change.lost:,} cases have"
-        return f"{change.name}: {lost} no number any more; at the lowest, a drop beyond {change.margin:g} is possible."
-    return f"{change.name}: a drop by more than {change.margin:g} is not ruled out."
-
-
-def _format_drop(change: ColumnChange) -> str:
-    value, low, high = change.difference.value, change.difference.low, change.difference.high
-    assert value is not None
-    assert low is not None
-    assert high is not None
-    return f"{-value:.3f} ({-high:.3f} to {-low:.3f})"

@@ -34,8 +34,8 @@ from beholder.statistics.bootstrap import (
 from beholder.statistics.data import Bools, Floats, Ints
 from beholder.verdicts.verdict import format_count
 
-MIN_RATED_GROUPS = 10  # rated groups from which a weight is tuned: with fewer it is a guess, and people stand alone
-ROUNDING_SQUARE = 1e-20  # of the squared size of numbers: what rounding leaves where all are the same
+MIN_RATED_GROUPS = 10  # with fewer rated groups a tuned weight is a guess, and people are used alone
+ROUNDING_SQUARE = 1e-20  # relative to the squared numbers: a smaller sum of squares is a rounding error
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,19 @@ class RegressionFit:
 
     value: float
     weight: float
-    by_ratings: float
-    by_cases: float
-    freedom: int
-    likeness: float
+    rating_variance: float
+    case_variance: float
+    degrees_of_freedom: int
+    intraclass_correlation: float
 
     @property
     def variance(self) -> float:
-        return self.by_ratings + self.by_cases
+        return self.rating_variance + self.case_variance
 
     @property
-    def reach(self) -> float:
+    def half_width(self) -> float:
         """Half the width of the interval."""
-        return interval_half_width(self.variance, self.freedom)
+        return interval_half_width(self.variance, self.degrees_of_freedom)
 
 
 def interval_half_width(variance: float, freedom: int) -> float:
@@ -74,7 +74,7 @@ def interval_half_width(variance: float, freedom: int) -> float:
 
 
 def fit_regression(
-    human: Floats, group: Ints, judge: Floats | None = None, *, either_way: bool = False
+    human: Floats, group: Ints, judge: Floats | None = None, *, allow_negative: bool = False
 ) -> RegressionFit | None:
     """Estimate the mean of `human` over all cases, with a variance that is robust to clustering.
 
@@ -84,12 +84,12 @@ def fit_regression(
         human: One score per case, nan where nobody rated.
         group: Group of each case, numbered from 0 without gaps.
         judge: One number per case; None to use people alone.
-        either_way: Accept a judge that correlates negatively with people.
+        allow_negative: Accept a judge that correlates negatively with people.
 
     Returns:
         None where fewer than two groups (three with a judge) are rated, or where the judge is uninformative: it or
             people
-        are constant on the rated cases, or it correlates negatively and `either_way` is not set.
+        are constant on the rated cases, or it correlates negatively and `allow_negative` is not set.
     """
     rated: Bools = ~np.isnan(human)
     people, own = human[rated], group[rated]
@@ -109,7 +109,7 @@ def fit_regression(
         if square <= ROUNDING_SQUARE * float(np.abs(judge).max()) ** 2 or np.ptp(people) == 0:
             return None
         slope = float(away @ errors) / square
-        if slope <= 0 and not either_way:
+        if slope <= 0 and not allow_negative:
             return None
         gap = float(judge.mean() - judge[rated].mean())
         mean += slope * gap
@@ -125,10 +125,10 @@ def fit_regression(
     return RegressionFit(
         value=mean,
         weight=slope,
-        by_ratings=by_ratings,
-        by_cases=float(others @ others + 2 * ours @ others),
-        freedom=groups - 1 - tuned,
-        likeness=_intraclass_correlation(own, by_ratings / alone if alone > 0 else 1.0),
+        rating_variance=by_ratings,
+        case_variance=float(others @ others + 2 * ours @ others),
+        degrees_of_freedom=groups - 1 - tuned,
+        intraclass_correlation=_intraclass_correlation(own, by_ratings / alone if alone > 0 else 1.0),
     )
 
 
@@ -146,10 +146,10 @@ def wilson_estimate(fit: RegressionFit, rated: int) -> Estimate:
     zero; then one difference in `rated` + 2 cases is assumed to be possible.
     """
     value = float(np.clip(fit.value, 0, 1))
-    variance = max(fit.variance, fit.by_cases + _unobserved_variance(rated))
+    variance = max(fit.variance, fit.case_variance + _unobserved_variance(rated))
     shrunk = (rated * value + 1) / (rated + 2)
     worth = shrunk * (1 - shrunk) / variance
-    square = t_quantile((1 + CONFIDENCE_LEVEL) / 2, fit.freedom) ** 2
+    square = t_quantile((1 + CONFIDENCE_LEVEL) / 2, fit.degrees_of_freedom) ** 2
     centre = (value + square / (2 * worth)) / (1 + square / worth)
     half = np.sqrt(square * (value * (1 - value) / worth + square / (4 * worth**2))) / (1 + square / worth)
     return Estimate(value, max(0.0, float(centre - half)), min(1.0, float(centre + half)))
@@ -193,14 +193,14 @@ def correct_pass_rate(human: Floats, judge: Floats, group: Ints) -> CorrectedRat
     passed = float(judge[seen].mean())
     raw = (passed + specificity - 1) / better
     value = float(np.clip(raw, 0, 1))
-    moves: Floats = np.zeros(len(judge))
-    moves[seen] += (judge[seen] - passed) / seen.sum() / better
-    moves[good] -= (judge[good] - sensitivity) / good.sum() * value / better
-    moves[bad] += (1 - judge[bad] - specificity) / bad.sum() * (1 - value) / better
+    influence: Floats = np.zeros(len(judge))
+    influence[seen] += (judge[seen] - passed) / seen.sum() / better
+    influence[good] -= (judge[good] - sensitivity) / good.sum() * value / better
+    influence[bad] += (1 - judge[bad] - specificity) / bad.sum() * (1 - value) / better
     groups = len(np.unique(group[rated]))
     if groups < 3:
         return CorrectedRate(Estimate(value, why="no interval: too few groups are rated"), sensitivity, specificity)
-    sums = np.bincount(group, moves)
+    sums = np.bincount(group, influence)
     variance = float(sums @ sums) * groups / (groups - 1)
     variance += _unobserved_variance(int(good.sum())) * (value / better) ** 2 * (sensitivity == 1)
     variance += _unobserved_variance(int(bad.sum())) * ((1 - value) / better) ** 2 * (specificity == 1)
@@ -258,41 +258,43 @@ class RatingPlan:
     def __init__(
         self, group: Ints, now: int, alone: tuple[RegressionFit, Estimate], both: tuple[RegressionFit, Estimate] | None
     ) -> None:
-        self._cases, self._now = len(group), now
-        self._sizes, self._times = np.unique(np.bincount(group), return_counts=True)
-        pairs = float((self._times * self._sizes * (self._sizes - 1)).sum())
-        self._companions = pairs / self._cases / max(1, self._cases - 1)  # by how many cases are drawn beside one
+        self._cases, self._rated = len(group), now
+        self._sizes, self._size_counts = np.unique(np.bincount(group), return_counts=True)
+        pairs = float((self._size_counts * self._sizes * (self._sizes - 1)).sum())
+        self._other_cases_share = (
+            pairs / self._cases / max(1, self._cases - 1)
+        )  # by how many cases are drawn beside one
         self._alone, self._both = alone, both
 
-    def width(self, ratings: int) -> ExpectedWidth:
+    def expected_width(self, ratings: int) -> ExpectedWidth:
         """Return the expected width with `ratings` rated cases, from two to all."""
-        people = self._expected(self._alone, ratings)
+        people = self._scaled_width(self._alone, ratings)
         if self._both is None or ratings < MIN_RATED_GROUPS:
             return ExpectedWidth(ratings, None, people)
         # Rating every case leaves the judge nothing to add: with it no width is below that one. The two need not agree
         # on it by themselves, since each has its own estimate of how alike cases of a group are. A judge costs at most
         # what it costs now, and what came out now is kept: so that widths fall from row to row.
         now, alone = (_interval_width(made[1]) for made in (self._both, self._alone))
-        least = min(now, self._expected(self._alone, self._cases))
+        least = min(now, self._scaled_width(self._alone, self._cases))
         most = people * max(1.0, now / alone)
-        return ExpectedWidth(ratings, min(most, max(least, self._expected(self._both, ratings))), people)
+        return ExpectedWidth(ratings, min(most, max(least, self._scaled_width(self._both, ratings))), people)
 
-    def widths(self) -> tuple[ExpectedWidth, ...]:
+    def expected_widths(self) -> tuple[ExpectedWidth, ...]:
         """Return the widths at round numbers, at the present number, and at all cases."""
         round_ones = (step * 10**power for power in range(1, 8) for step in _ROUND_NUMBERS)
-        steps = {*(step for step in round_ones if step < self._cases), self._now, self._cases}
-        return tuple(self.width(ratings) for ratings in sorted(steps))
+        steps = {*(step for step in round_ones if step < self._cases), self._rated, self._cases}
+        return tuple(self.expected_width(ratings) for ratings in sorted(steps))
 
-    def needed(self, width: float) -> RatingsNeeded:
+    def ratings_needed(self, width: float) -> RatingsNeeded:
         """Return the fewest rated cases for this width."""
         judged = None
         if self._both is not None:
-            judged = self._least(width, MIN_RATED_GROUPS, judge=True)
-        return RatingsNeeded(width, judged, self._least(width, 2, judge=False))
+            judged = self._fewest_ratings(width, MIN_RATED_GROUPS, judge=True)
+        return RatingsNeeded(width, judged, self._fewest_ratings(width, 2, judge=False))
 
-    def _least(self, width: float, start: int, *, judge: bool) -> int | None:
+    def _fewest_ratings(self, width: float, start: int, *, judge: bool) -> int | None:
         def enough(ratings: int) -> bool:
-            found = self.width(ratings)
+            found = self.expected_width(ratings)
             return ((found.with_judge if judge else None) or found.people) <= width
 
         low, high = start, self._cases
@@ -303,22 +305,22 @@ class RatingPlan:
             low, high = (low, middle) if enough(middle) else (middle + 1, high)
         return low
 
-    def _expected(self, made: tuple[RegressionFit, Estimate], ratings: int) -> float:
+    def _scaled_width(self, made: tuple[RegressionFit, Estimate], ratings: int) -> float:
         fit, estimate = made
         # Of a rate the interval is not quite a t interval, and groups are hit by chance: what came out sets the unit.
-        return _interval_width(estimate) * self._reach(fit, ratings) / self._reach(fit, self._now)
+        return _interval_width(estimate) * self._half_width(fit, ratings) / self._half_width(fit, self._rated)
 
-    def _reach(self, fit: RegressionFit, ratings: int) -> float:
+    def _half_width(self, fit: RegressionFit, ratings: int) -> float:
         """Return the half-width as `RegressionFit.half_width`, for so many randomly drawn cases."""
 
         def inflation(count: int) -> float:
-            return 1 + fit.likeness * (count - 1) * self._companions
+            return 1 + fit.intraclass_correlation * (count - 1) * self._other_cases_share
 
-        by_ratings = fit.by_ratings * self._now / ratings * inflation(ratings) / inflation(self._now)
-        hit = float((self._times * (1 - (1 - ratings / self._cases) ** self._sizes)).sum())
+        by_ratings = fit.rating_variance * self._rated / ratings * inflation(ratings) / inflation(self._rated)
+        hit = float((self._size_counts * (1 - (1 - ratings / self._cases) ** self._sizes)).sum())
         freedom = max(1, round(hit) - (2 if fit.weight else 1))
         # `by_cases` has what the two parts have in common, which may be negative.
-        return interval_half_width(max(by_ratings / 100, by_ratings + fit.by_cases), freedom)
+        return interval_half_width(max(by_ratings / 100, by_ratings + fit.case_variance), freedom)
 
 
 def _interval_width(estimate: Estimate) -> float:
@@ -327,10 +329,9 @@ def _interval_width(estimate: Estimate) -> float:
     return estimate.high - estimate.low
 
 
-FEW_RATINGS = (
-    30  # rated cases under which a skewed distribution makes intervals too narrow (simulated: 90 instead of 95 %)
-)
-SAMPLING_ALARM = 0.01  # how improbable a difference between rated and other cases must be by chance to be told
+# With fewer rated cases, skewed scores make intervals too narrow (simulated: 90 instead of 95 % coverage).
+FEW_RATINGS = 30
+SAMPLING_ALARM = 0.01  # p-value of a difference between rated and other cases below which there is a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,14 +372,14 @@ class HumanScoreEstimate:
     people: Estimate
     judge: Estimate
     bias: Estimate
-    together: Estimate
+    combined: Estimate
     weight: float | None
     correlation: float | None
     widths: tuple[ExpectedWidth, ...] = ()
     needed: RatingsNeeded | None = None
-    unlike: SamplingWarning | None = None
+    sampling_warning: SamplingWarning | None = None
     correction: CorrectedRate | None = None
-    cut: tuple[float, float] | None = None
+    clipped_to: tuple[float, float] | None = None
 
 
 def estimate_human_mean(
@@ -386,9 +387,9 @@ def estimate_human_mean(
     judge: Floats,
     groups: Sequence[str] | None,
     *,
-    moved: Floats | None = None,
-    within: tuple[float, float] | None = None,
-    either_way: bool = False,
+    judge_rescaled: Floats | None = None,
+    scale: tuple[float, float] | None = None,
+    allow_negative: bool = False,
     width: float | None = None,
 ) -> HumanScoreEstimate:
     """Estimate the mean human score of all cases.
@@ -397,37 +398,39 @@ def estimate_human_mean(
         human: One score per case, nan where nobody rated.
         judge: One number per case, nan where there is none.
         groups: Group name of each case; None where there are no groups.
-        moved: The judge on the human scale, for `judge` and `bias` of the result, which are undefined without it.
-        within: The human scale where it is known; means and intervals are clipped to it.
-        either_way: Accept a column that correlates negatively with people, such as a distance.
+        judge_rescaled: The judge on the human scale; without it `judge` and `bias` of the result are undefined.
+        scale: The human scale where it is known; means and intervals are clipped to it.
+        allow_negative: Accept a column that correlates negatively with people, such as a distance.
         width: A width of the interval for which the ratings needed are computed.
     """
-    found = _estimate_score(human, judge, moved, groups, either_way=either_way, width=width, rate=False)
-    if within is None:
+    found = _estimate_score(
+        human, judge, judge_rescaled, groups, allow_negative=allow_negative, width=width, rate=False
+    )
+    if scale is None:
         return found
-    people, alone, together = (_clip_estimate(one, within) for one in (found.people, found.judge, found.together))
-    same = (people, alone, together) == (found.people, found.judge, found.together)
-    return replace(found, people=people, judge=alone, together=together, cut=None if same else within)
+    people, alone, combined = (_clip_estimate(one, scale) for one in (found.people, found.judge, found.combined))
+    same = (people, alone, combined) == (found.people, found.judge, found.combined)
+    return replace(found, people=people, judge=alone, combined=combined, clipped_to=None if same else scale)
 
 
 def estimate_pass_rate(
     human: Floats, judge: Floats, groups: Sequence[str] | None, *, width: float | None = None
 ) -> HumanScoreEstimate:
     """Estimate the share of all cases that people would pass; 1 is pass, 0 fail, nan not rated or not judged."""
-    return _estimate_score(human, judge, judge, groups, either_way=False, width=width, rate=True)
+    return _estimate_score(human, judge, judge, groups, allow_negative=False, width=width, rate=True)
 
 
 def _estimate_score(
     human: Floats,
     judge: Floats,
-    moved: Floats | None,
+    judge_rescaled: Floats | None,
     groups: Sequence[str] | None,
     *,
-    either_way: bool,
+    allow_negative: bool,
     width: float | None,
     rate: bool,
 ) -> HumanScoreEstimate:
-    group = ClusterBootstrap(groups, len(human)).group
+    group = ClusterBootstrap(groups, len(human)).group_index
     rated = ~np.isnan(human)
     judged = ~np.isnan(judge)
     # A case without a score counts as an average one for the weight: it must not leave the run, or the estimate would
@@ -435,17 +438,22 @@ def _estimate_score(
     known = np.where(judged, judge, judge[judged].mean() if judged.any() else 0.0)
     alone = fit_regression(human, group)
     count, many = int(rated.sum()), len(np.unique(group[rated]))
-    both = fit_regression(human, group, known, either_way=either_way) if many >= MIN_RATED_GROUPS else None
-    if both is not None and alone is not None and not rate and both.by_ratings <= ROUNDING_SQUARE * alone.by_ratings:
+    both = fit_regression(human, group, known, allow_negative=allow_negative) if many >= MIN_RATED_GROUPS else None
+    if (
+        both is not None
+        and alone is not None
+        and not rate
+        and both.rating_variance <= ROUNDING_SQUARE * alone.rating_variance
+    ):
         both = None  # errors of nil among a few cases say that they are few, not how large errors are
     # Taking whichever interval comes out narrower would cost a point of coverage or more at 20 ratings; a judge that
     # tells nothing makes it wider by about one part in twice the number of ratings.
     people = _add_interval(alone, human, rate)
-    together = people if both is None else _add_interval(both, human, rate)
+    combined = people if both is None else _add_interval(both, human, rate)
     plan = None
-    unlike = _check_sampling(rated, judge, group)
-    if alone is not None and np.ptp(human[rated]) > 0 and unlike is None:
-        plan = RatingPlan(group, count, (alone, people), None if both is None else (both, together))
+    sampling_warning = _check_sampling(rated, judge, group)
+    if alone is not None and np.ptp(human[rated]) > 0 and sampling_warning is None:
+        plan = RatingPlan(group, count, (alone, people), None if both is None else (both, combined))
     return HumanScoreEstimate(
         cases=len(human),
         judged=int(judged.sum()),
@@ -453,17 +461,21 @@ def _estimate_score(
         groups=many,
         people=people,
         judge=undefined_estimate("its scale or that of people is not known")
-        if moved is None
-        else _estimate_judge(moved, group, rate),
+        if judge_rescaled is None
+        else _estimate_judge(judge_rescaled, group, rate),
         bias=undefined_estimate("its scale or that of people is not known")
-        if moved is None
-        else _estimate_bias(human, moved, group),
-        together=together,
+        if judge_rescaled is None
+        else _estimate_bias(human, judge_rescaled, group),
+        combined=combined,
         weight=None if both is None else both.weight,
         correlation=_correlate(human, judge),
-        widths=() if plan is None else plan.widths(),
-        needed=None if width is None or unlike else plan.needed(width) if plan else RatingsNeeded(width, None, None),
-        unlike=unlike,
+        widths=() if plan is None else plan.expected_widths(),
+        needed=None
+        if width is None or sampling_warning
+        else plan.ratings_needed(width)
+        if plan
+        else RatingsNeeded(width, None, None),
+        sampling_warning=sampling_warning,
         correction=correct_pass_rate(human, judge, group) if rate else None,
     )
 
@@ -479,31 +491,31 @@ def _add_interval(fit: RegressionFit | None, human: Floats, rate: bool) -> Estim
         return wilson_estimate(fit, len(known))
     if np.ptp(known) == 0:
         return Estimate(fit.value, why="no interval: all rated cases have the same score")
-    return Estimate(fit.value, fit.value - fit.reach, fit.value + fit.reach)
+    return Estimate(fit.value, fit.value - fit.half_width, fit.value + fit.half_width)
 
 
-def _clip_estimate(estimate: Estimate, within: tuple[float, float]) -> Estimate:
+def _clip_estimate(estimate: Estimate, scale: tuple[float, float]) -> Estimate:
     value, low, high = (
-        None if one is None else float(np.clip(one, *within)) for one in (estimate.value, estimate.low, estimate.high)
+        None if one is None else float(np.clip(one, *scale)) for one in (estimate.value, estimate.low, estimate.high)
     )
     return replace(estimate, value=value, low=low, high=high)
 
 
-def _estimate_judge(moved: Floats, group: Ints, rate: bool) -> Estimate:
-    if np.isnan(moved).all():
+def _estimate_judge(judge_rescaled: Floats, group: Ints, rate: bool) -> Estimate:
+    if np.isnan(judge_rescaled).all():
         return undefined_estimate("the judge has no score for any case")
-    return _add_interval(fit_regression(moved, group), moved, rate)
+    return _add_interval(fit_regression(judge_rescaled, group), judge_rescaled, rate)
 
 
-def _estimate_bias(human: Floats, moved: Floats, group: Ints) -> Estimate:
+def _estimate_bias(human: Floats, judge_rescaled: Floats, group: Ints) -> Estimate:
     """Estimate the judge minus people, using the judge's own numbers as the regressor."""
-    there = ~np.isnan(moved)
+    there = ~np.isnan(judge_rescaled)
     if not there.any():
         return undefined_estimate("the judge has no score for any case")
     own = np.unique(group[there], return_inverse=True)[1]
-    apart, judge = (moved - human)[there], moved[there]
+    apart, judge = (judge_rescaled - human)[there], judge_rescaled[there]
     many = len(np.unique(own[~np.isnan(apart)]))
-    fit = fit_regression(apart, own, judge, either_way=True) if many >= MIN_RATED_GROUPS else None
+    fit = fit_regression(apart, own, judge, allow_negative=True) if many >= MIN_RATED_GROUPS else None
     return _add_interval(fit or fit_regression(apart, own), apart, rate=False)
 
 
@@ -544,17 +556,17 @@ def describe_estimate(found: HumanScoreEstimate) -> list[str]:
         "where these were drawn at random from all: if people chose what to rate, the estimate is of what they chose. "
         f"Intervals are {percent}."
     ]
-    if (unlike := found.unlike) is not None:
-        seldom = f"{unlike.probability:.2%}" if unlike.probability >= 0.0001 else "less than 0.01%"
+    if (sampling_warning := found.sampling_warning) is not None:
+        seldom = f"{sampling_warning.probability:.2%}" if sampling_warning.probability >= 0.0001 else "less than 0.01%"
         sentences.append(
-            f"Warning: these do not look drawn at random. The judge gives {unlike.rated:.3g} to the rated cases and "
-            f"{unlike.others:.3g} to the others; chance makes such a difference in {seldom} of draws. "
+            f"Warning: these do not look drawn at random. The judge gives {sampling_warning.rated:.3g} to the rated cases and "
+            f"{sampling_warning.others:.3g} to the others; chance makes such a difference in {seldom} of draws. "
             "What more ratings would give is therefore not told: that can be known of random draws only."
         )
-    if found.cut is not None:
+    if found.clipped_to is not None:
         sentences.append(
-            f"An interval reached beyond the scale, {found.cut[0]:g} to {found.cut[1]:g}, and was cut there; widths "
-            "for other numbers of ratings are before the cut."
+            f"An interval reached beyond the scale, {found.clipped_to[0]:g} to {found.clipped_to[1]:g}, and was cut "
+            "there; widths for other numbers of ratings are before the cut."
         )
     if found.judged < found.cases:
         missing = format_count(found.cases - found.judged, "case has no score", "cases have no score")
@@ -567,6 +579,7 @@ def describe_estimate(found: HumanScoreEstimate) -> list[str]:
         sentences.append("The judge is not used: among the rated cases it does not go along with people.")
     if 2 <= found.rated < FEW_RATINGS:
         sentences.append(
-            f"With fewer than {FEW_RATINGS} rated cases the interval is too narrow where scores pile up at an end of the scale."
+            f"With fewer than {FEW_RATINGS} rated cases the interval is too narrow where scores pile up at an end of "
+            "the scale."
         )
     return sentences

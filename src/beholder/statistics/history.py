@@ -123,19 +123,13 @@ def analyze_history(
     slopes = _estimate_slopes(names, runs, group, draws, seed)
     lines = []
     for at, name in enumerate(names):
-        points = [
-            _build_point(scores, name, means[run][at], changes[run - 1][at] if run else (None, None, 0))
-            for run, scores in enumerate(runs)
-        ]
+        points = []
+        for run, scores in enumerate(runs):
+            known = int((~np.isnan(_column_values(scores, [name])[0])).sum())
+            change = changes[run - 1][at] if run else (None, None, 0)
+            points.append(HistoryPoint(scores.name, means[run][at], known, len(scores) - known, *change))
         lines.append(HistoryLine(name, tuple(points), *slopes[at]))
     return lines
-
-
-def _build_point(
-    scores: Scores, name: str, mean: Estimate, change: tuple[Estimate | None, float | None, int]
-) -> HistoryPoint:
-    known = int((~np.isnan(_column_values(scores, [name])[0])).sum())
-    return HistoryPoint(scores.name, mean, known, len(scores) - known, *change)
 
 
 def _column_values(scores: Scores, names: Sequence[str]) -> list[Floats]:
@@ -159,20 +153,16 @@ def _estimate_changes(
 ) -> list[tuple[Estimate, float | None, int]]:
     if not set(before.cases) & set(after.cases):
         return [(undefined_estimate("no case is in both runs"), None, 0)] * len(names)
-    pairs = pair_cases(before, after, group if _has_group(before, after, group) else None)
+    pairs = pair_cases(before, after, group if group in before.groups or group in after.groups else None)
     columns = {one.name: one.difference for one in pairs.columns if one.name in names}
     draws = ClusterBootstrap(pairs.groups, len(pairs.cases), count=count, seed=seed)
     found = estimate_differences(draws, list(columns.values()))
-    told: dict[str, tuple[Estimate, float | None, int]] = {}
+    by_name: dict[str, tuple[Estimate, float | None, int]] = {}
     for at, name in enumerate(columns):
         common = int(found.cases[at])
-        told[name] = found.means[at], float(found.p[at]) if common else None, common
+        by_name[name] = found.means[at], float(found.p[at]) if common else None, common
     missing = undefined_estimate("the runs do not both have it on one scale"), None, 0
-    return [told.get(name, missing) for name in names]
-
-
-def _has_group(before: Scores, after: Scores, group: str | None) -> bool:
-    return group in before.groups or group in after.groups
+    return [by_name.get(name, missing) for name in names]
 
 
 def _estimate_slopes(

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 COMPARED_KINDS = (ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION, ColumnKind.ASSERTION)
-"""What has a better and a worse end; in the order in which it is told."""
+"""Kinds of columns that have a better and a worse end, in the order in which they are shown."""
 SCORED = "scored"
-MAX_LISTED_CASES = 10  # names in a sentence
+MAX_LISTED_CASES = 10  # in a sentence
 _MAX_NAME_LENGTH = 200
 
 
@@ -62,7 +62,7 @@ class PairedColumn:
     before: Floats
     after: Floats
     scale: tuple[float, float] | None
-    about: str = ""
+    question: str = ""
 
     @property
     def difference(self) -> Floats:
@@ -92,8 +92,8 @@ class SharedCases:
     group: str
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
-    unlike: tuple[UnevenCase, ...]
-    neither: tuple[UnevenCase, ...]
+    uneven: tuple[UnevenCase, ...]
+    unscored: tuple[UnevenCase, ...]
     warnings: tuple[str, ...]
 
 
@@ -126,9 +126,9 @@ def pair_cases(before: Scores, after: Scores, group: str | None = None) -> Share
     cases = tuple(before.cases[row] for row in rows)
     known = set(cases)
     columns, warnings = _pair_columns(before, after, old, new)
-    groups, said = _pair_groups(before, after, old, new, group)
-    unlike = tuple(_find_uneven_cases(before, after, cases, columns))
-    told = {one.case for one in unlike}
+    groups, sentences = _pair_groups(before, after, old, new, group)
+    uneven = tuple(_find_uneven_cases(before, after, cases, columns))
+    uneven_ids = {one.case for one in uneven}
     return SharedCases(
         cases=cases,
         columns=columns,
@@ -136,13 +136,13 @@ def pair_cases(before: Scores, after: Scores, group: str | None = None) -> Share
         group=group or SOURCE_GROUP,
         only_before=tuple(case for case in before.cases if case not in known),
         only_after=tuple(case for case in after.cases if case not in known),
-        unlike=unlike,
-        neither=tuple(
-            UnevenCase(case, before.lacks[case], after.lacks[case])
+        uneven=uneven,
+        unscored=tuple(
+            UnevenCase(case, before.missing_reasons[case], after.missing_reasons[case])
             for case in cases
-            if case in before.lacks and case in after.lacks and case not in told
+            if case in before.missing_reasons and case in after.missing_reasons and case not in uneven_ids
         ),
-        warnings=(*warnings, *said),
+        warnings=(*warnings, *sentences),
     )
 
 
@@ -156,7 +156,7 @@ def _pair_columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[
     A column counts as present in both runs, too, where one of them has no number for it because none of its cases was
     scored.
     """
-    found, apart = [], []
+    found, sentences = [], []
     first, second = _comparable_columns(before), _comparable_columns(after)
     first, second = first | _empty_columns(second, after, before), second | _empty_columns(first, before, after)
     for name, column in first.items():
@@ -166,21 +166,21 @@ def _pair_columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[
         if column.scale is not None and other.scale is not None and column.scale != other.scale:
             (low, high), (bottom, top) = column.scale, other.scale
             scales = f"{low:g} to {high:g} in {before.name}, {bottom:g} to {top:g} in {after.name}"
-            apart.append(f"{name} has two scales ({scales}) and is not compared.")
+            sentences.append(f"{name} has two scales ({scales}) and is not compared.")
             continue
         scale = column.scale or other.scale
         pair = PairedColumn(
-            name, column.kind, column.values[old], other.values[new], scale, column.about or other.about
+            name, column.kind, column.values[old], other.values[new], scale, column.question or other.question
         )
         found.append(pair)
-        if column.kind is ColumnKind.ASSERTION and column.about != other.about:
-            apart.append(f"{name} asks another question in each run: {column.about!r}, then {other.about!r}.")
+        if column.kind is ColumnKind.ASSERTION and column.question != other.question:
+            sentences.append(f"{name} asks another question in each run: {column.question!r}, then {other.question!r}.")
     for scores, mine, others in ((before, first, second), (after, second, first)):
         only = [name for name in mine if name not in others]
         if only:
-            apart.append(f"Only {scores.name} has {join_names(only)}, which cannot be compared.")
+            sentences.append(f"Only {scores.name} has {join_names(only)}, which cannot be compared.")
     found.sort(key=lambda one: [str(kind) for kind in COMPARED_KINDS].index(one.kind))
-    return tuple(found), apart
+    return tuple(found), sentences
 
 
 def _comparable_columns(scores: Scores) -> dict[str, Column]:
@@ -197,7 +197,7 @@ def _empty_columns(columns: Mapping[str, Column], scores: Scores, other: Scores)
     found = {}
     for name, column in columns.items():
         cases = {scores.cases[row] for row in np.flatnonzero(~np.isnan(column.values))} & shared
-        if name not in other.columns and (nothing or (cases and cases <= other.lacks.keys())):
+        if name not in other.columns and (nothing or (cases and cases <= other.missing_reasons.keys())):
             found[name] = replace(column, values=np.full(len(other), np.nan))
     return found
 
@@ -216,24 +216,26 @@ def _pair_groups(
     mine = [first[row] if first else "" for row in old]
     others = [second[row] if second else "" for row in new]
     differ = sum(bool(one and other and one != other) for one, other in zip(mine, others, strict=True))
-    said = [f"{differ:,} cases are of another {wanted} in each run; {before.name} is followed."] if differ else []
-    return tuple(one or other for one, other in zip(mine, others, strict=True)), said
+    sentences = [f"{differ:,} cases are of another {wanted} in each run; {before.name} is followed."] if differ else []
+    return tuple(one or other for one, other in zip(mine, others, strict=True)), sentences
 
 
 def _find_uneven_cases(
     before: Scores, after: Scores, cases: tuple[str, ...], columns: tuple[PairedColumn, ...]
 ) -> Iterator[UnevenCase]:
-    """Yield cases whose overall score or criteria have a number in one run only, or that were scored in one run only."""
+    """Yield cases that were scored, or whose overall score or criteria have a number, in one run only."""
     numbers = [one for one in columns if one.kind in (ColumnKind.OVERALL, ColumnKind.CRITERION)]
     shape = (len(cases), len(numbers))
     old = np.array([~np.isnan(one.before) for one in numbers], np.bool_).T.reshape(shape)
     new = np.array([~np.isnan(one.after) for one in numbers], np.bool_).T.reshape(shape)
     odd = (old != new).any(axis=1)
     for row, case in enumerate(cases):
-        if odd[row] or (case in before.lacks) != (case in after.lacks):
+        if odd[row] or (case in before.missing_reasons) != (case in after.missing_reasons):
             lost = tuple(one.name for one, gone in zip(numbers, old[row] & ~new[row], strict=True) if gone)
             gained = tuple(one.name for one, came in zip(numbers, new[row] & ~old[row], strict=True) if came)
-            yield UnevenCase(case, before.lacks.get(case, SCORED), after.lacks.get(case, SCORED), lost, gained)
+            yield UnevenCase(
+                case, before.missing_reasons.get(case, SCORED), after.missing_reasons.get(case, SCORED), lost, gained
+            )
 
 
 _SUITE_SETTINGS = {
@@ -248,7 +250,7 @@ _SUITE_SETTINGS = {
     "styles": "The styles differ",
     "fields": "The texts for all cases differ",
 }
-"""What a suite says of how cases are judged, beside rubric and prompt."""
+"""Settings of a suite that change how cases are judged, besides rubric and prompt."""
 
 
 _MAX_VALUE_LENGTH = 120  # characters of a value in a sentence
@@ -314,35 +316,36 @@ def describe_run_differences(before: ComparedRun, after: ComparedRun) -> list[st
 
     Covers rubrics, judges, prompts, settings, versions, models, and incomplete runs.
     """
-    said = []
+    sentences = []
     old, new = before.record, after.record
     for name, first, second in _pair_rubrics(old, new):
         if first is None or second is None:
-            said.append(f"Only {(old if second is None else new).name} was judged by the rubric {name}.")
+            sentences.append(f"Only {(old if second is None else new).name} was judged by the rubric {name}.")
         elif first.get("version") != second.get("version"):
-            said.append(f"The rubric {name} is version {first.get('version')}, then {second.get('version')}.")
+            sentences.append(f"The rubric {name} is version {first.get('version')}, then {second.get('version')}.")
         elif first != second:
-            said.append(f"The rubric {name} is not the same in both runs, though its version is.")
+            sentences.append(f"The rubric {name} is not the same in both runs, though its version is.")
     for key, differs in _SUITE_SETTINGS.items():
         if _format_value(old.suite.get(key)) != _format_value(new.suite.get(key)):
-            said.append(
+            sentences.append(
                 f"{differs}: {_shorten_value(old.suite.get(key))} before, {_shorten_value(new.suite.get(key))} now."
             )
     if old.prompt != new.prompt:
-        said.append("The prompts differ.")
+        sentences.append("The prompts differ.")
     if set(before.models) != set(after.models):
-        said.append(
-            f"Other models answered: {_shorten_value(sorted(before.models))} before, {_shorten_value(sorted(after.models))} now."
+        sentences.append(
+            f"Other models answered: {_shorten_value(sorted(before.models))} before, "
+            f"{_shorten_value(sorted(after.models))} now."
         )
     first_version, second_version = old.versions.get("beholder"), new.versions.get("beholder")
     if first_version != second_version:
-        said.append(f"Beholder was version {first_version}, then {second_version}.")
-    said += [
+        sentences.append(f"Beholder was version {first_version}, then {second_version}.")
+    sentences += [
         f"{one.scores.name} is {one.record.state}: it has {one.verdicts:,} of {one.record.total:,} verdicts."
         for one in (before, after)
         if one.verdicts < one.record.total
     ]
-    return said
+    return sentences
 
 
 def _pair_rubrics(

@@ -2,7 +2,7 @@
 
 Agreement among people is the ceiling for any judge: Krippendorff's α, intraclass correlation, and each rater against
 the others. It rests on cases that two or more people rated. Ratings are cases × raters, nan where somebody did not
-rate; `times` is how many identical cases each row stands for, 1 if None.
+rate; `multiplicity` is how many identical cases each row stands for, 1 if None.
 
 For one aspect there are the statistics of the judge against people, of people among themselves, of a constant
 prediction, and of another metric.
@@ -16,7 +16,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from beholder.statistics.bootstrap import divide_or_nan
+from beholder.statistics.bootstrap import divide_or_nan, mean_of_defined
 from beholder.statistics.coefficients import (
     BootstrapWeights,
     ClassSums,
@@ -35,12 +35,12 @@ from beholder.statistics.coefficients import (
     spearman_from_table,
     sum_by_case,
 )
-from beholder.statistics.data import Floats, Ints, Ratings
+from beholder.statistics.data import Floats, Ints, Ratings, mean_ratings
 
-MIN_SHARED_CASES = 5  # cases that a rater must share with others for a rank correlation of his own
-MAX_RATERS = 100  # of them: beyond, the ones with the most cases stand for all
-STRAIGHTLINING_SHARE = 0.9  # of a rater's ratings: one value so often is a straight line
-MIN_STRAIGHTLINING_RATINGS = 5  # ratings before anybody is said to give straight lines
+MIN_SHARED_CASES = 5  # a rater must share as many cases with others to have a rank correlation
+MAX_RATERS = 100  # of more, only those with the most cases count
+STRAIGHTLINING_SHARE = 0.9  # a rater straightlines whose most frequent rating has at least this share
+MIN_STRAIGHTLINING_RATINGS = 5  # with fewer ratings nobody is said to straightline
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class RaterSummary:
     mean: float
     deviation: float | None
     bias: float | None
-    usual: float
-    share: float
+    most_frequent: float
+    most_frequent_share: float
 
     @property
-    def straight(self) -> bool:
+    def is_straightlining(self) -> bool:
         """Whether nearly all ratings are the same (straightlining)."""
-        return self.rated >= MIN_STRAIGHTLINING_RATINGS and self.share >= STRAIGHTLINING_SHARE
+        return self.rated >= MIN_STRAIGHTLINING_RATINGS and self.most_frequent_share >= STRAIGHTLINING_SHARE
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -77,9 +77,9 @@ class RaterSummary:
             "mean": self.mean,
             "deviation": self.deviation,
             "bias": self.bias,
-            "usual": self.usual,
-            "share": self.share,
-            "straight": self.straight,
+            "usual": self.most_frequent,
+            "share": self.most_frequent_share,
+            "straight": self.is_straightlining,
         }
 
 
@@ -101,14 +101,14 @@ def summarize_raters(ratings: Ratings) -> tuple[RaterSummary, ...]:
                 mean=float(own[there].mean()),
                 deviation=float(own[there].std(ddof=1)) if there.sum() > 1 else None,
                 bias=float(beside.mean()) if len(beside) else None,
-                usual=float(levels[counts.argmax()]),
-                share=float(counts.max() / there.sum()),
+                most_frequent=float(levels[counts.argmax()]),
+                most_frequent_share=float(counts.max() / there.sum()),
             )
         )
     return tuple(found)
 
 
-def krippendorff_statistics(values: Floats, times: Ints | None = None) -> WeightedStatistics:
+def krippendorff_statistics(values: Floats, multiplicity: Ints | None = None) -> WeightedStatistics:
     """Return Krippendorff's `alpha_ordinal`, `alpha_interval` and `alpha_nominal`.
 
     α is 1 where all raters of a case agree, 0 where they agree no more than randomly dealt ratings would, and not
@@ -116,40 +116,42 @@ def krippendorff_statistics(values: Floats, times: Ints | None = None) -> Weight
     numbers themselves (interval) or of their mean ranks among all ratings (ordinal). On a scale with very many values
     ordinal α is drawn over bins, as rank coefficients are, and nominal α is that of the bins.
     """
-    pairs = pair_coincidences(values, times)
+    pairs = pair_coincidences(values, multiplicity)
     interval = _interval_alpha(pairs)
     table = ContingencyTable(pairs, mirrored=True)
 
     def tabled(weights: WeightsLike) -> dict[str, Floats]:
         blocks = [
             (_alpha_from_correlation(spearman_from_table(one), one.sum(axis=(1, 2))), _nominal_alpha(one))
-            for one in table.filled(weights)
+            for one in table.tables(weights)
         ]
         names = ("alpha_ordinal", "alpha_nominal")
         return {name: np.concatenate([block[at] for block in blocks]) for at, name in enumerate(names)}
 
-    moved = 0.0
-    if table.cut:
-        whole = _full_weights(len(values), times)
-        moved = float(
-            _interval_alpha(pair_coincidences(_rank_ratings(values, times), times))(whole)["alpha_interval"][0]
+    binning_shift = 0.0
+    if table.binned:
+        whole = _full_weights(len(values), multiplicity)
+        binning_shift = float(
+            _interval_alpha(pair_coincidences(_rank_ratings(values, multiplicity), multiplicity))(whole)[
+                "alpha_interval"
+            ][0]
         )
-        moved -= float(tabled(whole)["alpha_ordinal"][0])
+        binning_shift -= float(tabled(whole)["alpha_ordinal"][0])
 
     def statistics(weights: WeightsLike) -> dict[str, Floats]:
         found = tabled(weights)
-        return {**found, "alpha_ordinal": found["alpha_ordinal"] + moved, **interval(weights)}
+        return {**found, "alpha_ordinal": found["alpha_ordinal"] + binning_shift, **interval(weights)}
 
     return statistics
 
 
-def pair_coincidences(values: Floats, times: Ints | None = None) -> ScorePairs:
+def pair_coincidences(values: Floats, multiplicity: Ints | None = None) -> ScorePairs:
     """Return every pair of ratings of one case, in one order.
 
     Pairs are weighted so that each rating counts once in total when pairs are counted in both orders.
     """
     counts = (~np.isnan(values)).sum(axis=1)
-    # Who rated does not matter here: ratings to the front, so that many raters of few cases each cost little.
+    # Who rated does not matter here. Moving ratings to the front makes many raters of few cases each cheap.
     front = np.take_along_axis(values, np.argsort(np.isnan(values), axis=1, kind="stable"), axis=1)
     sides: list[tuple[Ints, Floats, Floats]] = [(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))]
     for second in range(1, int(counts.max(initial=0))):
@@ -157,7 +159,7 @@ def pair_coincidences(values: Floats, times: Ints | None = None) -> ScorePairs:
         sides += [(case, front[case, first], front[case, second]) for first in range(second)]
     case, one, other = (np.concatenate(parts) for parts in zip(*sides, strict=True))
     share = 1 / (counts[case] - 1)
-    return ScorePairs(one, other, case, len(values), share, times)
+    return ScorePairs(one, other, case, len(values), share, multiplicity)
 
 
 def _interval_alpha(pairs: ScorePairs) -> SumStatistics:
@@ -166,29 +168,29 @@ def _interval_alpha(pairs: ScorePairs) -> SumStatistics:
         np.concatenate([pairs.y, pairs.x]),
         np.concatenate([pairs.case, pairs.case]),
         pairs.size,
-        None if pairs.share is None else np.concatenate([pairs.share, pairs.share]),
+        None if pairs.weight is None else np.concatenate([pairs.weight, pairs.weight]),
     )
     correlated = distance_statistics(both)
 
-    def follows(sums: Floats) -> dict[str, Floats]:
-        return {"alpha_interval": _alpha_from_correlation(correlated.follows(sums[:, :-1])["pearson"], sums[:, -1])}
+    def finish(sums: Floats) -> dict[str, Floats]:
+        return {"alpha_interval": _alpha_from_correlation(correlated.finish(sums[:, :-1])["pearson"], sums[:, -1])}
 
-    return SumStatistics(np.hstack([correlated.terms, sum_by_case(both, np.ones(len(both)))]), follows)
+    return SumStatistics(np.hstack([correlated.terms, sum_by_case(both, np.ones(len(both)))]), finish)
 
 
-def _rank_ratings(values: Floats, times: Ints | None) -> Floats:
+def _rank_ratings(values: Floats, multiplicity: Ints | None) -> Floats:
     """Replace the ratings of cases with two or more by their mean ranks among all of these."""
     usable = ~np.isnan(values) & ((~np.isnan(values)).sum(axis=1) > 1)[:, None]
     case = np.nonzero(usable)[0]
     _, place = np.unique(values[usable], return_inverse=True)
-    counts = np.bincount(place, None if times is None else times[case]).astype(np.float64)
+    counts = np.bincount(place, None if multiplicity is None else multiplicity[case]).astype(np.float64)
     ranked = np.full(values.shape, np.nan)
     ranked[usable] = (np.cumsum(counts) - counts / 2)[place]
     return ranked
 
 
-def _full_weights(size: int, times: Ints | None) -> Floats:
-    return np.ones((1, size)) if times is None else times[None].astype(np.float64)
+def _full_weights(size: int, multiplicity: Ints | None) -> Floats:
+    return np.ones((1, size)) if multiplicity is None else multiplicity[None].astype(np.float64)
 
 
 def intraclass_statistics(values: Floats) -> SumStatistics:
@@ -209,7 +211,7 @@ def intraclass_statistics(values: Floats) -> SumStatistics:
     between = np.divide(total**2, k, out=np.zeros_like(total), where=used)
     terms = np.stack([used.astype(np.float64), k, k**2, total, between, (known**2).sum(axis=1)], axis=1)
 
-    def follows(sums: Floats) -> dict[str, Floats]:
+    def finish(sums: Floats) -> dict[str, Floats]:
         n, ratings, squares, total, between, every = sums.T
         mean_k = divide_or_nan(ratings - divide_or_nan(squares, ratings), np.where(n > 1, n - 1, 0.0))
         among = divide_or_nan(between - divide_or_nan(total**2, ratings), np.where(n > 1, n - 1, 0.0))
@@ -220,13 +222,15 @@ def intraclass_statistics(values: Floats) -> SumStatistics:
             "icc_k": divide_or_nan(among - within, among),
         }
 
-    return SumStatistics(terms, follows)
+    return SumStatistics(terms, finish)
 
 
 _ROUNDING_ERROR = 1e-13
 
 
-def rater_rank_statistics(values: Floats, times: Ints | None = None, *, each: bool = False) -> WeightedStatistics:
+def rater_rank_statistics(
+    values: Floats, multiplicity: Ints | None = None, *, each: bool = False
+) -> WeightedStatistics:
     """Return the statistic `rater_spearman`: one rater's ranking against the others' on the same cases, averaged over
     raters.
 
@@ -235,33 +239,33 @@ def rater_rank_statistics(values: Floats, times: Ints | None = None, *, each: bo
 
     Args:
         values: Ratings, cases × raters.
-        times: How many identical cases each row stands for.
+        multiplicity: How many identical cases each row stands for.
         each: Compare with each single rating of the others instead of their mean.
     """
-    found = [rank_statistics(pairs, kendall=False) for pairs in _pair_with_other_raters(values, times, each)]
+    found = [rank_statistics(pairs, kendall=False) for pairs in _pair_with_other_raters(values, multiplicity, each)]
     return lambda weights: {"rater_spearman": _average_spearman(found, weights)}
 
 
 def judge_as_rater_statistics(
-    x: Floats, values: Floats, times: Ints | None = None, *, each: bool = False
+    x: Floats, values: Floats, multiplicity: Ints | None = None, *, each: bool = False
 ) -> WeightedStatistics:
     """Return the statistic `judge_as_rater`: `rater_spearman` with the judge in each rater's place in turn.
 
     It uses the same cases and the same other raters, so that only this may be compared with `rater_spearman`.
     """
-    places = _pair_with_other_raters(values, times, each)
+    places = _pair_with_other_raters(values, multiplicity, each)
     found = [rank_statistics(replace(pairs, x=x[pairs.case]), kendall=False) for pairs in places]
     return lambda weights: {"judge_as_rater": _average_spearman(found, weights)}
 
 
-def _pair_with_other_raters(values: Floats, times: Ints | None, each: bool) -> list[ScorePairs]:
+def _pair_with_other_raters(values: Floats, multiplicity: Ints | None, each: bool) -> list[ScorePairs]:
     """Return, for each eligible rater, the pairs of own ratings and the others' ratings of the same cases."""
     others = _mean_of_others(values)
     sharing: list[tuple[int, ScorePairs]] = []
     for at in range(values.shape[1]):
-        pairs = pair_scores(values[:, at], np.delete(values, at, axis=1) if each else others[:, at], times)
+        pairs = pair_scores(values[:, at], np.delete(values, at, axis=1) if each else others[:, at], multiplicity)
         cases = np.unique(pairs.case)
-        shared = len(cases) if times is None else int(times[cases].sum())
+        shared = len(cases) if multiplicity is None else int(multiplicity[cases].sum())
         if shared >= MIN_SHARED_CASES and np.ptp(pairs.x) > 0 and np.ptp(pairs.y) > 0:
             sharing.append((shared, pairs))
     return [pairs for _, pairs in sorted(sharing, key=lambda one: -one[0])[:MAX_RATERS]]
@@ -270,13 +274,11 @@ def _pair_with_other_raters(values: Floats, times: Ints | None, each: bool) -> l
 def _average_spearman(found: Sequence[WeightedStatistics], weights: WeightsLike) -> Floats:
     if not found:
         return np.full(len(weights), np.nan)
-    every = np.stack([one(weights)["spearman"] for one in found])
-    known = ~np.isnan(every)
-    return divide_or_nan(np.where(known, every, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64))
+    return mean_of_defined([one(weights)["spearman"] for one in found])
 
 
 def rater_distance_statistics(values: Floats) -> SumStatistics:
-    """Return the statistic `rater_mae`: the mean distance of a rating from the mean of the other ratings of the case."""
+    """Return the statistic `rater_mae`: the mean distance of a rating from the mean of the case's other ratings."""
     away = np.abs(values - _mean_of_others(values))
     there = ~np.isnan(away)
     terms = np.stack([there.sum(axis=1).astype(np.float64), np.where(there, away, 0.0).sum(axis=1)], axis=1)
@@ -289,7 +291,7 @@ def _mean_of_others(values: Floats) -> Floats:
     known = np.where(there, values, 0.0)
     left = there.sum(axis=1, keepdims=True) - there
     means = divide_or_nan(known.sum(axis=1, keepdims=True) - known, left.astype(np.float64))
-    # Subtracting leaves crumbs, and ranks would take them for differences.
+    # Subtraction leaves rounding errors, which ranks would take for differences.
     return np.where(there, np.round(means, 12), np.nan)
 
 
@@ -332,11 +334,7 @@ def reference_ratings(values: Floats, against: ReferenceMode) -> Floats:
     """Return what the judge is compared with: the mean of each case, or the ratings (cases × raters) as they are."""
     if against is ReferenceMode.EACH:
         return values
-    there = ~np.isnan(values)
-    counts = there.sum(axis=1)
-    sums = np.where(there, values, 0.0).sum(axis=1)
-    means = np.round(divide_or_nan(sums, counts.astype(np.float64)), 12)  # one number, in whatever order it was summed
-    return np.where(counts == 1, sums, means)
+    return mean_ratings(values)
 
 
 def judge_statistics(
@@ -351,16 +349,16 @@ def judge_statistics(
         low: Where the people's scale begins. `exact` and `within_one` are missing where ratings are not equally spaced.
         people: Also compute `judge_as_rater`.
     """
-    place, first, times = find_identical_cases(np.column_stack([x, values]))
+    place, first, multiplicity = find_identical_cases(np.column_stack([x, values]))
     x, values = x[first], values[first]
-    unit, single = pair_scores(x, reference_ratings(values, against), times), pair_scores(x, values)
+    unit, single = pair_scores(x, reference_ratings(values, against), multiplicity), pair_scores(x, values)
     sums = [distance_statistics(unit), quadratic_kappa_statistics(single)]
     step = find_scale_step(single.y)
     if step is not None:
         sums.append(exact_agreement_statistics(single, low, step))
     parts: list[WeightedStatistics] = [rank_statistics(unit), combine_sums(sums)]
     if people:
-        parts.append(judge_as_rater_statistics(x, values, times, each=against is ReferenceMode.EACH))
+        parts.append(judge_as_rater_statistics(x, values, multiplicity, each=against is ReferenceMode.EACH))
     return _merge_identical_cases(place, len(first), parts)
 
 
@@ -369,11 +367,11 @@ def people_statistics(values: Floats, against: ReferenceMode) -> WeightedStatist
 
     One rater is compared with the mean of the others, or with each of them, as the judge is.
     """
-    place, first, times = find_identical_cases(values)
+    place, first, multiplicity = find_identical_cases(values)
     values = values[first]
-    one_rater = rater_rank_statistics(values, times, each=against is ReferenceMode.EACH)
+    one_rater = rater_rank_statistics(values, multiplicity, each=against is ReferenceMode.EACH)
     sums = combine_sums([intraclass_statistics(values), rater_distance_statistics(values)])
-    return _merge_identical_cases(place, len(first), [sums, krippendorff_statistics(values, times), one_rater])
+    return _merge_identical_cases(place, len(first), [sums, krippendorff_statistics(values, multiplicity), one_rater])
 
 
 def constant_statistics(x: Floats, values: Floats, against: ReferenceMode, group: Ints) -> SumStatistics:
@@ -389,11 +387,11 @@ def constant_statistics(x: Floats, values: Floats, against: ReferenceMode, group
     counts = np.where(np.isnan(told), 0.0, 1.0)
     terms = (counts, *(np.where(np.isnan(one), 0.0, one) for one in (told, less)))
 
-    def follows(sums: Floats) -> dict[str, Floats]:
+    def finish(sums: Floats) -> dict[str, Floats]:
         n, constant, difference = sums.T
         return {"constant": divide_or_nan(constant, n), "difference": divide_or_nan(difference, n)}
 
-    return SumStatistics(sum_by_case(pairs, *terms), follows)
+    return SumStatistics(sum_by_case(pairs, *terms), finish)
 
 
 def metric_statistics(x: Floats, metric: Floats, values: Floats, against: ReferenceMode) -> WeightedStatistics:
@@ -455,11 +453,11 @@ def find_identical_cases(columns: Floats) -> tuple[Ints, Ints, Ints]:
     for column in columns.T:
         levels, place = np.unique(column, return_inverse=True)  # nan is a level like others
         found = np.unique(found * len(levels) + place, return_inverse=True)[1].astype(np.int64)
-    _, first, times = np.unique(found, return_index=True, return_counts=True)
+    _, first, multiplicity = np.unique(found, return_index=True, return_counts=True)
     if 2 * len(first) > len(columns):
         every = np.arange(len(columns))
         return every, every, np.ones(len(columns), np.int64)
-    return found, first.astype(np.int64), times.astype(np.int64)
+    return found, first.astype(np.int64), multiplicity.astype(np.int64)
 
 
 def _merge_identical_cases(place: Ints, size: int, parts: Sequence[WeightedStatistics]) -> WeightedStatistics:
@@ -468,7 +466,7 @@ def _merge_identical_cases(place: Ints, size: int, parts: Sequence[WeightedStati
     classes = ClassSums(place, np.arange(len(place)), size) if size < len(place) else None
 
     def statistics(weights: WeightsLike) -> dict[str, Floats]:
-        counted = weights if classes is None else BootstrapWeights(np.concatenate(list(classes.weighed(weights))))
+        counted = weights if classes is None else BootstrapWeights(np.concatenate(list(classes.sums(weights))))
         found: dict[str, Floats] = {}
         for part in parts:
             found |= part(counted)

@@ -34,12 +34,12 @@ from beholder.statistics.bootstrap import (
 )
 from beholder.statistics.data import Bools, Floats, Ints
 
-MAX_EXACT_GROUPS = 12  # up to 2^12 ways to flip: all of them are gone through
+MAX_EXACT_GROUPS = 12  # up to 2^12 flips are enumerated
 RANDOM_FLIPS = 10_000
-SIGNIFICANCE_LEVEL = 0.05  # a p that is no larger is not put down to chance
+SIGNIFICANCE_LEVEL = 0.05
 
-_SIGNS_PER_BLOCK = 1 << 19  # signs at a time: as many as a cache holds
-_TIE_TOLERANCE = 1e-9  # of the largest sum there could be: two sums as near as that are a tie
+_SIGNS_PER_BLOCK = 1 << 19  # number of signs that are generated at a time: as many as a CPU cache holds
+_TIE_TOLERANCE = 1e-9  # relative to the largest possible sum: closer sums are ties
 
 
 def sign_flip_test(sums: Floats, seed: int) -> Floats:
@@ -70,7 +70,7 @@ def sign_flip_test(sums: Floats, seed: int) -> Floats:
 
 
 def correct_holm(p: Floats) -> Floats:
-    """Return p-values after Holm's step-down correction, which controls the family-wise error rate; nan is not a test."""
+    """Return p-values after Holm's step-down correction (family-wise error rate); nan is not a test and stays nan."""
     corrected = np.full(len(p), np.nan)
     there = np.flatnonzero(~np.isnan(p))
     order = there[np.argsort(p[there], kind="stable")]
@@ -144,14 +144,14 @@ class PairedDifferences:
     cases: Ints
     p: Floats
     p_beyond: Floats
-    beside: tuple[Estimate, ...] = ()
+    untested_means: tuple[Estimate, ...] = ()
 
 
 def estimate_differences(
     draws: ClusterBootstrap,
     columns: Sequence[Floats],
     margins: Sequence[float] | None = None,
-    beside: Sequence[Floats] = (),
+    untested: Sequence[Floats] = (),
 ) -> PairedDifferences:
     """Estimate and test the mean of columns of differences (one value per case, nan where missing).
 
@@ -159,9 +159,9 @@ def estimate_differences(
         draws: The bootstrap; all intervals are over the same draws.
         columns: Columns to test.
         margins: How far each mean may fall, 0 or more; 0 by default.
-        beside: Columns whose mean is estimated and not tested.
+        untested: Columns whose mean is estimated and not tested.
     """
-    sums = sum_by_group(draws, [*columns, *beside])
+    sums = sum_by_group(draws, [*columns, *untested])
     means = estimate_means(draws, sums)
     count = len(columns)
     real = GroupSums(sums.sums[:, :count], sums.counts[:, :count])
@@ -171,7 +171,7 @@ def estimate_differences(
     return PairedDifferences(
         tuple(means[:count]),
         real.standard_errors(),
-        real.groups,
+        real.groups_with_values,
         real.counts.sum(axis=0).astype(np.int64),
         p,
         beyond,
@@ -181,7 +181,7 @@ def estimate_differences(
 
 def _test_differences(sums: GroupSums, margins: Floats, seed: int) -> tuple[Floats, Floats]:
     """Return the p-values of no difference, and of a drop by the margin."""
-    empty = sums.groups == 0
+    empty = sums.groups_with_values == 0
     wide = margins > 0
     both = sign_flip_test(
         np.hstack([sums.sums, zero_rounding_errors(sums.sums + margins * sums.counts)[:, wide]]), seed
@@ -210,29 +210,29 @@ class PowerAnalysis:
         level: The largest p-value that is significant; 0 where so few groups have none.
     """
 
-    least: float | None
+    minimum_detectable: float | None
     why: str = ""
     detect: float | None = None
     groups: int | None = None
     cases: int | None = None
-    more: int | None = None
+    more_cases: int | None = None
     level: float = 0.0
 
     @property
-    def blind(self) -> bool:
+    def detects_nothing(self) -> bool:
         """Whether no difference could have been shown, however large."""
         return self.level <= 0
 
     def to_dict(self) -> dict[str, object]:
         found: dict[str, object] = {
-            "minimum_detectable_difference": self.least,
+            "minimum_detectable_difference": self.minimum_detectable,
             "at_power": TARGET_POWER,
             "at_level": self.level,
         }
         if self.why:
             found["why"] = self.why
         if self.detect is not None:
-            found |= {"detect": self.detect, "groups": self.groups, "cases": self.cases, "more_cases": self.more}
+            found |= {"detect": self.detect, "groups": self.groups, "cases": self.cases, "more_cases": self.more_cases}
         return found
 
 
