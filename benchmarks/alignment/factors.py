@@ -4,7 +4,7 @@
 
 DIR is laid out like `../shared/data` (the default for both) and holds `edit-factors/`. The judge is GPT-5-mini with the
 prompt `category_wise`, input and edited image compared; the other recorded judges stand beside it. The map is the
-recipe `steady` of `beholder calibrate`: for each factor a ridge on all that the judge said of the case, with one strong
+recipe `linear` of `beholder calibrate`: for each factor a ridge on all that the judge said of the case, with one strong
 penalty. One folder for both: each case by maps of all the others; two folders: fitted on the one, tested on the other.
 
 The constant is the better one of the mean and the median of the cases that the maps are fitted on, in the same way.
@@ -41,7 +41,7 @@ JUDGE = "category_wise"
 JUDGES = (JUDGE, "main", "factor_level_rubrics", "factor_level_rubrics_gemini")
 SETTING = "online"
 SCALE = (1, 7)
-RECIPE = RECIPES["steady"]
+RECIPE = RECIPES["linear"]
 
 MAP, RAW, CONSTANT, RATER, GAIN = "the map", "the raw judge", "a constant", "one rater", "nearer than the constant"
 

@@ -12,13 +12,10 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import Ridge
 
 from beholder.statistics.calibration_recipes import (
-    BOOSTED_SAMPLING,
-    BOOSTED_SETTINGS,
     FOREST_SETTINGS,
     TrainingData,
     assign_folds,
     export_tree,
-    fit_boosted,
     fit_curved,
     fit_forest,
     fit_isotonic,
@@ -79,8 +76,10 @@ def test_trees_say_without_scikit_learn_what_they_say_with_it(seed: int, cases: 
         near = asked.astype(np.float32)[:-1]  # scikit-learn takes no number beyond single precision
     grown = ExtraTreesRegressor(random_state=0, **FOREST_SETTINGS).fit(values, ratings)
     assert fit_forest(lesson(values, ratings)).predict(asked)[:-1] == pytest.approx(grown.predict(near), abs=1e-12)
-    stepped = GradientBoostingRegressor(random_state=0, **BOOSTED_SETTINGS, **BOOSTED_SAMPLING).fit(values, ratings)
-    assert fit_boosted(lesson(values, ratings)).predict(asked)[:-1] == pytest.approx(stepped.predict(near), abs=1e-12)
+    stepped = GradientBoostingRegressor(n_estimators=30, learning_rate=0.04, random_state=0).fit(values, ratings)
+    base = float(np.ravel(stepped.init_.constant_)[0])
+    boosted = TreeEnsembleMap(base, 0.04, tuple(export_tree(one.tree_) for one in stepped.estimators_.ravel()))
+    assert boosted.predict(asked)[:-1] == pytest.approx(stepped.predict(near), abs=1e-12)
     one = export_tree(grown.estimators_[0].tree_)
     assert TreeEnsembleMap(0.0, 1.0, (one,)).predict(asked[:-1]) == pytest.approx(
         grown.estimators_[0].predict(near), abs=0

@@ -249,34 +249,27 @@ def agree(
     grouped = None if names is None else [names[row] for row in rows]
     draws = ClusterBootstrap(grouped, len(rows), count=options.draws, seed=options.seed)
     scales = infer_scales_by_aspect(columns, ratings, options.scales, options.rating_scales)
+    cases = [scores.cases[row] for row in rows]
     aspects = [
         _AlignedAspect(
             aspect,
             _rescale_column(column, aligned[aspect], scales[aspect], rows),
             _select_ratings(column, aligned[aspect], rows),
             *scales[aspect],
-            _metric_values(options.baselines, aspect, ratings, [scores.cases[row] for row in rows]),
+            _metric_values(options.baselines, aspect, ratings, cases),
         )
         for aspect, column in columns.items()
     ]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets other threads run while it computes
-        made = pool.map(
-            lambda one: _aspect_statistics(one, options.against, draws.group_index, people=not other_judge), aspects
-        )
-        statistics = {one.aspect: own for one, own in zip(aspects, made, strict=True)}
-        found = _bootstrap_estimates(
-            draws, lambda weights: _evaluate_aspects(statistics, _averaged_aspects(aspects), weights, pool)
-        )
-    criteria = tuple(
-        _build_criterion(one, _select_aspect(one.aspect, found), options.against, other_judge=bool(other_judge))
-        for one in aspects
-    )
+    found = _estimate_aspects(aspects, draws, options.against, people=not other_judge)
     return Agreement(
         judge=scores.name,
         reference=other_judge or "people",
         against=options.against,
         cases=len(rows),
-        criteria=criteria,
+        criteria=tuple(
+            _build_criterion(one, _select_aspect(one.aspect, found), options.against, other_judge=bool(other_judge))
+            for one in aspects
+        ),
         overall=_select_aspect("", found),
         notes=(
             *describe_data(scores, ratings, columns, options.pairs, other_judge=bool(other_judge)),
@@ -377,6 +370,17 @@ def _aspect_statistics(one: _AlignedAspect, against: ReferenceMode, group: Ints,
         return found
 
     return statistics
+
+
+def _estimate_aspects(
+    aspects: Sequence[_AlignedAspect], draws: ClusterBootstrap, against: ReferenceMode, *, people: bool
+) -> dict[str, Estimate]:
+    """Return the estimates of all aspects, one thread per core: NumPy releases the GIL while it computes."""
+    averaged = _averaged_aspects(aspects)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = pool.map(lambda one: _aspect_statistics(one, against, draws.group_index, people=people), aspects)
+        statistics = {one.aspect: own for one, own in zip(aspects, made, strict=True)}
+        return _bootstrap_estimates(draws, lambda weights: _evaluate_aspects(statistics, averaged, weights, pool))
 
 
 def _bootstrap_estimates(draws: ClusterBootstrap, statistics: WeightedStatistics) -> dict[str, Estimate]:

@@ -556,11 +556,11 @@ def describe_estimate(found: HumanScoreEstimate) -> list[str]:
         "where these were drawn at random from all: if people chose what to rate, the estimate is of what they chose. "
         f"Intervals are {percent}."
     ]
-    if (sampling_warning := found.sampling_warning) is not None:
-        seldom = f"{sampling_warning.probability:.2%}" if sampling_warning.probability >= 0.0001 else "less than 0.01%"
+    if (warning := found.sampling_warning) is not None:
+        seldom = f"{warning.probability:.2%}" if warning.probability >= 0.0001 else "less than 0.01%"
         sentences.append(
-            f"Warning: these do not look drawn at random. The judge gives {sampling_warning.rated:.3g} to the rated cases and "
-            f"{sampling_warning.others:.3g} to the others; chance makes such a difference in {seldom} of draws. "
+            f"Warning: these do not look drawn at random. The judge gives {warning.rated:.3g} to the rated cases and "
+            f"{warning.others:.3g} to the others; chance makes such a difference in {seldom} of draws. "
             "What more ratings would give is therefore not told: that can be known of random draws only."
         )
     if found.clipped_to is not None:
