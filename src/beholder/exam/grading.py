@@ -388,7 +388,7 @@ def make_report_card(results: ExamResults, *, draws: int = DEFAULT_DRAWS, seed: 
         if _is_graded(column, metric)
     ]
     papers = results.scores.papers
-    notes = [table.draws(papers).told()]
+    notes = [table.draws(papers).describe()]
     if not table.aims_known:
         notes.append(_AIMS_UNKNOWN)
     return ReportCard(

@@ -27,8 +27,9 @@ from beholder.reports.run_data import AskedAssertion, ProgressCallback, RunData,
 from beholder.reports.summary import ReportSummary, summarize_run
 from beholder.reports.text import humanize_state, printable
 from beholder.rubrics.rubric import to_fraction
-from beholder.statistics.comparison import GRADE, CaseChange, ColumnChange, Comparison, ComparisonGate
+from beholder.statistics.comparison import GRADE, CaseChange, ColumnChange, Comparison
 from beholder.statistics.data import ColumnKind
+from beholder.statistics.gate import ComparisonGate
 from beholder.statistics.pairs import MAX_LISTED_CASES
 from beholder.verdicts.verdict import Verdict
 
@@ -66,16 +67,16 @@ def _comparison_lines(comparison: Comparison, gate: ComparisonGate | None) -> It
     yield ""
     if gate is not None:
         yield f"{_decision(gate)} on {', '.join(format_code(name) for name in gate.on or gate.undecided)}."
-        yield from (f"- {format_prose(sentence)}" for sentence in gate.said())
+        yield from (f"- {format_prose(sentence)}" for sentence in gate.sentences())
         yield ""
     yield format_prose(conclusion(comparison))
     yield ""
     yield from _table(
         COMPARISON_HEADERS,
-        _name_list(comparison.of(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)),
+        _name_list(comparison.select_kinds(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)),
     )
     yield from _grade_rows(comparison)
-    yield from _collapsible("Assertions", COMPARISON_HEADERS, _name_list(comparison.of(ColumnKind.ASSERTION)))
+    yield from _collapsible("Assertions", COMPARISON_HEADERS, _name_list(comparison.select_kinds(ColumnKind.ASSERTION)))
     moved = (
         (
             format_code(one.case),
@@ -83,7 +84,7 @@ def _comparison_lines(comparison: Comparison, gate: ComparisonGate | None) -> It
             f"{one.by:+.3f}",
             _change_rows(one.changes),
         )
-        for one in comparison.moved
+        for one in comparison.changed_cases
     )
     headers = ("case", comparison.group or "group", "by", "what")
     yield from _collapsible("Cases that changed most", headers, moved, texts=(0, 1, 3))
@@ -92,7 +93,7 @@ def _comparison_lines(comparison: Comparison, gate: ComparisonGate | None) -> It
         yield ""
         yield from (f"- {format_prose(sentence)}" for sentence in notes)
     yield ""
-    yield f"<sub>{format_prose(comparison.told)} {format_prose(COMPARISON_LEGEND)}</sub>"
+    yield f"<sub>{format_prose(comparison.interval_note)} {format_prose(COMPARISON_LEGEND)}</sub>"
 
 
 def _decision(gate: ComparisonGate) -> str:
@@ -116,7 +117,7 @@ def _change_rows(changes: Mapping[str, tuple[float, float]]) -> str:
 
 
 def _grade_rows(comparison: Comparison) -> Iterator[str]:
-    for one in comparison.of(GRADE):
+    for one in comparison.select_kinds(GRADE):
         counts = ((format_code(name), f"{old:,}", f"{new:,}") for name, (old, new) in one.grades.items())
         yield from _collapsible(f"Grades: {one.better:,} up, {one.worse:,} down", (one.name, "before", "after"), counts)
 
@@ -237,7 +238,8 @@ def comparison_junit(comparison: Comparison, gate: ComparisonGate) -> str:
         _test_error(_test_case(suite, "column", name), gate.undecided[name])
     unweighed = [gate.unweighed] if gate.unweighed else []
     Xml.SubElement(suite, "system-out").text = printable(
-        "\n".join([conclusion(comparison), *unweighed, *comparison_notes(comparison), comparison.told]), lines=True
+        "\n".join([conclusion(comparison), *unweighed, *comparison_notes(comparison), comparison.interval_note]),
+        lines=True,
     )
     return _junit_document(suite)
 
@@ -248,7 +250,7 @@ def _comparison_test(suite: Xml.Element, change: ColumnChange, comparison: Compa
         kind = "regression" if change.name in gate.regressed else "inconclusive"
         reason = printable(gate.failed[change.name])
         failure = Xml.SubElement(test, "failure", type=kind, message=reason)
-        dropped = [_change_line(one) for one in comparison.moved if _has_dropped(one, change.name)]
+        dropped = [_change_line(one) for one in comparison.changed_cases if _has_dropped(one, change.name)]
         cases = ["Cases that fell most:", *dropped] if dropped else []
         failure.text = printable("\n".join([reason, *cases]), lines=True)
     elif change.name in gate.undecided:

@@ -42,7 +42,7 @@ def with_titles(comparison: Comparison, label: Callable[[str], str]) -> Comparis
         label: Gives the title of a column name. Where two columns have the same title, both get their names after it.
             Assertions keep their ids.
     """
-    ids = {one.name for one in comparison.of(ColumnKind.ASSERTION)}
+    ids = {one.name for one in comparison.select_kinds(ColumnKind.ASSERTION)}
     title_counts = Counter(label(one.name) for one in comparison.changes if one.name not in ids)
 
     def title_of(name: str) -> str:
@@ -57,12 +57,12 @@ def with_titles(comparison: Comparison, label: Callable[[str], str]) -> Comparis
     return replace(
         comparison,
         changes=tuple(replace(one, name=title_of(one.name)) for one in comparison.changes),
-        moved=tuple(
+        changed_cases=tuple(
             replace(one, changes={title_of(name): both for name, both in one.changes.items()})
-            for one in comparison.moved
+            for one in comparison.changed_cases
         ),
-        unlike=rename(comparison.unlike),
-        neither=rename(comparison.neither),
+        uneven_cases=rename(comparison.uneven_cases),
+        unscored_cases=rename(comparison.unscored_cases),
     )
 
 
@@ -77,13 +77,13 @@ def comparison_rows(changes: Sequence[ColumnChange]) -> Iterator[tuple[str, ...]
             _format_signed(one),
             format_p_value(one.p_holm),
             f"{one.better:,}–{one.same:,}–{one.worse:,}",
-            format_number(one.power.least),
+            format_number(one.power.minimum_detectable),
         )
 
 
 def conclusion(comparison: Comparison) -> str:
     """Return the result in one sentence for a reader who is no statistician; a sentence on lost scores comes first."""
-    main = comparison.of(ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION)
+    main = comparison.select_kinds(ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION)
     lost = _lost_sentence(comparison, main)
     if not any(one.cases for one in main):
         nothing = f"Nothing has a number in both {comparison.before} and {comparison.after}: they cannot be compared."
@@ -107,19 +107,22 @@ def _lost_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> str:
 def _change_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> str:
     """Return what changed on the cases with a number in both runs."""
     parts = []
-    for word, chosen in (("worse", [one for one in main if one.down]), ("better", [one for one in main if one.up])):
+    for word, chosen in (
+        ("worse", [one for one in main if one.is_worse]),
+        ("better", [one for one in main if one.is_better]),
+    ):
         if chosen:
             amounts = [f"{one.name} by {_format_amount(one.difference, word)}" for one in chosen]
             parts.append(f"{word} on {_join_with_and(amounts)}")
     for word, chosen in (
-        ("more often fails", [one for one in comparison.of(ColumnKind.ASSERTION) if one.down]),
-        ("more often passes", [one for one in comparison.of(ColumnKind.ASSERTION) if one.up]),
+        ("more often fails", [one for one in comparison.select_kinds(ColumnKind.ASSERTION) if one.is_worse]),
+        ("more often passes", [one for one in comparison.select_kinds(ColumnKind.ASSERTION) if one.is_better]),
     ):
         if chosen:
             parts.append(f"{word} {join_names([one.name for one in chosen], _MAX_NAMED)}")
     count = max(one.cases for one in main)
     cases = f"these {count:,} cases" if count != 1 else "this one case"
-    hinted = [one for one in main if one.hinted]
+    hinted = [one for one in main if one.is_uncertain]
     if not parts:
         if all(one.better == one.worse == 0 for one in main):
             return f"{comparison.after} is the same as {comparison.before} on every one of {cases}."
@@ -129,7 +132,7 @@ def _change_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> st
     found = f"{comparison.after} {_change_phrase(parts)}"
     if hinted:
         return f"{found}; not sure: {_hint_sentences(hinted)}{_undetectable_sentence(main)}."
-    if all(one.shown for one in main):
+    if all(one.is_significant for one in main):
         return f"{found}."
     return f"{found}; nothing else changed that {cases} could show{_undetectable_sentence(main)}."
 
@@ -140,15 +143,17 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     for name, only in ((comparison.before, comparison.only_before), (comparison.after, comparison.only_after)):
         if only:
             notes.append(f"{_count_cases(len(only))} only in {name}: {join_names(only)}.")
-    if unlike := comparison.unlike:
+    if unlike := comparison.uneven_cases:
         counts = "counts" if len(unlike) == 1 else "count"
         notes.append(
             f"{_count_cases(len(unlike), 'lacks', 'lack')} a number in one of the two runs, and {counts} only where "
             f"both have one: {join_names([_describe_uneven(one) for one in unlike])}."
         )
-    if comparison.neither:
-        named = join_names([f"{one.case} (before: {one.before}; now: {one.after})" for one in comparison.neither])
-        notes.append(f"{_count_cases(len(comparison.neither), 'has', 'have')} no score in either run: {named}.")
+    if comparison.unscored_cases:
+        named = join_names(
+            [f"{one.case} (before: {one.before}; now: {one.after})" for one in comparison.unscored_cases]
+        )
+        notes.append(f"{_count_cases(len(comparison.unscored_cases), 'has', 'have')} no score in either run: {named}.")
     notes += [sentence for one in comparison.changes if (sentence := _lost_scores_sentence(one))]
     if comparison.group is None:
         notes.append("The cases name no source: each is taken as independent of the others (--group says otherwise).")
@@ -158,16 +163,18 @@ def comparison_notes(comparison: Comparison) -> list[str]:
 def cases_needed(comparison: Comparison) -> list[str]:
     """Return how many cases detect the difference asked about, for each overall score, else for each criterion."""
     sentences = []
-    for one in comparison.of(ColumnKind.OVERALL) or comparison.of(ColumnKind.CRITERION):
+    for one in comparison.select_kinds(ColumnKind.OVERALL) or comparison.select_kinds(ColumnKind.CRITERION):
         power = one.power
         if power.detect is None:
             continue
-        if power.more is None:
+        if power.more_cases is None:
             sentence = f"how many cases show {power.detect:g} is not known; {power.why}."
-        elif power.more == 0:
+        elif power.more_cases == 0:
             sentence = f"these {one.cases:,} cases are enough to see a difference of {power.detect:g}."
         else:
-            sentence = f"to see a difference of {power.detect:g} takes {power.cases:,} cases, {power.more:,} more."
+            sentence = (
+                f"to see a difference of {power.detect:g} takes {power.cases:,} cases, {power.more_cases:,} more."
+            )
         sentences.append(f"{one.name}: {sentence}")
     return sentences
 
@@ -208,11 +215,13 @@ def _undetectable_sentence(main: Sequence[ColumnChange]) -> str:
 
     The drop is that of the first column without a shown change (the overall score, if there is one).
     """
-    first = next((one for one in main if one.power.least is not None and not one.shown), None)
-    blind = next((one for one in main if one.cases and one.power.blind), None)
+    first = next((one for one in main if one.power.minimum_detectable is not None and not one.is_significant), None)
+    blind = next((one for one in main if one.cases and one.power.detects_nothing), None)
     parts = [blind.power.why] if blind is not None else []
     if first is not None:
-        parts.insert(0, f"a drop of {first.name} under {first.power.least:.2g} would probably have gone unnoticed")
+        parts.insert(
+            0, f"a drop of {first.name} under {first.power.minimum_detectable:.2g} would probably have gone unnoticed"
+        )
     return "; " + ("; ".join(parts) or "how small a change they would show is not known")
 
 
@@ -334,7 +343,7 @@ def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str
         warnings=describe_run_differences(before, after),
     )
     titles = criterion_titles((*other.rubrics, *record.rubrics))
-    cases = [one.case for one in found.moved]
+    cases = [one.case for one in found.changed_cases]
     return RunComparison(
         with_titles(found, lambda name: column_title(name, titles)), _case_pictures(ledger, record, other, cases)
     )
@@ -373,8 +382,8 @@ def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunD
     for shots in compared.shots.values():
         for _, digest in shots:
             gathered.pictures.setdefault(digest, len(gathered.pictures))
-    main = comparison.of(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)
-    assertions = [one for one in comparison.of(ColumnKind.ASSERTION) if one.shown][:_MAX_ASSERTIONS]
+    main = comparison.select_kinds(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)
+    assertions = [one for one in comparison.select_kinds(ColumnKind.ASSERTION) if one.is_significant][:_MAX_ASSERTIONS]
     place = {case: number for number, case in reversed(list(enumerate(gathered.index.case)))}
     movers = [
         ChangedCase(
@@ -387,7 +396,7 @@ def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunD
             ),
             compared.shots.get(one.case, ()),
         )
-        for one in comparison.moved
+        for one in comparison.changed_cases
     ]
     return ComparisonSection(
         escape_hidden(other.name),
@@ -395,7 +404,7 @@ def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunD
         tuple(_section_rows([*main, *assertions])),
         tuple(movers),
         tuple(use_minus_sign(escape_hidden(note)) for note in comparison_notes(comparison)),
-        f"{comparison.told} {COMPARISON_LEGEND}",
+        f"{comparison.interval_note} {COMPARISON_LEGEND}",
     )
 
 
@@ -408,14 +417,14 @@ def _section_rows(columns: Sequence[ColumnChange]) -> list[ComparisonRow]:
     rows = []
     for one, cells in zip(columns, comparison_rows(columns), strict=True):
         wide = widest[one.kind] or 1.0
-        way = "worse" if one.down else "better" if one.up else ""
+        way = "worse" if one.is_worse else "better" if one.is_better else ""
         chart = interval_chart(one.difference, (-wide * 1.1, wide * 1.1), middle=0.0)
         rows.append(
             ComparisonRow(
                 (escape_hidden(cells[0]), *(use_minus_sign(cell) for cell in cells[1:])),
                 chart,
                 way,
-                escape_hidden(one.about),
+                escape_hidden(one.question),
             )
         )
     return rows

@@ -64,7 +64,7 @@ class Column:
     kind: ColumnKind
     values: Floats
     scale: tuple[float, float] | None = None
-    about: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,22 +83,22 @@ class Scores:
     cases: tuple[str, ...]
     columns: Mapping[str, Column]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    lacks: Mapping[str, str] = field(default_factory=dict)
+    missing_reasons: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.cases)
 
-    def at(self, rows: Sequence[int] | Ints) -> Scores:
+    def select(self, rows: Sequence[int] | Ints) -> Scores:
         """Return these rows, in this order."""
         places = np.asarray(rows, np.int64)
         cases = tuple(self.cases[row] for row in places)
         columns = {
-            name: Column(one.name, one.kind, one.values[places], one.scale, one.about)
+            name: Column(one.name, one.kind, one.values[places], one.scale, one.question)
             for name, one in self.columns.items()
         }
         groups = {name: tuple(values[row] for row in places) for name, values in self.groups.items()}
         kept = set(cases)
-        return Scores(self.name, cases, columns, groups, {k: v for k, v in self.lacks.items() if k in kept})
+        return Scores(self.name, cases, columns, groups, {k: v for k, v in self.missing_reasons.items() if k in kept})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,19 +111,10 @@ class Ratings:
     values: Floats
 
     def mean(self) -> Floats:
-        """Return the mean rating of each case; nan where nobody rated.
+        """Return the mean rating of each case; nan where nobody rated."""
+        return mean_ratings(self.values)
 
-        Means are rounded to 12 digits, so that the same ratings have the same mean in whatever order they are summed:
-        rank statistics would take rounding errors for differences.
-        """
-        there = ~np.isnan(self.values)
-        sums = np.where(there, self.values, 0.0).sum(axis=1)
-        counts = there.sum(axis=1)
-        means = np.divide(sums, counts, out=np.full(len(self.cases), np.nan), where=counts > 0)
-        rounded: Floats = np.where(counts == 1, sums, np.round(means, 12))
-        return rounded
-
-    def at(self, cases: Sequence[str]) -> Ratings:
+    def for_cases(self, cases: Sequence[str]) -> Ratings:
         """Return the ratings of these cases, in this order; a row of nan for a case that nobody rated."""
         place = {case: row for row, case in enumerate(self.cases)}
         rows = np.array([place.get(case, -1) for case in cases], np.int64)
@@ -131,8 +122,22 @@ class Ratings:
         return Ratings(self.aspect, tuple(cases), self.raters, padded[rows])
 
 
+def mean_ratings(values: Floats) -> Floats:
+    """Return the mean of each row of ratings (cases × raters); nan where nobody rated.
+
+    Means are rounded to 12 digits, so that the same ratings have the same mean in whatever order they are summed:
+    rank statistics would take rounding errors for differences.
+    """
+    there = ~np.isnan(values)
+    sums = np.where(there, values, 0.0).sum(axis=1)
+    counts = there.sum(axis=1)
+    means = np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0)
+    rounded: Floats = np.where(counts == 1, sums, np.round(means, 12))
+    return rounded
+
+
 MAX_LISTED_PROBLEMS = 10
-MAX_SCORE = 1e9  # a score beyond it is a mistake, and its square past all bounds
+MAX_SCORE = 1e9  # a larger score is a mistake, and its square could overflow sums
 
 _PLAIN_SHAPE = CaseSchema(roles=((),))  # no images, no fields: every column is a plain value
 _JSON_LINES = {".jsonl", ".ndjson"}
@@ -150,17 +155,17 @@ def read_ratings(path: Path) -> dict[str, Ratings]:
     Raises:
         UsageError: Lists the invalid rows; a second rating of the same thing by the same rater is one.
     """
-    told: dict[str, dict[tuple[str, str], float]] = {}
+    by_aspect: dict[str, dict[tuple[str, str], float]] = {}
     problems: list[str] = []
     for place, (case, rater, aspect), score in read_number_rows(path, ("case", "rater", "aspect"), problems.append):
-        scores = told.setdefault(aspect, {})
+        scores = by_aspect.setdefault(aspect, {})
         if (case, rater) in scores:
             problems.append(f"{place}: {rater!r} rates {aspect!r} of {case!r} a second time")
         scores[case, rater] = score
     _raise_problems(path, problems)
-    if not told:
+    if not by_aspect:
         raise UsageError(f"{str(path)!r} holds no rating; it should have rows of case,rater,aspect,score.")
-    return {aspect: _build_ratings(aspect, scores) for aspect, scores in told.items()}
+    return {aspect: _build_ratings(aspect, scores) for aspect, scores in by_aspect.items()}
 
 
 def read_scores(path: Path) -> list[Scores]:
@@ -177,22 +182,22 @@ def read_scores(path: Path) -> list[Scores]:
     """
     if path.suffix.lower() in _JSON_LINES and _contains_verdicts(path):
         return _read_verdict_scores(path)
-    told: dict[str, dict[tuple[str, str], float]] = {}
+    by_judge: dict[str, dict[tuple[str, str], float]] = {}
     problems: list[str] = []
     for place, (case, judge, aspect), score in read_number_rows(path, ("case", "judge", "aspect"), problems.append):
-        scores = told.setdefault(judge, {})
+        scores = by_judge.setdefault(judge, {})
         if (case, aspect) in scores:
             problems.append(f"{place}: {judge!r} scores {aspect!r} of {case!r} a second time")
         scores[case, aspect] = score
     _raise_problems(path, problems)
-    if not told:
+    if not by_judge:
         raise UsageError(f"{str(path)!r} holds no score; it should have rows of case,judge,aspect,score.")
     found = []
-    for judge, scores in told.items():
-        gathered = _ColumnBuilder()
+    for judge, scores in by_judge.items():
+        builder = _ColumnBuilder()
         for (case, aspect), score in scores.items():
-            gathered.add(gathered.row(case), aspect, ColumnKind.CRITERION, score)
-        found.append(gathered.scores(judge))
+            builder.add(builder.add_case(case), aspect, ColumnKind.CRITERION, score)
+        found.append(builder.scores(judge))
     return found
 
 
@@ -260,7 +265,7 @@ def tabulate_verdicts(name: str, judged: Iterable[tuple[Verdict, Mapping[str, st
     Raises:
         UsageError: One case has two verdicts by one rubric, or two columns have the same name.
     """
-    gathered = _ColumnBuilder()
+    builder = _ColumnBuilder()
     styles: set[str] = set()
     rubrics: set[str] = set()
     seen: set[tuple[str, str]] = set()
@@ -270,34 +275,34 @@ def tabulate_verdicts(name: str, judged: Iterable[tuple[Verdict, Mapping[str, st
         seen.add((verdict.case, verdict.rubric))
         rubrics.add(verdict.rubric)
         styles.add(verdict.style or "")
-        _add_verdict(gathered, gathered.row(verdict.case, groups), verdict)
-    return gathered.scores(name, ColumnNames(gathered.keys(), len(rubrics) > 1, len(styles) > 1))
+        _add_verdict(builder, builder.add_case(verdict.case, groups), verdict)
+    return builder.scores(name, ColumnNames(builder.keys(), len(rubrics) > 1, len(styles) > 1))
 
 
-def _add_verdict(gathered: _ColumnBuilder, row: int, verdict: Verdict) -> None:
+def _add_verdict(builder: _ColumnBuilder, row: int, verdict: Verdict) -> None:
     if verdict.missing_score_reason:
-        gathered.lack(row, verdict.missing_score_reason)
+        builder.add_missing_reason(row, verdict.missing_score_reason)
     for key, result in verdict.criteria.items():
         if result.score is not None:
-            gathered.add(
+            builder.add(
                 row, (ColumnKind.CRITERION, verdict.rubric, key), ColumnKind.CRITERION, result.score, result.scale
             )
         for one in result.assertions:
             if one.answer in _ANSWER_VALUES:
                 name = (ColumnKind.ASSERTION, verdict.style or "", one.id)
-                gathered.add(row, name, ColumnKind.ASSERTION, _ANSWER_VALUES[one.answer], (0, 1), one.question)
+                builder.add(row, name, ColumnKind.ASSERTION, _ANSWER_VALUES[one.answer], (0, 1), one.question)
     if verdict.score is not None:
-        gathered.add(row, (ColumnKind.OVERALL, verdict.rubric, "score"), ColumnKind.OVERALL, verdict.score, (0, 1))
+        builder.add(row, (ColumnKind.OVERALL, verdict.rubric, "score"), ColumnKind.OVERALL, verdict.score, (0, 1))
     if verdict.passed is not None:
-        gathered.add(row, (ColumnKind.PASSED, verdict.rubric, "passed"), ColumnKind.PASSED, verdict.passed, (0, 1))
+        builder.add(row, (ColumnKind.PASSED, verdict.rubric, "passed"), ColumnKind.PASSED, verdict.passed, (0, 1))
     if verdict.jury is not None:
         for key, spread in verdict.jury.spread.items():
-            gathered.add(row, f"spread.{key}", ColumnKind.SPREAD, spread)
+            builder.add(row, f"spread.{key}", ColumnKind.SPREAD, spread)
     for key, value in verdict.measurements.items():
         if isinstance(value, Mapping):
             value = value.get("value")
         if isinstance(value, int | float):
-            gathered.add(row, f"measured.{key}", ColumnKind.MEASUREMENT, value)
+            builder.add(row, f"measured.{key}", ColumnKind.MEASUREMENT, value)
 
 
 _ANSWER_VALUES = {"yes": 1.0, "no": 0.0}
@@ -305,7 +310,7 @@ _RESERVED_NAMES = ("score", "passed")
 
 
 ColumnKey = str | tuple[ColumnKind, str, str]
-"""A column before it has its name: a name; or a kind, a rubric or style, and what it is of that."""
+"""Key of a column before names are assigned: a name; or a kind, a rubric or style, and the name within it."""
 
 
 class ColumnNames:
@@ -334,12 +339,12 @@ class _ColumnBuilder:
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
         self._groups: dict[str, dict[int, str]] = {}
-        self._lacks: dict[str, str] = {}
+        self._missing_reasons: dict[str, str] = {}
         self._cases: list[str] = []
         self._columns: dict[ColumnKey, tuple[ColumnKind, array[int], array[float]]] = {}
-        self._about: dict[ColumnKey, tuple[tuple[float, float] | None, str]] = {}
+        self._scale_and_question: dict[ColumnKey, tuple[tuple[float, float] | None, str]] = {}
 
-    def row(self, case: str, groups: Mapping[str, str] | None = None) -> int:
+    def add_case(self, case: str, groups: Mapping[str, str] | None = None) -> int:
         row = self._rows.setdefault(case, len(self._rows))
         if row == len(self._cases):
             self._cases.append(case)
@@ -350,9 +355,9 @@ class _ColumnBuilder:
     def keys(self) -> tuple[ColumnKey, ...]:
         return tuple(self._columns)
 
-    def lack(self, row: int, why: str) -> None:
+    def add_missing_reason(self, row: int, why: str) -> None:
         case = self._cases[row]
-        self._lacks[case] = f"{self._lacks[case]}; {why}" if case in self._lacks else why
+        self._missing_reasons[case] = f"{self._missing_reasons[case]}; {why}" if case in self._missing_reasons else why
 
     def add(
         self,
@@ -365,7 +370,7 @@ class _ColumnBuilder:
     ) -> None:
         if key not in self._columns:
             self._columns[key] = kind, array("q"), array("d")
-            self._about[key] = (None if scale is None else (float(scale[0]), float(scale[1]))), about
+            self._scale_and_question[key] = (None if scale is None else (float(scale[0]), float(scale[1]))), about
         _, rows, values = self._columns[key]
         rows.append(row)
         values.append(value)
@@ -377,12 +382,12 @@ class _ColumnBuilder:
                 raise UsageError(f"Two columns of {name} are called {named(key)!r}; one of them needs another name.")
             column: Floats = np.full(len(self._cases), np.nan)
             column[np.frombuffer(rows, np.int64)] = np.frombuffer(values, np.float64)
-            columns[named(key)] = Column(named(key), kind, column, *self._about[key])
+            columns[named(key)] = Column(named(key), kind, column, *self._scale_and_question[key])
         groups = {
             group: tuple(values.get(row, "") for row in range(len(self._cases)))
             for group, values in self._groups.items()
         }
-        return Scores(name, tuple(self._cases), columns, groups, self._lacks)
+        return Scores(name, tuple(self._cases), columns, groups, self._missing_reasons)
 
 
 def _read_verdict_scores(path: Path) -> list[Scores]:
@@ -407,14 +412,14 @@ def _read_verdict_scores(path: Path) -> list[Scores]:
 
 
 def read_number_rows(
-    path: Path, names: tuple[str, ...], complain: Callable[[str], None]
+    path: Path, names: tuple[str, ...], on_problem: Callable[[str], None]
 ) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """Yield the rows of a table that have a score.
 
     Args:
         path: A file with a column for each of `names` and a column `score`.
         names: Names of text columns; the first is the case.
-        complain: Called with a message for each invalid row, which is then skipped.
+        on_problem: Called with a message for each invalid row, which is then skipped.
 
     Yields:
         The row's place in the file, its texts in the order of `names`, and its score. Rows with an empty score are
@@ -423,12 +428,12 @@ def read_number_rows(
     for row in read_rows(path, _PLAIN_SHAPE):
         if row.case is None:
             for problem in row.problems:
-                complain(f"{row.location}: {problem}")
+                on_problem(f"{row.location}: {problem}")
             continue
         values = row.case.groups
         missing = [name for name in names[1:] if not values.get(name, "").strip()]
         if missing:
-            complain(f"{row.location}: there is no {' and no '.join(missing)}")
+            on_problem(f"{row.location}: there is no {' and no '.join(missing)}")
             continue
         text = values.get("score", "").strip()
         if not text:
@@ -436,10 +441,10 @@ def read_number_rows(
         try:
             score = float(text)
         except ValueError:
-            complain(f"{row.location}: the score {text[:40]!r} is no number")
+            on_problem(f"{row.location}: the score {text[:40]!r} is no number")
             continue
         if not abs(score) <= MAX_SCORE:
-            complain(f"{row.location}: the score {text[:40]!r} is no score; at most {MAX_SCORE:g} is")
+            on_problem(f"{row.location}: the score {text[:40]!r} is no score; at most {MAX_SCORE:g} is")
             continue
         yield row.location, (row.case.id, *(values[name].strip() for name in names[1:])), score
 

@@ -19,14 +19,8 @@ from beholder.reports.summary import mean_estimates_of
 from beholder.reports.text import column_title, criterion_titles
 from beholder.reviews.ratings import read_review_ratings
 from beholder.reviews.review import review_from_record
-from beholder.statistics.agreement import (
-    Agreement,
-    AgreementOptions,
-    CriterionAgreement,
-    agree,
-    describe_criterion,
-    describe_overall,
-)
+from beholder.statistics.agreement import Agreement, AgreementOptions, CriterionAgreement, agree
+from beholder.statistics.agreement_sentences import describe_criterion, describe_overall
 from beholder.statistics.bootstrap import ClusterBootstrap
 from beholder.statistics.data import Column, ColumnKind, Floats, Ratings, Scores, select_group, tabulate_verdicts
 from beholder.web.background import BackgroundDep, BackgroundResults, ProgressCacheDep, RunProgressCache
@@ -118,7 +112,7 @@ def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityC
         column = scores.columns.get(aspect)
         if column is None or column.scale is None or column.kind not in (ColumnKind.CRITERION, ColumnKind.OVERALL):
             continue
-        said = people.at(scores.cases).mean()
+        said = people.for_cases(scores.cases).mean()
         there = np.flatnonzero(~np.isnan(column.values) & ~np.isnan(said))
         if not len(there):
             continue
@@ -128,7 +122,7 @@ def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityC
         left_out = len(there) - sum(step.cases for step in steps)
         chart = reliability_chart(steps, column.scale)
         title = column_title(aspect, titles)
-        found.append(ReliabilityCurve(title, tuple(steps), len(there), left_out, chart, draws.told()))
+        found.append(ReliabilityCurve(title, tuple(steps), len(there), left_out, chart, draws.describe()))
     return tuple(found)
 
 
@@ -147,7 +141,7 @@ def _rater_biases(one: CriterionAgreement) -> tuple[Markup, ...]:
 
 
 def _score_pairs(scores: Scores, column: Column, people: Ratings) -> list[tuple[float, float]]:
-    said = people.at(scores.cases).mean()
+    said = people.for_cases(scores.cases).mean()
     both = ~np.isnan(column.values) & ~np.isnan(said)
     return [(float(x), float(y)) for x, y in zip(column.values[both], said[both], strict=True)]
 
