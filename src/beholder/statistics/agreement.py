@@ -250,14 +250,9 @@ def agree(
     draws = ClusterBootstrap(grouped, len(rows), count=options.draws, seed=options.seed)
     scales = infer_scales_by_aspect(columns, ratings, options.scales, options.rating_scales)
     cases = [scores.cases[row] for row in rows]
+    metrics = {aspect: _metric_values(options.baselines, aspect, ratings, cases) for aspect in columns}
     aspects = [
-        _AlignedAspect(
-            aspect,
-            _rescale_column(column, aligned[aspect], scales[aspect], rows),
-            _select_ratings(column, aligned[aspect], rows),
-            *scales[aspect],
-            _metric_values(options.baselines, aspect, ratings, cases),
-        )
+        _align_aspect(aspect, column, aligned[aspect], scales[aspect], rows, metrics[aspect])
         for aspect, column in columns.items()
     ]
     found = _estimate_aspects(aspects, draws, options.against, people=not other_judge)
@@ -314,16 +309,22 @@ def _has_both(column: Column, ratings: Ratings) -> Bools:
     return found
 
 
-def _rescale_column(column: Column, ratings: Ratings, scales: tuple[Scale, Scale], rows: Ints) -> Column:
+def _align_aspect(
+    aspect: str,
+    column: Column,
+    ratings: Ratings,
+    scales: tuple[Scale, Scale],
+    rows: Ints,
+    metrics: Mapping[str, Floats],
+) -> _AlignedAspect:
     judged_on, rated_on = scales
-    values = np.where(_has_both(column, ratings), column.values, np.nan)[rows]
-    own = replace(column, values=values, scale=judged_on)
-    return rescale(own, rated_on) if can_rescale(judged_on, rated_on) else own
-
-
-def _select_ratings(column: Column, ratings: Ratings, rows: Ints) -> Ratings:
-    values = np.where(_has_both(column, ratings)[:, None], ratings.values, np.nan)[rows]
-    return Ratings(ratings.aspect, tuple(ratings.cases[row] for row in rows), ratings.raters, values)
+    both = _has_both(column, ratings)
+    judged = replace(column, values=np.where(both, column.values, np.nan)[rows], scale=judged_on)
+    if can_rescale(judged_on, rated_on):
+        judged = rescale(judged, rated_on)
+    values = np.where(both[:, None], ratings.values, np.nan)[rows]
+    rated = Ratings(ratings.aspect, tuple(ratings.cases[row] for row in rows), ratings.raters, values)
+    return _AlignedAspect(aspect, judged, rated, judged_on, rated_on, metrics)
 
 
 def _metric_values(

@@ -227,14 +227,24 @@ class CandidateEvaluation:
         }
         return self.score(predictions)
 
-    def split_by_task(self, fold: Ints) -> list[Ints]:
-        """Return the folds of the cases of each task."""
-        return [fold[rows] for rows in self._rows]
-
     def choose_best(self, predictions: Predictions, by: SelectionMeasure) -> str:
         """Return the candidate that is closest to people; of equal ones the first, which is the simplest."""
         found = {name: self._distance(name, one, by) for name, one in predictions.items()}
         return min(found, key=lambda name: found[name])
+
+    def predict_nested(
+        self, predictions: Predictions, fold: Ints, by: SelectionMeasure
+    ) -> tuple[list[Floats], set[str]]:
+        """Predict each fold by the recipe that is best without it; also return the recipes that were chosen."""
+        nested = [np.full(len(task.cases), np.nan) for task in self.tasks]
+        picked = set()
+        for one in np.unique(fold):
+            name = self.choose_best(self.predict_within(fold != one), by)
+            picked.add(name)
+            for values, predicted, rows in zip(nested, predictions[name], self._rows, strict=True):
+                out = fold[rows] == one
+                values[out] = predicted[out]
+        return nested, picked
 
     @cached_property
     def constant_recipes(self) -> frozenset[str]:
@@ -414,13 +424,7 @@ def calibrate(
     fold = evaluation.folds(folds)
     predictions = evaluation.predict_across(fold)
     chosen = evaluation.choose_best(predictions, by)
-    nested = [np.full(len(task.cases), np.nan) for task in tasks]
-    picked: set[str] = set()
-    for one in np.unique(fold):
-        name = evaluation.choose_best(evaluation.predict_within(fold != one), by)
-        picked.add(name)
-        for place, its in enumerate(evaluation.split_by_task(fold)):
-            nested[place][its == one] = predictions[name][place][its == one]
+    nested, picked = evaluation.predict_nested(predictions, fold, by)
     rows = evaluation.score({**predictions, AS_CHOSEN: nested}, picked) | {ONE_RATER: evaluation.score_one_rater()}
     helps, why = _decide_if_it_helps(rows[AS_CHOSEN], chosen, by)
     neither = evaluation.score_new_makers({CONSTANT_NAME, chosen}, fold)

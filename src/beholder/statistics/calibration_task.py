@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from beholder.ledger.ledger import Ledger
 
 
-GIVEN_PREFIX = "given."
-MAX_MISSING_SHARE = 0.5  # of the cases that a map is fitted on: a feature that more of them lack is left out
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
-_COMBINED_WAYS = (
-    "min",
-    "mean",
-)  # of the criteria that answer an aspect together: the one that was not chosen stands beside
-_IGNORED_KINDS = frozenset({ColumnKind.PASSED})  # says nothing that the score does not
+GIVEN_PREFIX = "given."
+MAX_MISSING_SHARE = 0.5  # a feature that is missing in a larger share of the cases is left out
+
+_COMBINED_WAYS = ("min", "mean")  # of criteria that answer an aspect together, the other way is a feature, too
+_IGNORED_KINDS = frozenset({ColumnKind.PASSED})  # redundant with the score
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,43 +223,42 @@ def measure_pixels(
     Raises:
         SetupError: A worker process was killed.
     """
-    import os
-    from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from functools import partial
-    from multiprocessing import get_context
 
     from beholder.instruments.human_ratings import measure_pixel_features
 
-    wanted = None if names is None else tuple(names)
-    work = partial(measure_pixel_features, names=wanted)
+    work = partial(measure_pixel_features, names=None if names is None else tuple(names))
     found: dict[str, dict[str, float]] = {}
     failed: dict[str, str] = {}
-
-    def take(case: str, result: tuple[dict[str, float], str]) -> None:
-        values, why = result
-        if why:
-            failed[case] = why
-        else:
-            found[case] = values
-        if done is not None:
-            done(len(found) + len(failed))
-
-    count = (os.cpu_count() or 1) if workers is None else workers
-    if not count:
-        for case, pair in pairs.items():
-            take(case, work(pair))
-        return found, failed
     try:
-        with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_use_one_thread) as pool:
-            for case, result in zip(pairs, pool.map(work, pairs.values(), chunksize=4), strict=True):
-                take(case, result)
+        for case, (values, why) in zip(pairs, _map_in_processes(work, pairs.values(), workers), strict=True):
+            if why:
+                failed[case] = why
+            else:
+                found[case] = values
+            if done is not None:
+                done(len(found) + len(failed))
     except BrokenProcessPool:
         raise SetupError(
             f"A process that measured was ended from outside after {len(found) + len(failed)} of {len(pairs)} cases, "
             "most often for want of memory; run it again with more of it."
         ) from None
     return found, failed
+
+
+def _map_in_processes(work: Callable[[_T], _R], items: Collection[_T], workers: int | None) -> Iterator[_R]:
+    """Yield the result of each item; with 0 workers it is computed in this process."""
+    if workers == 0:
+        yield from map(work, items)
+        return
+    import os
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    count = workers or os.cpu_count() or 1
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_use_one_thread) as pool:
+        yield from pool.map(work, items, chunksize=4)
 
 
 def _use_one_thread() -> None:
@@ -270,9 +269,9 @@ def _use_one_thread() -> None:
 
 
 MIN_CASES = 10
-MAX_MAKER_FOLDS = 30  # makers: more are left out some at a time
-MAX_CROSSED_MAKER_FOLDS = 10  # where photographs are held back as well, which takes as many times more maps
-MAKER_GROUP = "model"  # the group that says what made an image, unless another is named
+MAX_MAKER_FOLDS = 30  # with more makers, several are left out at a time
+MAX_CROSSED_MAKER_FOLDS = 10  # where folds of photographs are left out as well, which multiplies the maps to fit
+MAKER_GROUP = "model"  # default group that names what made an image
 
 
 @dataclass(frozen=True, slots=True, eq=False)

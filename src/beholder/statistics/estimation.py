@@ -76,9 +76,7 @@ def interval_half_width(variance: float, freedom: int) -> float:
 def fit_regression(
     human: Floats, group: Ints, judge: Floats | None = None, *, allow_negative: bool = False
 ) -> RegressionFit | None:
-    """Estimate the mean of `human` over all cases, with a variance that is robust to clustering.
-
-    Errors are summed by group before they are squared, with the usual small-sample factors for each part.
+    """Estimate the mean of `human` over all cases, with a cluster-robust variance and small-sample factors.
 
     Args:
         human: One score per case, nan where nobody rated.
@@ -88,21 +86,17 @@ def fit_regression(
 
     Returns:
         None where fewer than two groups (three with a judge) are rated, or where the judge is uninformative: it or
-            people
-        are constant on the rated cases, or it correlates negatively and `allow_negative` is not set.
+        people are constant on the rated cases, or it correlates negatively without `allow_negative`.
     """
     rated: Bools = ~np.isnan(human)
     people, own = human[rated], group[rated]
-    count = len(people)
-    groups = len(np.unique(own))
-    tuned = int(judge is not None)
+    count, groups, tuned = len(people), len(np.unique(own)), int(judge is not None)
     if groups < 2 + tuned or count < 2 + tuned:
         return None
-    mean = float(people.mean())
+    mean, slope = float(people.mean()), 0.0
     errors: Floats = people - mean
     shares: Floats = np.full(count, 1 / count)
     spread: Floats = np.zeros(len(human))
-    slope = 0.0
     if judge is not None:
         away = judge[rated] - judge[rated].mean()
         square = float(away @ away)
@@ -116,8 +110,7 @@ def fit_regression(
         errors = errors - slope * away
         shares = shares + gap / square * away
         spread = slope * (judge - judge.mean()) / len(judge)
-    parts = shares * errors
-    every = int(group.max()) + 1
+    parts, every = shares * errors, int(group.max()) + 1
     alone = float(parts @ parts) * count / (count - 1 - tuned)
     ours = np.bincount(own, parts, every) * np.sqrt(groups / (groups - 1) * (count - 1) / (count - 1 - tuned))
     others = np.bincount(group, spread, every) * np.sqrt(every / (every - 1))
@@ -433,48 +426,38 @@ def _estimate_score(
     group = ClusterBootstrap(groups, len(human)).group_index
     rated = ~np.isnan(human)
     judged = ~np.isnan(judge)
-    # A case without a score counts as an average one for the weight: it must not leave the run, or the estimate would
-    # be of the cases that judges like to judge.
+    # A case without a score counts as an average one for the weight. It must not be left out: the estimate would be of
+    # the cases that the judge did score.
     known = np.where(judged, judge, judge[judged].mean() if judged.any() else 0.0)
     alone = fit_regression(human, group)
     count, many = int(rated.sum()), len(np.unique(group[rated]))
     both = fit_regression(human, group, known, allow_negative=allow_negative) if many >= MIN_RATED_GROUPS else None
-    if (
-        both is not None
-        and alone is not None
-        and not rate
-        and both.rating_variance <= ROUNDING_SQUARE * alone.rating_variance
-    ):
-        both = None  # errors of nil among a few cases say that they are few, not how large errors are
-    # Taking whichever interval comes out narrower would cost a point of coverage or more at 20 ratings; a judge that
-    # tells nothing makes it wider by about one part in twice the number of ratings.
+    if both and alone and not rate and both.rating_variance <= ROUNDING_SQUARE * alone.rating_variance:
+        both = None  # that a few cases have no error at all does not say how large errors are
+    # The judge is used even where people alone have the narrower interval: choosing the narrower one would cost a point
+    # of coverage or more at 20 ratings, while an uninformative judge widens the interval only a little.
     people = _add_interval(alone, human, rate)
     combined = people if both is None else _add_interval(both, human, rate)
     plan = None
     sampling_warning = _check_sampling(rated, judge, group)
     if alone is not None and np.ptp(human[rated]) > 0 and sampling_warning is None:
         plan = RatingPlan(group, count, (alone, people), None if both is None else (both, combined))
+    needed = None
+    if width is not None and sampling_warning is None:
+        needed = plan.ratings_needed(width) if plan else RatingsNeeded(width, None, None)
     return HumanScoreEstimate(
         cases=len(human),
         judged=int(judged.sum()),
         rated=count,
         groups=many,
         people=people,
-        judge=undefined_estimate("its scale or that of people is not known")
-        if judge_rescaled is None
-        else _estimate_judge(judge_rescaled, group, rate),
-        bias=undefined_estimate("its scale or that of people is not known")
-        if judge_rescaled is None
-        else _estimate_bias(human, judge_rescaled, group),
+        judge=_estimate_judge(judge_rescaled, group, rate),
+        bias=_estimate_bias(human, judge_rescaled, group),
         combined=combined,
         weight=None if both is None else both.weight,
         correlation=_correlate(human, judge),
         widths=() if plan is None else plan.expected_widths(),
-        needed=None
-        if width is None or sampling_warning
-        else plan.ratings_needed(width)
-        if plan
-        else RatingsNeeded(width, None, None),
+        needed=needed,
         sampling_warning=sampling_warning,
         correction=correct_pass_rate(human, judge, group) if rate else None,
     )
@@ -501,14 +484,21 @@ def _clip_estimate(estimate: Estimate, scale: tuple[float, float]) -> Estimate:
     return replace(estimate, value=value, low=low, high=high)
 
 
-def _estimate_judge(judge_rescaled: Floats, group: Ints, rate: bool) -> Estimate:
+_UNKNOWN_SCALE = undefined_estimate("its scale or that of people is not known")
+
+
+def _estimate_judge(judge_rescaled: Floats | None, group: Ints, rate: bool) -> Estimate:
+    if judge_rescaled is None:
+        return _UNKNOWN_SCALE
     if np.isnan(judge_rescaled).all():
         return undefined_estimate("the judge has no score for any case")
     return _add_interval(fit_regression(judge_rescaled, group), judge_rescaled, rate)
 
 
-def _estimate_bias(human: Floats, judge_rescaled: Floats, group: Ints) -> Estimate:
+def _estimate_bias(human: Floats, judge_rescaled: Floats | None, group: Ints) -> Estimate:
     """Estimate the judge minus people, using the judge's own numbers as the regressor."""
+    if judge_rescaled is None:
+        return _UNKNOWN_SCALE
     there = ~np.isnan(judge_rescaled)
     if not there.any():
         return undefined_estimate("the judge has no score for any case")
