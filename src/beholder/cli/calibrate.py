@@ -331,14 +331,17 @@ def _make_tasks(
     for sentence in describe_matches(columns, people, pairs):
         note(sentence)
     scales = infer_scales_by_aspect(columns, people, wanted.scales, wanted.rating_scales)
-    spelling = known.pedigree.spelled_out(known.judged)
-    judged, columns = spelling.of_all(known.judged), {aspect: spelling.of(one) for aspect, one in columns.items()}
+    spelling = known.pedigree.column_aliases(known.judged)
+    judged, columns = (
+        spelling.rename_all(known.judged),
+        {aspect: spelling.rename(one) for aspect, one in columns.items()},
+    )
     further = {name for values in known.extra.values() for name in values}
     tasks = []
     for aspect, column in columns.items():
         own, of_people = scales[aspect]
         beside = [one for one in columns.values() if one is not column]
-        names = known.pedigree.names_beside(column.name)
+        names = known.pedigree.names_for(column.name)
         tasks.append(
             build_task(
                 judged,
@@ -366,16 +369,16 @@ def _print_results(results: Sequence[CalibrationResult], notes: Sequence[str]) -
 
     for result in results:
         first = result.tasks[0]
-        raters, groups = len(first.ratings.raters), len(set(first.numbers.tolist()))
+        raters, groups = len(first.ratings.raters), len(set(first.group_index.tolist()))
         raw = ", ".join(dict.fromkeys(task.raw.name for task in result.tasks))
         about = f"{len(first.cases):,} cases in {groups:,} groups, {raters} raters"
         about += f", {len(first.features.names)} features"
         print_text(printable(f"{result.aspect} (judge: {raw})\n{about}", lines=True))
         named = {key: f"{key}: {result.chosen}" if key == AS_CHOSEN else key for key in result.rows}
         _result_table("", {named[key]: row for key, row in result.rows.items()})
-        if result.unseen:
-            _result_table("maker unseen", result.unseen)
-            _result_table("neither maker nor photograph seen", result.neither)
+        if result.new_model:
+            _result_table("maker unseen", result.new_model)
+            _result_table("neither maker nor photograph seen", result.new_model_and_photo)
         for line in _result_sentences(result):
             print_text(printable(line))
         print_text("")
@@ -386,12 +389,12 @@ def _print_results(results: Sequence[CalibrationResult], notes: Sequence[str]) -
         "In the first table every number is of cases whose group the map had not seen; `as chosen` made the choice "
         "anew without them."
     )
-    if any(result.unseen for result in results):
+    if any(result.new_model for result in results):
         print_text(
             "Maker unseen: by maps of other makers' images, those of the same photograph among them. Neither seen: by "
             "maps of other makers' images of other photographs, which is what new images by a new maker can expect."
         )
-    print_text(results[0].told)
+    print_text(results[0].interval_note)
     for note in notes:
         print_text(printable(note))
 
@@ -416,11 +419,11 @@ def _result_sentences(result: CalibrationResult) -> list[str]:
     }
     gained = "; ".join(f"{what} by {format_interval(one)}" for what, one in gains.items() if one is not None)
     lines = [f"As chosen: {gained}.", result.why if result.helps else f"Not saved: {result.why}"]
-    if result.makers:
-        lines.append(result.makers)
-    if result.helps and not result.bounded:
+    if result.maker_note:
+        lines.append(result.maker_note)
+    if result.helps and not result.has_intervals:
         lines.append("There are too few groups to say how far people may be from it: its interval is the whole scale.")
-    left = {name: why for one in result.fitted.values() for name, why in one.usable.left_out.items()}
+    left = {name: why for one in result.maps.values() for name, why in one.usable.left_out.items()}
     if left:
         lines.append("Left out: " + ", ".join(f"{name} ({why})" for name, why in list(left.items())[:8]) + ".")
     return lines
