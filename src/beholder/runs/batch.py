@@ -363,12 +363,11 @@ class BatchFetcher:
         if UNCONFIRMED in job.handle and not nameless:
             return False
         rest = BatchReply(status.unfinished_stage, 1, 400, _error_body(status.reason))
-        if nameless:  # theirs are among these
+        if nameless:  # results without a key belong to some of the requests that are left
             rest = BatchReply(BatchStage.ERRORED, 1, 400, UNREADABLE_RESULT.decode())
         elif status.unfinished_stage is BatchStage.ERRORED:
-            self._notify(
-                f"{queue.judge.name} refused a job of {job.count} requests: {status.reason or 'it does not say why'}."
-            )
+            reason = status.reason or "it does not say why"
+            self._notify(f"{queue.judge.name} refused a job of {job.count} requests: {reason}.")
         await self._thread.call(self._ledger.finish_batch_job, self._run, job, rest, cost, came)
         await _clean_up_job(queue, job)
         self.requests += job.count
@@ -496,7 +495,7 @@ class BatchPass:
     Args:
         suite_run: The run.
         options: How the pass is made.
-        observer: Is told how the run advances.
+        observer: Gets notified of the progress.
         stop: When it is set, no new case is begun and nothing more is submitted.
         notify: Gets sentences that a person should see.
     """

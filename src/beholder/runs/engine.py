@@ -112,7 +112,7 @@ class RunSettings:
 
 
 class RunObserver(Protocol):
-    """Is told how a run advances, for progress bars and logs."""
+    """Gets notified of the progress of a run, for progress bars and logs."""
 
     def on_skipped(self, count: int) -> None:
         """So many verdicts were there before, or are made by other processes."""
@@ -146,7 +146,7 @@ class Engine:
         cases: Iterates over all cases of the run; called again where other processes had leased some of them.
         ledger: Where verdicts go.
         limits: Those of the judges, which all processes share.
-        observer: Is told how the run advances.
+        observer: Gets notified of the progress.
         stop: When it is set, no new case is begun, and those in progress are finished.
     """
 

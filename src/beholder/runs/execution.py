@@ -81,7 +81,7 @@ class SuiteRun:
         """Judge all cases that have no final outcome yet, and close the judges.
 
         Args:
-            observer: Is told how the run advances.
+            observer: Gets notified of the progress.
             stop: When it is set, no new case is begun.
             retry: Final outcomes to try again.
 

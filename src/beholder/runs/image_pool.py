@@ -138,7 +138,7 @@ class ImagePool:
 
 
 def _init_pool_process() -> None:
-    """Initialize a process of the pool: leave Ctrl-C to the parent, and exit when the parent is gone, however it ended."""
+    """Initialize a process of the pool: leave Ctrl-C to the parent, and exit when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
 

@@ -319,8 +319,7 @@ def describe_flag_problem(problem: Problem) -> str:
 
 
 def add_hint(problem: Problem) -> Problem:
-    """Return the problem with a hint: for an unknown key the nearest known one, for one that would hold a secret what to
-    do instead, for a wrong choice the choices."""
+    """Return the problem with a hint: the nearest known key, what to do in place of a secret, or the choices."""
     if choices := _find_choices().get(problem.key):
         return Problem(_describe_wrong_choice(problem.message, choices), problem.key, problem.line)
     if problem.message != "is not a key that is known here":

@@ -42,8 +42,7 @@ class _CaseAttempt:
 
 @dataclass(slots=True)
 class AttemptTracker:
-    """Counts how often cases were started, by number, from their start to their end. `live_nodes` returns the nodes that
-    are alive.
+    """Counts how often cases were started, by number, until they end. `live_nodes` returns the nodes that are alive.
 
     When a worker dies, all its cases are suspects: each is started again only where nothing else is in progress, so
     that the next death tells which it was, and costs no other case anything. If its whole node died, they are hardly to
@@ -171,7 +170,7 @@ class _OpenChunk:
 
 
 class Coordinator:
-    """The actor. Its constructor takes nothing, since Ray keeps the arguments of constructors; `open` takes the settings."""
+    """The actor. `open` takes its settings, and not the constructor, since Ray keeps the arguments of constructors."""
 
     def __init__(self, live_nodes: Callable[[], Collection[str]] | None = None) -> None:
         self._change = asyncio.Condition()

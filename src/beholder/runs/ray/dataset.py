@@ -1,4 +1,4 @@
-"""Chunks of cases as a Ray Data source, streamed through a pool of workers. Imported late: loads Ray Data and pyarrow."""
+"""Chunks of cases as a Ray Data source, streamed through a pool of workers. Imported late: it loads Ray Data."""
 
 from __future__ import annotations
 

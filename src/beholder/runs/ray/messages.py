@@ -41,7 +41,7 @@ class TaskChunk:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """Everything that a worker needs to judge as the driver would; it has no secrets. Relative paths start at `folder`."""
+    """Everything that a worker needs to judge as the driver would. No secrets. Relative paths start at `folder`."""
 
     settings: RunSettings
     suite: Suite

@@ -1,4 +1,4 @@
-"""A worker of a run on Ray: an actor of Ray Data that judges chunks of cases in one event loop, on a node of the cluster.
+"""A worker of a run on Ray: an actor of Ray Data on a node of the cluster, which judges chunks in one event loop.
 
 Beside it: how a worker keeps to its share of the cases at once (`ResizableSemaphore`), judges a case while nothing else
 is in progress (`SharedExclusiveLock`), and gets money from the driver (`RemoteBudget`).
@@ -151,8 +151,8 @@ class RemoteBudget(Budget):
 
 
 class RayWorker:
-    """What Ray Data makes once in each actor, and calls with one chunk at a time, several calls at once, all in one event
-    loop."""
+    """The callable of Ray Data: made once in each actor, called with one chunk at a time, several calls at once in one
+    event loop."""
 
     def __init__(self, coordinator: ActorHandle[Any], setup: bytes) -> None:
         self._coordinator = coordinator
