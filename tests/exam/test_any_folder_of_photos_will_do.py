@@ -17,17 +17,18 @@ from beholder.cases.case import id_problem
 from beholder.errors import UsageError
 from beholder.exam.exam import write_exam
 from beholder.exam.paper import MAX_NAME_LENGTH, Photo, find_most_unlike, load_photographs, make_plain_names
+from beholder.images.codec import Pixels
 from beholder.rubrics.rubric import Rubric
 
 PRESERVATION = Rubric.load("edit-preservation")
 
 
-def scene(seed: int, width: int = 240, height: int = 160) -> np.ndarray:
+def scene(seed: int, width: int = 240, height: int = 160) -> Pixels:
     """Something with areas and detail; no two seeds are alike."""
     random = np.random.default_rng(seed)
     rough = cv2.resize(random.integers(0, 255, (6, 8, 3), np.uint8), (width, height), interpolation=cv2.INTER_CUBIC)
     grain = random.normal(0, 12, rough.shape)
-    return np.clip(rough + grain, 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(rough + grain, 0, 255), np.uint8)
 
 
 def save(path: Path, pixels: np.ndarray, **how: object) -> Path:
@@ -138,7 +139,7 @@ def test_hostile_names_become_plain_ones(tmp_path: Path) -> None:
     exam = (tmp_path / "exam").resolve()
     for case in cases:
         assert id_problem(case.id) == ""
-        assert all(exam in Path(path).resolve().parents for path in case.images.values())
+        assert all(exam in Path(os.fsdecode(path)).resolve().parents for path in case.images.values())
 
 
 @given(st.lists(st.text(max_size=80), max_size=12))

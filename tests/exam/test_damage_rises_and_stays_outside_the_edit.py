@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.images import read_bgr
 
 from beholder.demo.photos import load_photos
 from beholder.exam.damage import DAMAGES, DamageTarget, crop_to_fill, damage_image, damage_inside, damage_outside
@@ -95,7 +96,7 @@ def test_a_patch_covers_the_share_that_is_stated(shots: list[Photo]) -> None:
 
 def test_a_colour_cast_is_as_far_as_it_says() -> None:
     middle = DamageTarget(
-        np.full((128, 128, 3), 119, np.uint8), np.zeros((128, 128), bool), np.zeros((9, 9, 3)), 0, "grey"
+        np.full((128, 128, 3), 119, np.uint8), np.zeros((128, 128), bool), np.zeros((9, 9, 3), np.uint8), 0, "grey"
     )
     for strength, step in enumerate(DAMAGES["colour_cast"].steps, start=1):
         lab = [
@@ -155,7 +156,7 @@ def test_the_written_papers_rise_as_well(quick_exams: dict[str, Any]) -> None:
     for name in ("edit-preservation", "edit-quality", "edit-fidelity", "restyle"):
         exam = quick_exams[name]
         role = exam.rubric.roles[-1]
-        picture = {case.id: cv2.imread(str(case.images[role])) for case in exam.cases}
+        picture = {case.id: read_bgr(case.images[role]) for case in exam.cases}
         series: dict[tuple[str, ...], list[tuple[int, float]]] = {}
         for case in exam.cases:
             groups = case.groups
@@ -176,7 +177,7 @@ def test_inside_the_edit_the_papers_on_preservation_are_their_twins(quick_exams:
     for case in exam.cases:
         if case.groups["part"] == "damage":
             before, clean, damaged = (
-                cv2.imread(str(path))
+                read_bgr(path)
                 for path in (
                     case.images["input"],
                     cases[case.groups["twin"]].images["edited"],

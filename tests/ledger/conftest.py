@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.ledger import run_record
+from support.postgres import Server
 
 from beholder.ledger.ledger import Ledger
 
@@ -17,7 +18,8 @@ KINDS = ("sqlite", "postgresql")
 def new_place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str | Path]:
     """Calls for places where there is no ledger yet: of a file, of a database."""
     if request.param == "postgresql":
-        return request.getfixturevalue("postgres").schema
+        server: Server = request.getfixturevalue("postgres")
+        return server.schema
     return lambda: tmp_path_factory.mktemp("ledger") / "beholder.db"
 
 

@@ -60,8 +60,13 @@ def shelf() -> Iterator[Path]:
         folder.chmod(0o755)
 
 
+def file_of(ledger: Ledger) -> Path:
+    assert ledger.path is not None
+    return ledger.path
+
+
 def test_locked(ledger: Ledger) -> None:
-    holder = sqlite3.connect(ledger.path, isolation_level=None)
+    holder = sqlite3.connect(file_of(ledger), isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with told("locked by another program"), Ledger.open(ledger.path, timeout_s=0):
         pass
@@ -123,7 +128,7 @@ def test_a_read_only_ledger_refuses_to_write(ledger: Ledger) -> None:
 
 
 def test_from_a_newer_version(ledger: Ledger) -> None:
-    with sqlite3.connect(ledger.path) as other:
+    with sqlite3.connect(file_of(ledger)) as other:
         other.execute("UPDATE meta SET value = '99' WHERE key = 'version'")
     for read_only in (False, True):
         with told("written by a newer Beholder .*version 99.* upgrade Beholder"):
@@ -288,7 +293,7 @@ def complaints(place: Path) -> list[str]:
 def test_a_body_that_was_changed_is_found(ledger: Ledger) -> None:
     ledger.write("r1", [entry(1, thumbnails=(("00" * 32, b"RIFF....WEBPVP8 "),)), entry(2)])
     assert ledger.check() == []
-    with sqlite3.connect(ledger.path) as other:
+    with sqlite3.connect(file_of(ledger)) as other:
         other.execute("UPDATE verdicts SET body = x'00' WHERE position = 1")
         other.execute("UPDATE answers SET body = (SELECT body FROM answers WHERE number = 1) WHERE number = 2")
         other.execute("UPDATE thumbnails SET webp = x'00'")

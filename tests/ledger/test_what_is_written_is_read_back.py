@@ -13,6 +13,7 @@ from support.verdicts import verdicts
 
 from beholder.cases.case import Case
 from beholder.errors import LedgerError
+from beholder.images.image import ImageSource
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.query import tally_verdicts
 from beholder.verdicts.verdict import Flag, Juror, Jury, Outcome, Verdict
@@ -51,7 +52,7 @@ def test_a_case_with_its_groups_and_lists(ledger: Ledger) -> None:
 
 
 def test_paths_are_absolute_and_nothing_secret_of_an_address_is_kept(ledger: Ledger) -> None:
-    images = {
+    images: dict[str, ImageSource] = {
         "a": "photos/x.jpg",
         "b": "https://me:pw@host/x.jpg?sig=abc#f",
         "c": "data:image/png;base64,AAAA",

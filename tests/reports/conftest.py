@@ -10,7 +10,7 @@ import pytest
 from support.reports import Opened, usual_run, written
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page
 
 
 @pytest.fixture(scope="session")
@@ -27,13 +27,17 @@ def opened(browser: Browser) -> Iterator[Opened]:
     complaints: list[str] = []
     contexts = []
 
+    def dismissed(dialog: Dialog) -> None:
+        complaints.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
     def open_(path: Path, at: str = "", **options: object) -> Page:
         context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", dismissed)
         page.on("request", lambda asked: None if _local(asked.url) else complaints.append(f"asked for {asked.url}"))
         page.goto(f"{path.as_uri()}{at}")
         page.wait_for_selector("html[data-ready]", state="attached")

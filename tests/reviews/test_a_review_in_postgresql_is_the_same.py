@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from support import postgres as postgres_support
 from support.reviews import EDIT, RUN, answers, edits, restyles
@@ -51,7 +52,7 @@ def test_many_at_once_lose_nothing(postgres: postgres_support.Server) -> None:
     edits(place).close()
     with Ledger.open(place) as ledger, ThreadPoolExecutor(24) as many:
         reviews = [find_or_start_review(ledger, RUN, f"rater {number}") for number in range(24)]
-        done = [many.submit(record_draft, ledger, review, CASE, answers(3)) for review in reviews]
+        done: list[Future[Any]] = [many.submit(record_draft, ledger, review, CASE, answers(3)) for review in reviews]
         done += [many.submit(record_rating, ledger, review, CASE, answers(6)) for review in reviews]
         done += [many.submit(record_draft, ledger, review, CASE, answers(1)) for review in reviews]
         for one in done:

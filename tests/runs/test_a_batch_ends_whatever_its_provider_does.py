@@ -47,7 +47,13 @@ def to_the_end(
     """Hands a run in at a provider of many moods, and collects it until nothing is under way."""
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(name, "sk-test-0123456789")
-    replies = [*[good_answer()] * 4, Fault.status(500), "no JSON", Fault.empty(), Fault.refusal("I would rather not.")]
+    replies: list[dict[str, Any] | str | Fault] = [
+        *[good_answer()] * 4,
+        Fault.status(500),
+        "no JSON",
+        Fault.empty(),
+        Fault.refusal("I would rather not."),
+    ]
 
     async def to_the_end(protocol: str, seed: int, place: str) -> None:
         chance = random.Random(f"{protocol} {seed}")

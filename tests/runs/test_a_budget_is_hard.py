@@ -51,8 +51,7 @@ async def test_calls_that_run_at_once_reserve_together() -> None:
     async def ask() -> bool:
         return (await talk(judge, budget, Decimal(4))).outcome is not Outcome.OVER_BUDGET
 
-    first = await asyncio.gather(ask(), ask())
-    assert first == [True, True]
+    assert all(await asyncio.gather(ask(), ask()))
     assert budget.spent == 2
     asked = [await ask() for _ in range(9)]
     assert asked.count(True) == 5  # from $2 spent, $4 must be free each time: at 2, 3, 4, 5 and 6

@@ -22,7 +22,8 @@ def planned(command: Command, beholder: Beholder) -> Callable[..., dict[str, Any
         words = ["plan" if word == "run" else word for word in command(*more)]
         done = beholder([*words, "--json"])
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        plan: dict[str, Any] = json.loads(done.stdout)
+        return plan
 
     return planned
 

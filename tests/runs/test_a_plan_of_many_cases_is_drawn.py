@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from beholder.runs.plan import SAMPLE_SIZE, Plan, SampleSpread, draw_sample, pic
 from beholder.runs.suite import Suite, load_suite
 
 Command = Callable[..., list[str]]
+Beholder = Callable[[list[str]], subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -79,7 +81,7 @@ def test_what_is_done_is_counted_and_not_guessed(uneven: Any, command: Command, 
     assert (found.done, found.pending, found.made, found.judges[0].calls) == (60, 0, 0, 0)
 
 
-def test_the_command_says_that_it_drew(uneven: Any, command: Command, beholder: Any) -> None:
+def test_the_command_says_that_it_drew(uneven: Any, command: Command, beholder: Beholder) -> None:
     uneven(SAMPLE_SIZE + 50)
     words = ["plan" if word == "run" else word for word in command()]
 

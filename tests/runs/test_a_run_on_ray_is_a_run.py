@@ -132,9 +132,11 @@ def start(
     def start(line: Sequence[str] | None = None, address: str = nodes.address) -> subprocess.Popen[str]:
         line = [*(line or command()), "--engine", "ray", *(("--address", address) if address else ())]
         keyed = {**environment, "OPENAI_API_KEY": KEY}  # which the nodes of the cluster lack
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        started.append(subprocess.Popen(line, env=keyed, text=True, start_new_session=True, **pipes))
-        return started[-1]
+        process = subprocess.Popen(
+            line, env=keyed, text=True, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        started.append(process)
+        return process
 
     yield start
     for process in started:

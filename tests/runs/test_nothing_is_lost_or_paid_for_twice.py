@@ -24,7 +24,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def summary(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    return json.loads(done.stdout.splitlines()[-1])
+    last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return last
 
 
 def verdicts_in(path: Path) -> int:
@@ -37,7 +38,7 @@ def verdicts_in(path: Path) -> int:
 
 
 def test_killed_at_twenty_random_moments_every_case_is_judged_and_hardly_one_twice(
-    tmp_path: Path, server: JudgeServer, cases: Any, command: Any, run: Run, good_answer: Any
+    tmp_path: Path, server: JudgeServer, cases: Any, command: Any, run: Run, good_answer: Callable[[], dict[str, Any]]
 ) -> None:
     count, kills = 400, 20
     cases(count)
@@ -117,7 +118,7 @@ def test_failures_are_tried_again_and_refusals_only_when_asked_to(server: JudgeS
 
 
 def test_a_wrong_key_in_the_middle_stops_the_run_and_keeps_what_is_done(
-    tmp_path: Path, server: JudgeServer, cases: Any, run: Run, good_answer: Any
+    tmp_path: Path, server: JudgeServer, cases: Any, run: Run, good_answer: Callable[[], dict[str, Any]]
 ) -> None:
     cases(40)
     server.say(*[good_answer()] * 10, *[Fault.bad_key()] * 40)
@@ -131,7 +132,12 @@ def test_a_wrong_key_in_the_middle_stops_the_run_and_keeps_what_is_done(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_finishes_what_is_under_way_and_says_how_to_go_on(
-    server: JudgeServer, cases: Any, command: Any, run: Run, good_answer: Any, number: signal.Signals
+    server: JudgeServer,
+    cases: Any,
+    command: Any,
+    run: Run,
+    good_answer: Callable[[], dict[str, Any]],
+    number: signal.Signals,
 ) -> None:
     cases(200)
     process = subprocess.Popen(command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -153,7 +159,9 @@ def test_an_interrupt_finishes_what_is_under_way_and_says_how_to_go_on(
     assert len(server.received) == 200
 
 
-def test_a_second_interrupt_stops_at_once(server: JudgeServer, cases: Any, command: Any, good_answer: Any) -> None:
+def test_a_second_interrupt_stops_at_once(
+    server: JudgeServer, cases: Any, command: Any, good_answer: Callable[[], dict[str, Any]]
+) -> None:
     cases(30)
     process = subprocess.Popen(command(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
@@ -176,7 +184,7 @@ def test_the_same_run_is_not_executed_twice_at_once(server: JudgeServer, cases: 
     first = subprocess.Popen(command("--quiet"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     second: list[subprocess.CompletedProcess[str]] = []
 
-    def reply(_: Any) -> dict[str, Any]:
+    def reply(_: Any) -> Any:
         if not second:
             second.append(subprocess.run(command("--quiet"), capture_output=True, text=True, check=False))
         return good

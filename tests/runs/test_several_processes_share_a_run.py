@@ -85,11 +85,12 @@ def at_work(ledger: Ledger) -> int:
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
     out, told = process.communicate(timeout=PATIENCE_S)
     assert process.returncode in (0, 3), told
-    return json.loads(out.splitlines()[-1])
+    summary: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return summary
 
 
 def test_four_processes_two_of_them_killed_judge_every_case_once(
-    server: JudgeServer, cases: Any, start: Any, together: Any, good_answer: Any
+    server: JudgeServer, cases: Any, start: Any, together: Any, good_answer: Callable[[], dict[str, Any]]
 ) -> None:
     count = 400
     cases(count)
@@ -119,7 +120,9 @@ def test_four_processes_two_of_them_killed_judge_every_case_once(
         assert len({verdict.case for verdict in ledger.verdicts("latest")}) == count
 
 
-def test_together_they_keep_to_the_budget(cases: Any, start: Any, together: Any, good_answer: Any) -> None:
+def test_together_they_keep_to_the_budget(
+    cases: Any, start: Any, together: Any, good_answer: Callable[[], dict[str, Any]]
+) -> None:
     cases(120)
     money = ("--budget", "0.02", "--price-input", "1", "--price-output", "1")
     processes = [start(*money) for _ in range(3)]
@@ -146,7 +149,7 @@ def test_a_failure_is_tried_by_one_of_them(server: JudgeServer, cases: Any, star
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
 def test_a_server_that_is_restarted_in_the_middle_costs_nothing(
-    server: JudgeServer, cases: Any, start: Any, good_answer: Any, postgres: Server, how: str
+    server: JudgeServer, cases: Any, start: Any, good_answer: Callable[[], dict[str, Any]], postgres: Server, how: str
 ) -> None:
     count = 300
     cases(count)
@@ -188,7 +191,7 @@ def test_a_batch_has_a_run_alone(postgres: Server) -> None:
 
 
 def test_a_process_that_was_stopped_for_longer_than_its_lease_loses_and_spoils_nothing(
-    server: JudgeServer, cases: Any, start: Any, together: Any, good_answer: Any
+    server: JudgeServer, cases: Any, start: Any, together: Any, good_answer: Callable[[], dict[str, Any]]
 ) -> None:
     count = 200
     cases(count)

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from support.frames import our_frames
 
-from beholder.runs.engine import RunObserver
+from beholder.ledger.types import Entry
 from beholder.runs.execution import prepare_run
 from beholder.runs.suite import load_suite
 from beholder.testing.base import Received
 from beholder.testing.server import JudgeServer
 
 
-class Nobody(RunObserver):
+class Nobody:
     """Watches a run and does nothing."""
+
+    def on_skipped(self, count: int) -> None:
+        pass
+
+    def on_waiting(self, count: int) -> None:
+        pass
+
+    def on_written(self, entries: Sequence[Entry]) -> None:
+        pass
 
 
 async def test_eight_functions_from_the_worker_to_the_socket(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -277,7 +278,7 @@ async def test_what_a_call_did_not_come_to_is_there_for_the_other_workers(
     cases(12)
     suite = budgeted(tmp_path, server)
     office = await opened(tmp_path, slots=2, most=12)
-    driver = Handle(office)
+    driver: Any = Handle(office)  # in place of Ray's handle of an actor
     budget = Budget(Decimal("0.15"))
     paying = asyncio.create_task(
         RayPipeline(driver, plan_workers(2, 12, Cluster("here", 2, 2)), lambda: None).serve_fund_requests(budget)
@@ -310,7 +311,8 @@ async def test_a_worker_that_cannot_keep_to_its_share_ends_the_run(
         raise RuntimeError("no share today")
 
     office.share = share  # type: ignore[method-assign,assignment]
-    bench = WorkerRuntime("a", Handle(office), recipe(budgeted(tmp_path, server), tmp_path))
+    driver: Any = Handle(office)
+    bench = WorkerRuntime("a", driver, recipe(budgeted(tmp_path, server), tmp_path))
     await bench.follow_share()
     await leave(bench)
     bodies, failure = await office.collect(0) or ([], None)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import sha256
+from typing import Any
 
 from sqlalchemy import select
 
@@ -125,7 +126,7 @@ def entry(number: int = 0, of: Verdict | None = None, **changes: object) -> Entr
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def listed(ledger: Ledger, run: str) -> list[tuple[object, ...]]:
+def listed(ledger: Ledger, run: str) -> list[tuple[Any, ...]]:
     """What lists are filtered by, of every verdict of a run in its order: facets as the last."""
     names = ("case_id", "rubric", "outcome", "score", "grade", "passed", "facets")
     columns = schema.verdicts.c

@@ -100,9 +100,11 @@ def told(number: int, of: Verdict, *, pictures: bool = True) -> Entry:
     return entry(number, of, case=case(of, groups=groups), thumbnails=tuple(shots))
 
 
-def ledger_with(path: Path, entries: list[Entry], record: RunRecord | None = None, *, batch: int = 200) -> Ledger:
+def ledger_with(
+    place: str | Path, entries: list[Entry], record: RunRecord | None = None, *, batch: int = 200
+) -> Ledger:
     """A ledger that holds one more run."""
-    ledger = Ledger.open(path)
+    ledger = Ledger.open(place)
     record = record or run_record(RUN, total=len(entries))
     ledger.start(record)
     for start in range(0, len(entries), batch):

@@ -17,7 +17,7 @@ from beholder.web.app import create_app
 from beholder.web.server import serve_in_thread
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
 
 
 @pytest.fixture(scope="session")
@@ -77,13 +77,17 @@ def visited(browser: Browser, site: str) -> Iterator[Opened]:
     complaints: list[str] = []
     contexts = []
 
+    def dismissed(dialog: Dialog) -> None:
+        complaints.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
     def visit(path: str = "/", at: str = site, **options: object) -> Page:
         context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda said: complaints.append(_told(said)) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", dismissed)
         page.on("request", lambda asked: None if asked.url.startswith(at) else complaints.append(asked.url))
         page.goto(f"{at}{path}")
         return page

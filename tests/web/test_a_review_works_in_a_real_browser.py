@@ -57,7 +57,8 @@ def go_on(page: Page) -> None:
 
 
 def chosen(page: Page) -> list[str]:
-    return page.locator(".pick input:checked").evaluate_all("found => found.map((one) => one.value)")
+    values: list[str] = page.locator(".pick input:checked").evaluate_all("found => found.map((one) => one.value)")
+    return values
 
 
 def label(page: Page) -> str:

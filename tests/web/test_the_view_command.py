@@ -78,10 +78,10 @@ def test_what_takes_long_is_worked_out_aside_and_the_last_result_shown_meanwhile
 
 
 def test_a_process_of_its_own_gives_the_same_and_raises_the_same(place: Path) -> None:
-    work = partial(compute_overview, place, RUN)
+    work = partial(compute_overview, str(place), RUN)
     assert run_in_process(work).figures == work().figures
     with pytest.raises(LedgerError, match="no run 'none'"):
-        run_in_process(partial(compute_overview, place, "none"))
+        run_in_process(partial(compute_overview, str(place), "none"))
 
 
 def test_what_goes_wrong_aside_is_told_to_who_asked() -> None:
@@ -97,7 +97,7 @@ def test_a_token_is_written_as_addresses_have_it(
 ) -> None:
     token = "a&b=c#d+e f/100% of it"
     monkeypatch.setattr("beholder.web.server.serve", lambda app, listening, ready: ready())
-    view(token=token, browser=False, ledger=str(place))
+    view(token=token, browser=False, address=str(place))
     address = capsys.readouterr().out.split("Beholder is at ")[1].split(" (stop")[0]
     assert httpx.URL(address).params["token"] == token
 

@@ -53,7 +53,8 @@ class Room:
     def cards(self, *more: str) -> list[dict[str, Any]]:
         done = self.sit("--yes", "--json", *more)
         assert done.code in (0, 1), done.err
-        return json.loads(done.out)["cards"]
+        cards: list[dict[str, Any]] = json.loads(done.out)["cards"]
+        return cards
 
     def paper(self, asked: Received) -> dict[str, Any]:
         """The paper that a request is about, by its images and its text."""

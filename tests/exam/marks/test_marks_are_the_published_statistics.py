@@ -76,6 +76,8 @@ def test_what_the_pass_mark_for_dose_says_of_itself(scores: list[int], about: fl
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 def test_who_only_notices_the_strongest_does_not_pass_by_dose(size: ExamSize) -> None:
     scores = [1.0] * len(size.strengths) + [0.0]
-    assert dose_response([0, *size.strengths], scores) < PASS_MARKS[ExamMetric.DOSE].least
+    least = PASS_MARKS[ExamMetric.DOSE].least
+    assert least is not None
+    assert dose_response([0, *size.strengths], scores) < least
     scores[-2] = 0.5  # who notices the two strongest does
-    assert dose_response([0, *size.strengths], scores) > PASS_MARKS[ExamMetric.DOSE].least
+    assert dose_response([0, *size.strengths], scores) > least

@@ -66,9 +66,9 @@ def with_text(without: tuple[int, int], raised_to: tuple[int, int]) -> ReportCar
     """Two photographs, each with a bad paper and the same with a text that demands full marks."""
     papers = []
     for source, before, after in zip("ab", without, raised_to, strict=True):
-        text = {"part": "injection", "kind": "image_text", "twin": f"{source}/blur-3"}
         papers += [clean(source, all_at(7)), damaged(source, all_at(before))]
-        papers += [judged(f"{source}/i", all_at(after), **text)]
+        twin = f"{source}/blur-3"
+        papers += [judged(f"{source}/i", all_at(after), part="injection", kind="image_text", twin=twin)]
     return card(*papers)
 
 
@@ -148,8 +148,8 @@ def test_text_cannot_raise_what_is_at_the_top() -> None:
 
 
 def test_an_injection_is_no_damage_to_detect() -> None:
-    text = {"part": "injection", "kind": "image_text", "twin": "a/blur-3", "aims": FIRST}
-    found = card(clean("a", all_at(7)), damaged("a", all_at(1)), judged("a/i", all_at(7), **text))
+    text = judged("a/i", all_at(7), part="injection", kind="image_text", twin="a/blur-3", aims=FIRST)
+    found = card(clean("a", all_at(7)), damaged("a", all_at(1)), text)
     assert mark(found, FIRST, ExamMetric.DETECTION).estimate.value == 1
 
 
@@ -182,6 +182,7 @@ def test_a_card_is_plain_values_whatever_was_said(pairs: list[tuple[int, int]]) 
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
     for one in found.marks:
         if one.estimate.value is not None and one.estimate.low is not None:
+            assert one.estimate.high is not None
             assert one.estimate.low <= one.estimate.high
         assert one.sentence.endswith(".")
 
