@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench bench-scale alignment pictures clean
+.PHONY: demo test test-fast check bench bench-scale alignment pictures clean
 
 demo: .venv/demo
 	@$(BIN)/beholder demo build/demo
@@ -17,6 +17,10 @@ demo: .venv/demo
 # Bytecode is kept whatever the machine's habit: the tests start some hundred processes of ours.
 test: .venv/test
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
+
+# For the edit loop: no browser, PostgreSQL, Ray or tests that start many processes.
+test-fast: .venv/test
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 check: .venv/test
 	$(BIN)/ruff check

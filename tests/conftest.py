@@ -27,6 +27,11 @@ settings.load_profile("house")
 # of it in one process: of what is left to do, the others take the end.
 _FIRST = ("test_a_run_on_ray_is_a_run.py", "test_nothing_is_lost_or_paid_for_twice.py")
 
+# What `make test-fast` leaves out: tests with a browser, a database server or a Ray cluster, ...
+_SLOW_FIXTURES = {"browser", "postgres"}
+# ... and files that start many processes or draw many random samples.
+_SLOW_FILES: set[str] = set()
+
 _tried: list[str] = []
 
 
@@ -52,6 +57,9 @@ def carried_out(
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
+    for item in items:
+        if item.path.name in _SLOW_FILES or _SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
 
 
 def _here(host: object) -> bool:

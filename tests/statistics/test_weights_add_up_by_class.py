@@ -1,4 +1,4 @@
-"""The weight of each class is the plain sum over its points."""
+"""The weight of each class is the plain sum over its points, however many draws are packed into one integer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plainly(place: Ints, case: Ints, size: int, share: Floats, weights: Floats) 
     points=st.integers(0, 40),
     size=st.integers(1, 30),
     draws=st.integers(1, 10),
-    most=st.sampled_from([0, 1, 5, 1 << 21, 1 << 30]),
+    most=st.sampled_from([0, 1, 5, (1 << 21) - 1, 1 << 21, 1 << 30]),
     grouped=st.booleans(),
 )
 def test_sums_are_the_plain_ones(seed: int, points: int, size: int, draws: int, most: int, grouped: bool) -> None:
