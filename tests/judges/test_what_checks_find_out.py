@@ -127,8 +127,13 @@ def test_a_check_never_fails_on_an_odd_picture(check: InstrumentCheck, shape: tu
 
 
 OF_THE_PHOTO = [
-    InstrumentCheck.COMPOSITION_KEPT, InstrumentCheck.REDRAWN, InstrumentCheck.STYLE_EVERYWHERE, InstrumentCheck.STRONG, InstrumentCheck.STRENGTH, InstrumentCheck.FLAT_COLOUR,
-]  # fmt: skip
+    InstrumentCheck.COMPOSITION_KEPT,
+    InstrumentCheck.REDRAWN,
+    InstrumentCheck.STYLE_EVERYWHERE,
+    InstrumentCheck.STRONG,
+    InstrumentCheck.STRENGTH,
+    InstrumentCheck.FLAT_COLOUR,
+]
 
 
 @pytest.mark.parametrize("check", OF_THE_PHOTO)

@@ -258,8 +258,15 @@ def test_a_folder_a_file_and_a_name_are_found(rubric_file: Callable[..., Path]) 
     with pytest.raises(UsageError, match="stands for several rubrics"):
         Rubric.load("edit")
     assert [one.name for one in load_rubrics("edit")] == ["edit-preservation", "edit-quality", "edit-fidelity"]
-    assert set(list_rubrics()) == {"description", "edit", "edit-fidelity", "edit-preservation", "edit-quality", "restyle",
-                            "restyle-confidence"}  # fmt: skip
+    assert set(list_rubrics()) == {
+        "description",
+        "edit",
+        "edit-fidelity",
+        "edit-preservation",
+        "edit-quality",
+        "restyle",
+        "restyle-confidence",
+    }
 
 
 def test_the_prompt_of_a_folder_stands_in_one_place(rubric_file: Callable[..., Path]) -> None:

@@ -1,6 +1,6 @@
 """Runs, verdicts and entries to fill a ledger with; and, run as a program, a process that does nothing but write.
 
-python tests/support/ledger.py LEDGER RUN FIRST COUNT BATCH     says the number of verdicts that are safe after each batch
+python tests/support/ledger.py LEDGER RUN FIRST COUNT BATCH    says how many verdicts are safe after each batch
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""The public Python API."""
+"""The public Python API.
+
+- `judge`: `judge`, `judge_all`, and both for asynchronous code
+"""

@@ -1,1 +1,7 @@
-"""Cases: what is judged, and the files and patterns that they are read from."""
+"""Cases: what is judged, and the files and patterns that they are read from.
+
+- `case`: a case, the images and fields that a rubric needs of it, and a row of a case file
+- `files`: case files row by row: JSONL, CSV, TSV, Parquet
+- `patterns`: cases from files that match patterns, or from two folders
+- `validation`: selecting rows, and checking all cases before the first call
+"""

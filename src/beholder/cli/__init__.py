@@ -1,4 +1,6 @@
-"""The command line. Commands parse flags, call the API and print; heavy modules are imported inside the commands.
+"""The command line: commands parse flags, call the API and print.
+
+Heavy modules are imported inside the commands.
 
 Exit codes: 0; 1 a threshold was missed; 2 wrong use; 3 something has no score.
 """

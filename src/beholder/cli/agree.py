@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beholder.cli.options import (
-    DEFAULT_DRAWS,
-    DEFAULT_SEED,
     CasesFile,
     DrawsOption,
     GroupOption,
@@ -26,6 +24,7 @@ from beholder.cli.options import (
 )
 from beholder.errors import UsageError
 from beholder.reports.text import print_text, printable
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The typer application with all commands. It loads every command module: they stay light at import."""
+"""The typer application with all commands; it loads every command module, so these stay light at import."""
 
 from __future__ import annotations
 

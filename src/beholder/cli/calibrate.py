@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beholder.cli.options import (
-    DEFAULT_DRAWS,
-    DEFAULT_SEED,
     AspectOption,
     CasesFile,
     DrawsOption,
@@ -37,6 +35,7 @@ from beholder.cli.options import (
 )
 from beholder.errors import UsageError
 from beholder.reports.text import print_text, printable
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 
 if TYPE_CHECKING:
     from beholder.cases.case import Case

@@ -1,4 +1,4 @@
-"""`beholder compare`: the difference between two runs. `beholder history`: the trend over all runs of a suite."""
+"""`beholder compare` (the difference between two runs) and `beholder history` (the trend over a suite's runs)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beholder.cli.options import (
-    DEFAULT_DRAWS,
-    DEFAULT_SEED,
     CasesFile,
     DrawsOption,
     GroupOption,
@@ -24,6 +22,7 @@ from beholder.cli.options import (
 )
 from beholder.errors import UsageError
 from beholder.reports.text import print_text, printable
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

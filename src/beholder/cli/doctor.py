@@ -1,4 +1,4 @@
-"""`beholder doctor`: check the installation, keys, the ledger and servers. No key is shown, and none is sent."""
+"""`beholder doctor`: check the installation, keys, the ledger and servers; no key is shown or sent."""
 
 from __future__ import annotations
 

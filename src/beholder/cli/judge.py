@@ -1,4 +1,4 @@
-"""`beholder judge`: judge one case. `beholder score`: score recorded answers again."""
+"""`beholder judge` (judge one case) and `beholder score` (score recorded answers again)."""
 
 from __future__ import annotations
 

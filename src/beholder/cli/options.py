@@ -1,4 +1,4 @@
-"""What commands share: option types, parsing of values, flags of a suite, loading of scores and ratings, output files.
+"""What commands share: option types, parsing, flags of a suite, loading of scores and ratings, output files.
 
 Every command imports this module at start: anything heavy is imported inside the functions.
 """
@@ -65,8 +65,6 @@ def read_text_file(path: Path, what: str) -> str:
 def _read_field(path: str) -> str:
     return read_text_file(Path(path), "The file").removesuffix("\n")
 
-
-DEFAULT_DRAWS, DEFAULT_SEED = 2000, 0  # as in `statistics.bootstrap`, which is too heavy to import for a help text
 
 OptionalRun = Annotated[
     str | None,

@@ -1,4 +1,4 @@
-"""`beholder report`: a run as one HTML, Markdown or JUnit file. `beholder view`: the web app for a ledger."""
+"""`beholder report` (a run as one HTML, Markdown or JUnit file) and `beholder view` (the web app for a ledger)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`beholder rubrics`: list, show, check and create rubrics. `beholder styles`: list and show styles of `restyle`."""
+"""`beholder rubrics` (list, show, check, create) and `beholder styles` (list and show the styles of `restyle`)."""
 
 from __future__ import annotations
 

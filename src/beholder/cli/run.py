@@ -1,5 +1,9 @@
-"""`beholder run`: judge a suite, starting or resuming a run. `beholder collect`: fetch the results of a batch run.
-`beholder init`: write a suite to start from. `beholder plan`: what a run would ask and cost, without a call.
+"""The commands that judge a suite: `run`, `collect`, `init` and `plan`.
+
+- `beholder run`: judge a suite, starting or resuming a run
+- `beholder collect`: fetch the results of a batch run
+- `beholder init`: write a suite to start from
+- `beholder plan`: what a run would ask and cost, without a call
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`beholder runs`: list, rename, tag and delete runs. `beholder ledger`: copy runs between ledgers, check a ledger."""
+"""`beholder runs` (list, rename, tag and delete runs) and `beholder ledger` (copy runs, check a ledger)."""
 
 from __future__ import annotations
 

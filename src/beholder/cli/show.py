@@ -1,5 +1,8 @@
-"""`beholder show`: results of a run or of a case. `beholder export`: verdicts as CSV, JSONL or Parquet.
-`beholder ratings`: export and import human ratings.
+"""The commands that print results: `show`, `export` and `ratings`.
+
+- `beholder show`: results of a run or of a case
+- `beholder export`: verdicts as CSV, JSONL or Parquet
+- `beholder ratings`: export and import human ratings
 """
 
 from __future__ import annotations

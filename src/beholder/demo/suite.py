@@ -1,4 +1,4 @@
-"""Writes the demo into a folder (pictures, case files, suites, a README), and summarizes what a judge made of it.
+"""Write the demo into a folder (pictures, case files, suites, a README), and summarize what a judge made of it.
 
 The demo overwrites only files that it wrote itself; a record in the folder lists them with their digests.
 

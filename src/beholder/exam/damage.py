@@ -1,4 +1,4 @@
-"""Graded damage to pixels, from what most people would not notice to what nobody could overlook; and prompt injections.
+"""Graded damage to pixels, from hardly noticeable to impossible to overlook; and prompt injections.
 
 | kind | what | 1 | 2 | 3 | 4 | 5 |
 |---|---|---|---|---|---|---|

@@ -44,7 +44,8 @@ from beholder.exam.results import (
     RepeatedScores,
     upper_bound_column,
 )
-from beholder.statistics.bootstrap import DEFAULT_DRAWS, DEFAULT_SEED, Estimate, undefined_estimate, weighted_mean
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
+from beholder.statistics.bootstrap import Estimate, undefined_estimate, weighted_mean
 from beholder.statistics.data import Bools, Floats
 
 FULL_MARKS = 0.9  # of the scale: on one of ten steps or fewer only the top, on 0 to 1 what our bands call excellent

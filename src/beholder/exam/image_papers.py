@@ -1,5 +1,6 @@
-"""The papers on edits (`edit-preservation`, `edit-quality`, `edit-fidelity`) and on restyles (`restyle`,
-`restyle-confidence`).
+"""The papers on edits and on restyles.
+
+Edits: `edit-preservation`, `edit-quality`, `edit-fidelity`; restyles: `restyle`, `restyle-confidence`.
 
 A clean edit changes one thing, with an instruction that asks for just that, in a known region. Every photograph gets a
 sticker, whose truth is certain on any photograph: flat, of a named color, in a named place. The demo's photographs are

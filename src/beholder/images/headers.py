@@ -1,4 +1,4 @@
-"""What all image formats share before decoding: format detection, the header, limits, EXIF orientation, ICC profiles.
+"""What all formats share before decoding: format detection, header, limits, EXIF orientation, ICC profiles.
 
 Inside this package the message of an `ImageError` is a predicate ("is cut off …"); the functions that know the name of
 the image (`prepare`, `source`) put it in front.

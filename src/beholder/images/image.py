@@ -1,4 +1,4 @@
-"""The values that other packages use for images: sources, limits, the size a judge wants, and the prepared image."""
+"""The values that other packages use for images: sources, limits, the size a judge wants, the prepared image."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Download images over http(s), from public addresses only (protection against server-side request forgery, SSRF).
+"""Download images over http(s), from public addresses only.
 
-A case file may come from somebody else, so an address in it must not give access to the network of whoever runs
-Beholder. The address is checked where it is used: the resolver gives the connection only addresses that it has checked,
-so a name that resolves differently a moment later (DNS rebinding) changes nothing; redirects are followed by hand and
-each is checked again.
+This protects against server-side request forgery (SSRF). A case file may come from somebody else, so an address in it
+must not give access to the network of whoever runs Beholder. The address is checked where it is used: the resolver
+gives the connection only addresses that it has checked, so a name that resolves differently a moment later (DNS
+rebinding) changes nothing; redirects are followed by hand and each is checked again.
 
 No proxy is used, even if the environment names one: a proxy resolves the name itself, which would bypass the check.
 Where the network allows no direct connection, download the images first.

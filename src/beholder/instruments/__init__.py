@@ -1,4 +1,4 @@
-"""Instruments: functions that measure one thing on an image, a pair of images or a text, without a model or a network.
+"""Instruments: functions that measure one thing on an image, a pair or a text, without a model or a network.
 
 - `instrument`: Measurement and Instrument, the contract of a plug-in; `registry`: all families, built in and plugged in
 - `pair`: ImagePair and SingleImage, what is measured, with everything that several instruments share

@@ -1,5 +1,6 @@
-"""Technical quality, of one image and of an output against its input: what optics, sensors, codecs and upscalers leave
-behind.
+"""Technical quality, of one image and of an output against its input.
+
+Measured is what optics, sensors, codecs and upscalers leave behind.
 
 A `measure_…` function takes gray values (Rec. 601 luma, H×W, uint8; here called levels) and returns a number, or the
 reason why there is none, for a sentence ("Not measured: …").

@@ -1,4 +1,4 @@
-"""Where an image changed: changed pixels, connected regions, the inferred region of the edit, and names of places.
+"""Where an image changed: changed pixels, connected regions, the inferred region of the edit, names of places.
 
 A place is named for a sentence: "31 % of the pixels differ, mostly upper left". The image is divided into thirds; a
 narrower band along the border is its edge.

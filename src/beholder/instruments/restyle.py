@@ -1,4 +1,4 @@
-"""Restyle: whether a photo that was redrawn in a style is still that photo, and whether the style reached all of it.
+"""Restyle: whether a photo redrawn in a style is still that photo, and whether the style reached all of it.
 
 Two things are compared, each once for a pair:
 

@@ -1,4 +1,6 @@
-"""`Conversation`: asks one judge about one brief until there is a verdict. Each kind of bad answer has its own remedy.
+"""`Conversation`: asks one judge about one brief until there is a verdict.
+
+Each kind of bad answer has its own remedy:
 
     cut off at the token limit   asked again with a higher limit, twice
     empty                        asked again, twice

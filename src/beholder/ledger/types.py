@@ -1,4 +1,4 @@
-"""The values that go into a ledger and come out of it. Importing this module loads no database library."""
+"""The values that go into a ledger and come out of it; importing this module loads no database library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP client: the one place where a request goes out, by aiohttp, with the environment's proxy and certificates."""
+"""HTTP client: the one place where requests go out, by aiohttp, with the environment's proxy and certificates."""
 
 from __future__ import annotations
 

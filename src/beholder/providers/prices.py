@@ -1,4 +1,4 @@
-"""Prices: what an answer costs by the user's own price or the installed list of genai-prices; never by the network."""
+"""Prices: what an answer costs, by the user's own price or the installed list of genai-prices; no network."""
 
 from __future__ import annotations
 

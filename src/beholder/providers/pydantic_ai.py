@@ -1,4 +1,4 @@
-"""Judges through pydantic-ai, for providers without a module here: `mistral:`, `groq:`, `bedrock:`, `openrouter:` …
+"""Judges through pydantic-ai, for providers without a module here (`mistral:`, `groq:`, `bedrock:` …).
 
 pydantic-ai and the provider's SDK are imported when such a judge is made, not before.
 """

@@ -1,0 +1,10 @@
+"""Reports: runs, comparisons, agreement and exams as HTML, Markdown, JUnit and text for a terminal.
+
+- `run_data`: the data of a run, collected in one pass; `summary`: what the report and the web app show of it
+- `html_report`: a run as one HTML file; `charts`: its SVG charts
+- `ci`: a run or a comparison as Markdown and as JUnit XML
+- `comparison`: a comparison of two runs in sentences and rows
+- `agreement`: the tables of `beholder agree`
+- `cards`: verdicts and report cards for a terminal
+- `formatting`: numbers, intervals and tables; `text`: untrusted text made safe to show, titles for keys
+"""

@@ -1,4 +1,4 @@
-"""Render the texts of a brief: the system prompt of a rubric, fenced data, a user's own prompt, and the answer schema.
+"""Render the texts of a brief: the rubric's system prompt, fenced data, a user's own prompt, the answer schema.
 
 - The template of a system prompt sees the rubric and nothing of the case, so the text is the same for every case (of a
   style), and a case cannot write instructions into it. The rules about data and about the form of the answer are added

@@ -1,4 +1,4 @@
-"""A rubric and its parts: frozen values with the keys of `rubric.yaml`. The names of the fields are those keys."""
+"""A rubric and its parts: frozen values whose fields are the keys of `rubric.yaml`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,12 @@
-"""From cases to verdicts."""
+"""Runs: from the cases of a suite to verdicts in the ledger, resumable and within limits.
+
+- `suite_file`: the format of `suite.yaml`; `suite`: a suite loaded from the file, from flags, or from both
+- `plan`: what a run would do and cost, without a call; `tokens`: its estimates of tokens and money
+- `execution`: a run from the check of its cases to its exit code
+- `engine`: many cases in one event loop, with one writer; `case`: one case before its judges
+- `image_pool`: the images of a run; `cache`: stored answers that are used again
+- `limits`: concurrency, rates and budget
+- `ledger_access`: the ledger from the event loop, the lock of a run, leases and heartbeats
+- `batch`: runs that are asked by batch
+- `ray/`: runs on a Ray cluster
+"""

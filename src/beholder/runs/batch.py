@@ -1,4 +1,4 @@
-"""A run that is asked by batch: requests are queued in a file, submitted as jobs, and their results fetched later.
+"""A run that is asked by batch: requests are queued in a file, submitted as jobs, and fetched later.
 
 Submitting, fetching, repairing and submitting again are all the same pass (`BatchPass`):
 

@@ -1,4 +1,4 @@
-"""A run of a suite: check the cases, find or create the run in the ledger, execute it, compare it with the thresholds.
+"""A run of a suite: check the cases, find or create the run, execute it, compare it with the thresholds.
 
 The exit code of `beholder run` follows from the thresholds:
 

@@ -1,4 +1,4 @@
-"""How the processes of a run use the ledger: calls from the event loop, the lock on a run, leases and heartbeats.
+"""How the processes of a run use the ledger: calls from the event loop, the run's lock, leases and heartbeats.
 
 `LedgerThread` runs ledger calls on one thread, so that the event loop never waits for the disk, and retries while the
 server is down. `lock_run` keeps two processes from paying for the same cases. Where the ledger is shared (PostgreSQL),

@@ -1,4 +1,6 @@
-"""The limits of a run: concurrency and rate of requests to each judge, and the budget. Makes judges with these limits.
+"""The limits of a run: concurrency and rate of requests to each judge, and the budget.
+
+It also makes judges with these limits.
 
 Concurrency adapts: a server that does not answer (429, 5xx, a timeout, a dropped connection) or slows down gets fewer
 requests at once, one that answers gets more again, up to what the user allowed. Rate limits are per minute and spread

@@ -1,4 +1,4 @@
-"""The format of `suite.yaml`: its keys, its JSON Schema, and problems that can be found without loading anything.
+"""The format of `suite.yaml`: its keys, its JSON Schema, and problems that are found without loading anything.
 
 The docstrings of the classes are the descriptions in the JSON Schema that `beholder init --schema` prints.
 """

@@ -1,4 +1,4 @@
-"""Estimates of what a brief will take: tokens by each provider's documented rules, and money from–to. No network.
+"""Estimates of what a brief will take, without network: tokens by each provider's documented rules, and money.
 
 The rules for images are in the provider modules (`Provider.token_rules`); images count at the sizes that are sent. Text
 is a rule of thumb from its characters; a provider's tokenizer may differ by a quarter either way.

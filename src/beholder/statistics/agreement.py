@@ -1,5 +1,4 @@
-"""Agreement of a judge with people (`beholder agree`): coefficients with intervals, and the sentences that explain
-them.
+"""Agreement of a judge with people (`beholder agree`): coefficients with intervals, explained in sentences.
 
 For each criterion there is how the judge ranks and how far off it is, how far people agree among themselves, and how a
 constant and other metrics do on the same cases.
@@ -22,6 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from beholder.errors import UsageError
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.agreement_sentences import (
     describe_data,
     describe_rank_bins,
@@ -36,7 +36,7 @@ from beholder.statistics.aspects import (
     match_aspects,
     rescale,
 )
-from beholder.statistics.bootstrap import DEFAULT_DRAWS, DEFAULT_SEED, ClusterBootstrap, Estimate, undefined_estimate
+from beholder.statistics.bootstrap import ClusterBootstrap, Estimate, undefined_estimate
 from beholder.statistics.coefficients import (
     MAX_LEVELS,
     BootstrapWeights,

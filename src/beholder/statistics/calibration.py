@@ -29,9 +29,8 @@ from typing import Any
 import numpy as np
 
 from beholder.errors import UsageError
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.bootstrap import (
-    DEFAULT_DRAWS,
-    DEFAULT_SEED,
     ClusterBootstrap,
     Estimate,
     Statistic,

@@ -1,4 +1,4 @@
-"""Recipes for calibration maps: grouped folds, the training data, and fitting, from the simplest map to the best.
+"""Recipes for calibration maps: grouped folds, the training data, and fitting, from the simplest map up.
 
 constant   the median rating, which of all constants has the least absolute error: the baseline
 offset     the judge's number on the human scale, shifted by its mean difference from people

@@ -1,4 +1,4 @@
-"""Comparison of two runs over the same cases (`beholder compare`): changes, significance, power, and the gate for CI.
+"""Comparison of two runs over the same cases (`beholder compare`): changes, significance, power, the CI gate.
 
 Differences are after minus before, by case, so that the difficulty of a case cancels. Intervals and tests treat the
 cases of one group (`source`) together. p-values are corrected by Holm within each kind of column: criteria together,
@@ -14,9 +14,8 @@ from math import inf
 import numpy as np
 
 from beholder.errors import UsageError
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.bootstrap import (
-    DEFAULT_DRAWS,
-    DEFAULT_SEED,
     EQUALITY_TOLERANCE,
     ClusterBootstrap,
     Estimate,

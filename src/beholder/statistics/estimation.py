@@ -1,5 +1,4 @@
-"""Estimation of the mean human score of a whole run (`beholder estimate`), from a judge on all cases and people on a
-few.
+"""Estimation of a run's mean human score (`beholder estimate`), from a judge on all cases and people on a few.
 
 This is prediction-powered inference with a tuned weight (PPI++, Angelopoulos, Duchi and Zrnic 2023) in the form where
 the rated cases are part of all cases: mean(people) + weight · (mean(judge, all) − mean(judge, rated)). The best weight
@@ -27,11 +26,10 @@ from beholder.statistics.bootstrap import (
     CONFIDENCE_LEVEL,
     ClusterBootstrap,
     Estimate,
-    t_cdf,
-    t_quantile,
     undefined_estimate,
 )
 from beholder.statistics.data import Bools, Floats, Ints
+from beholder.statistics.student_t import t_cdf, t_quantile
 from beholder.verdicts.verdict import format_count
 
 MIN_RATED_GROUPS = 10  # with fewer rated groups a tuned weight is a guess, and people are used alone

@@ -1,4 +1,4 @@
-"""The gate of a comparison (`beholder compare --fail-on`): does a regression fail the build?"""
+"""The gate of a comparison (`beholder compare --fail-on`): whether a regression fails the build."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""History of a suite (`beholder history`): the mean of each run, paired changes from one run to the next, and the
-trend.
-"""
+"""History of a suite (`beholder history`): the mean of each run, paired changes between runs, and the trend."""
 
 from __future__ import annotations
 
@@ -11,9 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from beholder.errors import UsageError
+from beholder.statistics import DEFAULT_DRAWS, DEFAULT_SEED
 from beholder.statistics.bootstrap import (
-    DEFAULT_DRAWS,
-    DEFAULT_SEED,
     ClusterBootstrap,
     Estimate,
     estimate_means,

@@ -29,10 +29,10 @@ from beholder.statistics.bootstrap import (
     GroupSums,
     estimate_means,
     sum_by_group,
-    t_quantile,
     zero_rounding_errors,
 )
 from beholder.statistics.data import Bools, Floats, Ints
+from beholder.statistics.student_t import t_quantile
 
 MAX_EXACT_GROUPS = 12  # up to 2^12 flips are enumerated
 RANDOM_FLIPS = 10_000

@@ -1,4 +1,4 @@
-"""What the loopback server replies and receives, and what the three providers have in common on the server's side.
+"""What the loopback server replies and receives, and what the providers have in common on the server's side.
 
 `ProviderDialect` is a provider's live API, `BatchDialect` its batch API: paths, names, and how a result is written.
 """

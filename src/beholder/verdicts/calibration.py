@@ -1,4 +1,4 @@
-"""A calibration: a file of maps from a judge's numbers to the rating that people would give, and its application.
+"""A calibration: a file of maps from a judge's numbers to the ratings people would give, and its application.
 
 The file is plain JSON: for each aspect the numbers that its map takes (`inputs`, by name), the map, the interval, and
 how well it did; and under `made` what it was fitted on. Everything in it is checked, since it may come from anybody.

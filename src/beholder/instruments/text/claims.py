@@ -1,4 +1,4 @@
-"""What a text claims about things: their colors, how many, on which side, and what is denied; and contradictions.
+"""What a text claims about things (colors, how many, on which side, what is denied), and contradictions.
 
 Two texts contradict each other where both claim something of the same thing (the same word or a synonym) and nothing
 that the expected descriptions claim of it fits. Conventions:

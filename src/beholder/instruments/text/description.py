@@ -1,4 +1,4 @@
-"""The assessment that the rubric `description` asks for, measured on the texts alone: four dimensions and findings.
+"""The assessment that the rubric `description` asks for, measured on texts alone: four dimensions and findings.
 
 The dimensions are fixed formulas on the text instruments, each in the docstring of its function; `human_rating` is a
 prediction on the scale of people's ratings.

@@ -1,5 +1,6 @@
-"""Words of a text: tokens, base forms (lemmas), kinds (noun, verb, quality, number, function word), and how similar
-words are.
+"""Words of a text: tokens, base forms (lemmas), kinds, and how similar words are.
+
+The kinds are noun, verb, quality, number and function word.
 
 There is no model and no dictionary of the language: suffix rules, a table of exceptions and the hand-written
 `lexicon.txt` and `grammar.txt`. Good enough to compare descriptions, where the same mistake on both sides cancels out;

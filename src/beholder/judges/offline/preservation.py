@@ -1,4 +1,4 @@
-"""`edit-preservation` from measurements: three factors, 1–7, from what differs outside of the edit, or an abstention.
+"""`edit-preservation` from measurements: three factors (1–7) from what differs outside the edit, or abstention.
 
 A case has no mask, so the region of the edit is inferred from the change itself (`find_edit_region`); then the rest of
 the image is measured (`measure_outside`), and curves turn the values into points (`weights/preservation.json`, with how

@@ -143,7 +143,7 @@ def _unreachable_error(address: str, reason: str) -> UsageError:
 
 
 async def _init_ray(ray: Any, where: str) -> None:
-    """Start or join Ray in a thread, where it leaves our signal handlers alone, and a call that hangs can be abandoned."""
+    """Start or join Ray in a thread: it leaves our signal handlers alone, and a call that hangs can be abandoned."""
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     if where == LOCAL:
         # Of the loop's own threads, which stay: the processes of a Ray that is started die with the thread that did it.

@@ -1,4 +1,4 @@
-"""Chunks of cases as a Ray Data source, streamed through a pool of workers. Imported late: it loads Ray Data."""
+"""Chunks of cases as a Ray Data source, streamed through workers; imported late, since it loads Ray Data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker of a run on Ray: an actor of Ray Data on a node of the cluster, which judges chunks in one event loop.
+"""A worker of a run on Ray: an actor of Ray Data on a node of the cluster that judges chunks in one event loop.
 
 Beside it: how a worker keeps to its share of the cases at once (`ResizableSemaphore`), judges a case while nothing else
 is in progress (`SharedExclusiveLock`), and gets money from the driver (`RemoteBudget`).

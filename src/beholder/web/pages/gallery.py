@@ -1,4 +1,4 @@
-"""Page: the verdicts of a run as cards, filtered, sorted and paged by the database. The URL has the filters."""
+"""Page: the verdicts of a run as cards, filtered (in the URL), sorted and paged by the database."""
 
 from __future__ import annotations
 
