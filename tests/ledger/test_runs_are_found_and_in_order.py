@@ -105,14 +105,14 @@ def test_a_tally_can_be_split_by_a_group(ledger: Ledger) -> None:
 
 def test_a_run_is_gone_on_with_or_started(ledger: Ledger) -> None:
     first = run_record("a", fingerprint="same", spent_usd=Decimal(0))
-    assert ledger.find_or_start(first, fresh=False) == (first, True)
-    assert ledger.find_or_start(run_record("b", fingerprint="same"), fresh=False) == (first, False)
-    assert ledger.find_or_start(run_record("c", fingerprint="other"), fresh=False)[1]
+    assert ledger.find_or_create(first, fresh=False) == (first, True)
+    assert ledger.find_or_create(run_record("b", fingerprint="same"), fresh=False) == (first, False)
+    assert ledger.find_or_create(run_record("c", fingerprint="other"), fresh=False)[1]
 
 
 def test_a_fresh_run_goes_on_only_with_one_that_was_begun_fresh_and_is_not_finished(ledger: Ledger) -> None:
     def asked(id_: str) -> tuple[str, bool]:
-        found, new = ledger.find_or_start(run_record(id_, fingerprint="same", suite={"fresh": True}), fresh=True)
+        found, new = ledger.find_or_create(run_record(id_, fingerprint="same", suite={"fresh": True}), fresh=True)
         return found.id, new
 
     ledger.start(run_record("plain", fingerprint="same"))
@@ -121,4 +121,4 @@ def test_a_fresh_run_goes_on_only_with_one_that_was_begun_fresh_and_is_not_finis
     assert asked("b") == ("a", False)
     ledger.update("a", state="finished")
     assert asked("c") == ("c", True)
-    assert ledger.find_or_start(run_record("d", fingerprint="same"), fresh=False)[0].id == "c"
+    assert ledger.find_or_create(run_record("d", fingerprint="same"), fresh=False)[0].id == "c"

@@ -45,7 +45,7 @@ def test_of_many_who_want_the_same_run_exactly_one_starts_it(place: Path) -> Non
             for turn in range(5):
                 wanted = ledger_support.run_record(f"r{turn}-{number}", fingerprint=f"same {turn}")
                 together.wait()
-                found, new = ledger.find_or_start(wanted, fresh=False)
+                found, new = ledger.find_or_create(wanted, fresh=False)
                 got.append((found.id, new))
         return got
 

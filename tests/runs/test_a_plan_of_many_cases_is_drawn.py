@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beholder.ledger.ledger import Ledger
+from beholder.runs.engine import pick_positions
 from beholder.runs.execution import check_suite_cases
-from beholder.runs.plan import SAMPLE_SIZE, Plan, SampleSpread, draw_sample, pick_positions, plan_run
+from beholder.runs.plan import SAMPLE_SIZE, Plan, SampleSpread, draw_sample, plan_run
 from beholder.runs.suite import Suite, load_suite
 
 Command = Callable[..., list[str]]

@@ -104,14 +104,14 @@ def test_flags_alone_make_a_suite(bench: Path) -> None:
     )
     assert suite.name == "edit"
     assert [rubric.name for rubric in suite.rubrics()] == ["edit-preservation", "edit-quality", "edit-fidelity"]
-    assert suite.shape().roles == (("input", "edited"), ("target", "edited"))
-    assert suite.shape().required == ("instruction",)
+    assert suite.case_schema().roles == (("input", "edited"), ("target", "edited"))
+    assert suite.case_schema().required == ("instruction",)
     (judge,) = suite.judges
     assert (judge.judge, judge.base_url, judge.params) == ("openai:x", "http://localhost:1/v1", {"temperature": 0})
 
 
 def test_a_setting_leaves_the_other_images_out(bench: Path) -> None:
-    shape = load_suite(None, {"rubric": "edit", "cases": "bench/cases.jsonl", "setting": "offline"}).shape()
+    shape = load_suite(None, {"rubric": "edit", "cases": "bench/cases.jsonl", "setting": "offline"}).case_schema()
     assert (shape.roles, shape.ignored_roles) == ((("target", "edited"),), ("input",))
 
 

@@ -203,7 +203,7 @@ async def test_once_halted_nothing_is_begun(tmp_path: Path) -> None:
     assert not await office.is_more(0)
     share = await office.share("a", 0, -1)
     assert share.stopped
-    assert not share.cancelled
+    assert not share.canceled
 
 
 async def test_what_a_worker_could_not_go_on_with_comes_after_what_was_ready(tmp_path: Path) -> None:

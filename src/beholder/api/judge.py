@@ -16,7 +16,7 @@ from beholder.judges.model import judge_from
 from beholder.rubrics.brief import Composer
 from beholder.rubrics.load import load_rubric, load_rubrics
 from beholder.rubrics.rubric import Rubric
-from beholder.runs.case import CaseJudge, apply_calibration
+from beholder.runs.case import CaseJudge, calibrate_case
 from beholder.runs.image_pool import ImagePool
 from beholder.verdicts.verdict import Verdict
 
@@ -140,7 +140,7 @@ async def judge_by_rubrics(
         case_judge = CaseJudge(judges, images, samples, audit=options.get("audit", True))
         verdicts = [(await case_judge.judge(composer, case)).verdict for composer in composers]
     if calibration is not None:
-        verdicts = await apply_calibration(calibration, verdicts, case, images)
+        verdicts = await calibrate_case(calibration, verdicts, case, images)
     return list(zip(verdicts, case_rubrics, strict=True))
 
 

@@ -108,11 +108,11 @@ def _check_keys() -> Iterator[DoctorFinding]:
     from beholder.providers.base import Provider
 
     for entry in entry_points(group="beholder.judges"):
-        wire = entry.load()
-        if isinstance(wire, Provider):
-            present = [name for name in wire.key_variables if os.environ.get(name, "").strip()]
-            said = f"{present[0]} is set" if present else f"{' or '.join(wire.key_variables)} is not set"
-            yield DoctorFinding(f"key for {wire.name}", "ok" if present else "note", said)
+        provider = entry.load()
+        if isinstance(provider, Provider):
+            present = [name for name in provider.key_variables if os.environ.get(name, "").strip()]
+            said = f"{present[0]} is set" if present else f"{' or '.join(provider.key_variables)} is not set"
+            yield DoctorFinding(f"key for {provider.name}", "ok" if present else "note", said)
 
 
 def _check_ledger(where: str | None) -> Iterator[DoctorFinding]:

@@ -177,7 +177,7 @@ async def run_interruptible(work: Callable[[asyncio.Event], Awaitable[_WorkResul
         work: Gets an event that the first signal sets; it should then finish what is in progress.
 
     Raises:
-        KeyboardInterrupt: A second signal came, and `work` was cancelled.
+        KeyboardInterrupt: A second signal came, and `work` was canceled.
     """
     stop = asyncio.Event()
     task = asyncio.ensure_future(work(stop))

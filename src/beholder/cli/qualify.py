@@ -163,13 +163,14 @@ def _confirm_cost(sheets: Sequence[ExamSheet], flags: dict[str, Any], *, fresh: 
     from rich.console import Console
 
     from beholder.cli.output import show_spinner
-    from beholder.cli.run import open_existing_ledger, print_judge_plans
+    from beholder.cli.run import print_judge_plans
     from beholder.exam.exam import plan_sheets
     from beholder.judges.base import INSTRUMENTS
+    from beholder.runs.execution import open_existing_ledger
 
     if flags["judges"] == (INSTRUMENTS,) or (yes and quiet):
         return
-    ledger = open_existing_ledger(sheets[0].suite)
+    ledger = open_existing_ledger(sheets[0].suite, read_only=True)
     try:
         with show_spinner("making every brief"):
             whole = asyncio.run(plan_sheets(sheets, None if fresh else ledger, fresh=fresh))

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from beholder.cli.progress import ProgressCounter
-    from beholder.ledger.ledger import Ledger
     from beholder.ledger.types import RunRecord
     from beholder.runs.batch import BatchPassOptions, BatchRunStatus
     from beholder.runs.execution import SuiteRun
@@ -208,7 +207,7 @@ def collect(
 def execute_batch(
     suite_run: SuiteRun, options: BatchPassOptions, output: Output, *, pause_s: float | None = None
 ) -> int:
-    """Make one pass over a run by batch, or with a pause one after the other until nothing is awaited.
+    """Make one pass over a batch run; with `pause_s`, repeat it after that many seconds until nothing is pending.
 
     Returns:
         The exit code.
@@ -302,17 +301,17 @@ def plan(
 ) -> None:
     """Show what a run would ask and cost: cases, calls, tokens, money, and the brief of one case. Asks nobody.
 
-    Every case is looked at. Of more than 2000 that are yet to be judged, 2000 drawn at random tell what all come to,
-    and how far off that may be is said; --exact goes through all of them.
+    If more than 2,000 cases are pending, totals are extrapolated from a random sample of 2,000, with a margin of error;
+    --exact goes through all of them.
     """
     import asyncio
 
     from beholder.cli.output import brief_to_dict, print_brief, show_spinner
-    from beholder.runs.execution import check_suite_cases
+    from beholder.runs.execution import check_suite_cases, open_existing_ledger
     from beholder.runs.plan import SAMPLE_SIZE
     from beholder.runs.plan import plan_run as planned
 
-    ledger = open_existing_ledger(suite)
+    ledger = open_existing_ledger(suite, read_only=True)  # planning creates none
     try:
         checked = check_suite_cases(suite, ledger, skip_bad=skip_bad)
         with show_spinner("making briefs"):
@@ -332,19 +331,10 @@ def plan(
         print_brief(result.example)
 
 
-def open_existing_ledger(suite: Suite) -> Ledger | None:
-    """The ledger if there is one; planning makes none."""
-    from beholder.ledger.database import ledger_exists
-    from beholder.ledger.ledger import Ledger
-
-    place = suite.ledger_place()
-    return Ledger.open(place, read_only=True) if ledger_exists(place) else None
-
-
 def _plan_to_dict(result: Plan) -> dict[str, Any]:
-    from beholder.runs.plan import sum_costs
+    from beholder.runs.plan import sum_estimated_costs
 
-    money = sum_costs(result.judges)
+    money = sum_estimated_costs(result.judges)
     judges = [
         {**asdict(one), **{name: _to_float(getattr(one, name)) for name in _MONEY_FIELDS}} for one in result.judges
     ]
@@ -373,7 +363,7 @@ def _to_float(amount: object) -> float | None:
 def _print_plan(result: Plan, suite: Suite, left_out: int) -> None:
     from rich.console import Console
 
-    from beholder.runs.plan import sum_costs
+    from beholder.runs.plan import sum_estimated_costs
 
     console = Console(highlight=False, emoji=False)
     rubrics = ", ".join(one.name for one in suite.rubrics())
@@ -391,7 +381,7 @@ def _print_plan(result: Plan, suite: Suite, left_out: int) -> None:
             f"Extrapolated from {result.made:,} of {result.pending:,} cases, drawn at random: what the calls come to "
             f"is within {margin:.2g} % of this, 95 times in 100. --exact makes every brief."
         )
-    money_all = sum_costs(result.judges)
+    money_all = sum_estimated_costs(result.judges)
     if money_all is None:
         console.print("A model without a known price needs `price:` in the suite before a budget is accepted.")
     elif suite.budget is not None and money_all[1] > suite.budget:

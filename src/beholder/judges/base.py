@@ -108,6 +108,11 @@ class Capabilities:
     needs_images: Callable[[Rubric], bool] = _needs_images
     objection: Callable[[Rubric], str] = _has_no_objection
 
+    @property
+    def sees_images(self) -> bool:
+        """Whether it looks at images, so that what it says of them can be audited. A judge that abstains measures."""
+        return not self.abstains
+
 
 def capabilities_of(judge: Judge) -> Capabilities:
     """Return the judge's `capabilities`; without them, those of the attributes that plug-ins may have instead.
@@ -143,7 +148,7 @@ def identity_for_brief(judge: Judge, brief: Brief) -> str:
     That is the judge's identity, and for a judge that measures also how the assertions are measured, which the digest
     does not include.
     """
-    if not capabilities_of(judge).abstains:
+    if capabilities_of(judge).sees_images:
         return judge.identity
     measured = [assertion.measured for criterion in brief.criteria for assertion in criterion.assertions]
     return f"{judge.identity} {measured}" if any(measured) else judge.identity

@@ -26,7 +26,7 @@ class BatchQueue(Protocol):
     """Requests of one judge until they are submitted, and their replies until there is a verdict."""
 
     async def find(self, key: bytes) -> BatchReply | None:
-        """Return the request of that key as far as it has come; `None` where it was never queued."""
+        """Return the stage and reply of the request with that key; `None` where it was never queued."""
 
     async def put(self, key: bytes, tries: int, request: HttpRequest, max_usd: Decimal) -> None:
         """Queue a request for the next job.
@@ -67,7 +67,7 @@ class _Question:
 class BatchJudge:
     """A model judge that is asked by batch. `answer` raises `Waiting` where the answer is not there yet.
 
-    A request that failed in a way for which a live one would be retried is submitted again, as often as that.
+    A request that failed with an error that is retried live is submitted again, up to the same number of retries.
 
     Args:
         judge: the model.

@@ -42,7 +42,7 @@ class Conversation:
     Args:
         judge: Who is asked.
         brief: What is asked.
-        head: Case, rubric and judge of the verdict.
+        header: Case, rubric and judge of the verdict.
         sample: The number of the sample, from 0.
         is_juror: Whether there are other jurors: a `SetupError` is then the outcome of this one, else it is raised.
         reserve: Reserves what each call may cost before it is made.
@@ -50,7 +50,7 @@ class Conversation:
 
     judge: Judge
     brief: Brief
-    head: VerdictHeader
+    header: VerdictHeader
     sample: int = 0
     is_juror: bool = False
     reserve: ReserveCall = reserve_nothing
@@ -98,7 +98,7 @@ class Conversation:
         except SetupError as error:
             if not self.is_juror:
                 raise
-            self._verdict = add_brief_details(self.head.make_verdict(Outcome.UNREACHABLE, str(error)), self.brief)
+            self._verdict = add_brief_details(self.header.make_verdict(Outcome.UNREACHABLE, str(error)), self.brief)
             self.flags = ()
             return
         except TimeoutError:
@@ -129,7 +129,7 @@ class Conversation:
 
     def close(self, outcome: Outcome, detail: str) -> None:
         """End without a score."""
-        self._verdict = self.head.make_verdict(outcome, detail)
+        self._verdict = self.header.make_verdict(outcome, detail)
 
     def restore(self, verdict: Verdict, observed: Observations, flags: tuple[Flag, ...]) -> None:
         """End with the verdict of an answer that was given before; the judge is not asked."""
@@ -173,7 +173,7 @@ class Conversation:
     def _parse(self, text: str) -> None:
         try:
             self.observed = read_answer(
-                self.head.rubric,
+                self.header.rubric,
                 text,
                 AnswerContext(label=self.brief.label, may_abstain=capabilities_of(self.judge).abstains),
             )
@@ -184,7 +184,7 @@ class Conversation:
             self.turns = (Turn(text[:MAX_QUOTED_CHARACTERS], _repair_message(error)),)
             self.flags += (Flag("repair_asked", why=f"asked to mend: {error}"),)
             return
-        self._verdict = make_scored_verdict(self.head, self.observed)
+        self._verdict = make_scored_verdict(self.header, self.observed)
 
 
 def add_brief_details(verdict: Verdict, brief: Brief) -> Verdict:

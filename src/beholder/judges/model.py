@@ -35,7 +35,7 @@ from beholder.providers.base import (
 )
 from beholder.providers.http import HttpClient
 from beholder.providers.load_balancer import LoadBalancer
-from beholder.providers.payload import MalformedReplyError, redact, remove_keys, shorten
+from beholder.providers.payload import MalformedReplyError, redact, remove_api_keys, shorten
 from beholder.providers.prices import TIER_PARAMETERS, answer_cost
 from beholder.providers.retry import (
     CallTarget,
@@ -136,9 +136,9 @@ class ModelJudge:
     async def aclose(self) -> None:
         await self._servers.aclose()
 
-    def remove_keys(self, text: str) -> str:
+    def remove_api_keys(self, text: str) -> str:
         """Return a text without this judge's key."""
-        return remove_keys(text, self._secrets)
+        return remove_api_keys(text, self._secrets)
 
     def build_request(
         self,
@@ -172,8 +172,8 @@ class ModelJudge:
             raise RetryableError(f"{name or self.name} sent a reply that is not of its form ({reason}).") from None
         return replace(
             answer,
-            text=remove_keys(answer.text, self._secrets),
-            model=remove_keys(answer.model, self._secrets) if answer.model else None,
+            text=remove_api_keys(answer.text, self._secrets),
+            model=remove_api_keys(answer.model, self._secrets) if answer.model else None,
             cost_usd=self._cost(answer, batch),
             latency_s=latency_s,
             detail=redact(answer.detail, self._secrets),

@@ -108,13 +108,13 @@ class Rescorer:
         except RubricError:
             raise
         except UsageError as error:
-            head = VerdictHeader(recorded.case, self._rubric, recorded.judge)
-            return head.make_verdict(Outcome.INVALID, recorded.broken or str(error)), self._rubric
-        head = VerdictHeader(recorded.case, rubric, recorded.judge)
+            header = VerdictHeader(recorded.case, self._rubric, recorded.judge)
+            return header.make_verdict(Outcome.INVALID, recorded.broken or str(error)), self._rubric
+        header = VerdictHeader(recorded.case, rubric, recorded.judge)
         if recorded.broken:
-            return head.make_verdict(Outcome.INVALID, recorded.broken), rubric
+            return header.make_verdict(Outcome.INVALID, recorded.broken), rubric
         measured = recorded.judge == INSTRUMENTS  # the one judge of ours that may abstain
-        return score_answer(head, recorded.answer, AnswerContext(family=self._family, may_abstain=measured)), rubric
+        return score_answer(header, recorded.answer, AnswerContext(family=self._family, may_abstain=measured)), rubric
 
     def _composer(self, setting: str) -> Composer:
         if setting not in self._composers:

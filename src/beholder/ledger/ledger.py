@@ -199,7 +199,7 @@ class Ledger:
         with self._writing() as connection:
             write.insert_run(connection, run)
 
-    def find_or_start(self, run: RunRecord, *, fresh: bool) -> tuple[RunRecord, bool]:
+    def find_or_create(self, run: RunRecord, *, fresh: bool) -> tuple[RunRecord, bool]:
         """Return the newest run with the fingerprint of `run`, or store `run` if there is none.
 
         Of several processes that call this at the same time exactly one starts the run.

@@ -81,6 +81,8 @@ _GENERATION = re.compile(r"claude-[a-z]+-(\d+)")
 
 def build_request(question: ChatRequest) -> HttpRequest:
     """Return the messages request for a question; the system message is marked for the prompt cache."""
+    # The answer cache keys on the brief and the judge's identity, not on this body: if the body changes and they
+    # do not, stored answers are reused.
     brief = question.brief
     splicer = ImageSplicer()
     content: list[dict[str, object]] = []

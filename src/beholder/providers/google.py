@@ -85,6 +85,8 @@ FILTERED_FINISHES = word_set(
 
 def build_request(question: ChatRequest) -> HttpRequest:
     """Return the `generateContent` request for a question."""
+    # The answer cache keys on the brief and the judge's identity, not on this body: if the body changes and they
+    # do not, stored answers are reused.
     brief = question.brief
     splicer = ImageSplicer()
     parts: list[dict[str, object]] = []

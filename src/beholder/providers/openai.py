@@ -66,6 +66,8 @@ SCHEMA_KEYWORDS = word_set(
 
 def build_request(question: ChatRequest) -> HttpRequest:
     """Return the chat completion request for a question."""
+    # The answer cache keys on the brief and the judge's identity, not on this body: if the body changes and they
+    # do not, stored answers are reused.
     brief, params = question.brief, question.params
     detail = {"detail": question.detail} if question.detail else {}
     splicer = ImageSplicer()

@@ -126,7 +126,7 @@ class RequestBody:
 class MalformedReplyError(Exception):
     """A reply that does not have the provider's form, such as a gateway's HTML with status 200.
 
-    Never leaves `judges`.
+    `judges` turns it into `RetryableError`.
     """
 
 
@@ -202,7 +202,7 @@ _KEY_FORMS = re.compile(
 )
 
 
-def remove_keys(message: str, keys: tuple[str, ...]) -> str:
+def remove_api_keys(message: str, keys: tuple[str, ...]) -> str:
     """Return the message with these keys replaced by `[key]`."""
     for key in keys:
         if len(key) >= MIN_KEY_CHARACTERS:
@@ -212,7 +212,7 @@ def remove_keys(message: str, keys: tuple[str, ...]) -> str:
 
 def redact(message: str, keys: tuple[str, ...] = ()) -> str:
     """Return the beginning of a message without these keys and without anything that has the form of a key."""
-    return _KEY_FORMS.sub("[key]", remove_keys(message, keys)[:MAX_MESSAGE_CHARACTERS])
+    return _KEY_FORMS.sub("[key]", remove_api_keys(message, keys)[:MAX_MESSAGE_CHARACTERS])
 
 
 def shorten(message: str) -> str:

@@ -28,7 +28,7 @@ from beholder.providers.base import (
     system_message,
     turn_texts,
 )
-from beholder.providers.payload import MIN_KEY_CHARACTERS, nest_parameters, redact, remove_keys, shorten
+from beholder.providers.payload import MIN_KEY_CHARACTERS, nest_parameters, redact, remove_api_keys, shorten
 from beholder.providers.prices import answer_cost
 from beholder.providers.retry import (
     CallTarget,
@@ -230,11 +230,11 @@ class PydanticAIJudge:
             used = response.usage
             usage = Usage(used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens)
         return Answer(
-            text=remove_keys(
+            text=remove_api_keys(
                 "".join(part.content for part in response.parts if isinstance(part, TextPart)), self._secrets
             ),
             finish=Finish.REFUSED if refusal else finish or Finish.COMPLETE,
-            model=remove_keys(response.model_name, self._secrets) if response.model_name else None,
+            model=remove_api_keys(response.model_name, self._secrets) if response.model_name else None,
             usage=usage,
             cost_usd=self._cost(response, usage),
             latency_s=latency_s,

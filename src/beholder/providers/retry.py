@@ -3,8 +3,8 @@
 `classify_error` turns an error status and its body into one of the exceptions below; `Retrier` repeats a call while it
 raises `RetryableError`, with exponential backoff and jitter, or the wait that the server asks for.
 
-The exceptions here never leave `judges`: `RetryableError` and `PermanentError` become `Unreachable`,
-`FilteredRequestError` an answer, `NoStructuredOutputError` a second request without structured output.
+Only `judges` and `runs.batch` see these exceptions. Of a live call `RetryableError` and `PermanentError` become
+`Unreachable`, `FilteredRequestError` an answer, `NoStructuredOutputError` a second request without structured output.
 """
 
 from __future__ import annotations
@@ -28,12 +28,21 @@ from beholder.providers.payload import (
     as_objects,
     as_text,
     redact,
-    remove_keys,
+    remove_api_keys,
     shorten,
 )
 
-RETRY_STATUSES = frozenset({408, 409, 425, 429, 529})
+# Statuses of a server that is up and has too much to do: retried, as every 5xx is, and `rate_limited`.
+BUSY_STATUSES = frozenset({408, 409, 425, 429, 529})
 NO_SCHEMA_STATUSES = frozenset({400, 422, 501})
+
+# Before retry n (from 1) the wait is FIRST_BACKOFF_S * 2**n seconds times a random factor from 0 to 1. With the default
+# of 5 retries these are 1, 2, 4, 8 and 16 s, so the cap matters only where more retries are allowed.
+FIRST_BACKOFF_S = 0.5
+MAX_BACKOFF_S = 30.0
+# The longest wait that a server may ask for (`Retry-After`). The backoff's cap does not apply to it. If a server asks
+# for more, the call fails as `Unreachable` without another attempt, and the run continues with other cases.
+MAX_RETRY_AFTER_S = 120.0
 
 _SCHEMA_WORDS = re.compile(
     r"response_?format|json_?schema|output_config(?!\.effort)|output[_ ]?format|response_?schema|response_?mime_?type|"
@@ -134,7 +143,7 @@ def parse_error_body(payload: bytes, keys: tuple[str, ...] = ()) -> ErrorBody:
     try:
         return read_error_body(msgspec.json.decode(payload), keys)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        page = remove_keys(payload.decode("utf-8", "replace"), keys)[:MAX_MESSAGE_CHARACTERS]
+        page = remove_api_keys(payload.decode("utf-8", "replace"), keys)[:MAX_MESSAGE_CHARACTERS]
         return ErrorBody(_MARKUP.sub(" ", page))
 
 
@@ -169,7 +178,7 @@ def _error_text(value: object, keys: tuple[str, ...]) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
-    return remove_keys(text, keys)[:MAX_MESSAGE_CHARACTERS]
+    return remove_api_keys(text, keys)[:MAX_MESSAGE_CHARACTERS]
 
 
 def classify_error(
@@ -207,10 +216,14 @@ def classify_error(
     # An exhausted quota comes with the status of a rate limit, and no wait helps.
     if codes & _QUOTA_CODES:
         return PermanentError(sentence)
-    if status in RETRY_STATUSES or status >= 500:
+    if _is_retryable(status):
         wait = retry_after if retry_after is not None else body.retry_after
-        return RetryableError(sentence, retry_after=wait, rate_limited=status in RETRY_STATUSES)
+        return RetryableError(sentence, retry_after=wait, rate_limited=status in BUSY_STATUSES)
     return PermanentError(sentence)
+
+
+def _is_retryable(status: int) -> bool:
+    return status in BUSY_STATUSES or status >= 500
 
 
 def _key_advice(target: CallTarget) -> str:
@@ -238,11 +251,6 @@ def _parse_seconds(duration: str) -> float | None:
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s", duration)
     return float(match[1]) if match else None
 
-
-FIRST_BACKOFF_S = 0.5
-MAX_BACKOFF_S = 30.0
-# A server that asks for a longer wait counts as unreachable: the run continues with other cases.
-MAX_RETRY_AFTER_S = 120.0
 
 _log = logging.getLogger("beholder.judges")
 T = TypeVar("T")

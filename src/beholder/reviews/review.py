@@ -138,7 +138,7 @@ def find_or_start_review(
         versions={"beholder": record.versions.get("beholder", ""), "python": platform.python_version()},
         tags=(REVIEW_TAG,),
     )
-    found, _ = ledger.find_or_start(new, fresh=False)
+    found, _ = ledger.find_or_create(new, fresh=False)
     review = review_from_record(found)
     changed = replace(review, order=order or review.order, hide_judge=review.hide_judge if hide is None else hide)
     if changed != review:

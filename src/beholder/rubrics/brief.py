@@ -126,7 +126,8 @@ class Composer:
         self._setting = setting
         self._style_folders = tuple(style_folders)
         self._applied: dict[tuple[str, str, bool], _AppliedRubric] = {}
-        self._settings: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}  # by the names of a case's parts
+        # By the names of a case's fields and images.
+        self._setting_by_names: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
         self._must_not_be_blank = [field.name for field in rubric.fields if field.required and not field.may_be_empty]
 
     def rubric_for(self, case: Case) -> Rubric:
@@ -175,11 +176,11 @@ class Composer:
         in blank fields.
         """
         names = tuple(case.fields), tuple(case.images)
-        setting = self._settings.get(names)
+        setting = self._setting_by_names.get(names)
         if setting is None or any(_is_blank(case.fields[name]) for name in self._must_not_be_blank):
             setting = self._setting or choose_setting(self.rubric, case.images)
             _check_case(self.rubric.with_setting(setting), case)
-            self._settings[names] = setting
+            self._setting_by_names[names] = setting
         return setting
 
     def _apply_setting(self, setting: str, style: str = "", *, described: bool = False) -> _AppliedRubric:

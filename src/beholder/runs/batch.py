@@ -339,7 +339,7 @@ class BatchFetcher:
                         job, {name: job.handle[name] for name in job.handle if name != UNCONFIRMED}
                     )
                 wanted.discard(key)
-                body = queue.judge.remove_keys(result.body.decode("utf-8", "replace"))
+                body = queue.judge.remove_api_keys(result.body.decode("utf-8", "replace"))
                 came[key] = BatchReply(result.stage, 1, result.status, body)
                 cost += _result_cost(queue.judge, result)
                 if len(came) == RESULTS_PER_WRITE:
@@ -408,7 +408,7 @@ def _result_cost(judge: ModelJudge, result: BatchResult) -> Decimal:
         return Decimal(0)
 
 
-HANDLE_CANCELLED = "cancelled"  # key in the handle of a job that was cancelled by `collect --cancel`
+HANDLE_CANCELED = "cancelled"  # key in the handle of a job that was canceled by `collect --cancel`
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,9 +541,9 @@ class BatchPass:
     async def _run(self) -> BatchRunStatus:
         ledger, run_id, options = self._ledger, self._run_id, self._options
         pending = await self._ledger_thread.call(ledger.pending_batch_jobs, run_id)
-        cancelled = not options.retry_answered and any(HANDLE_CANCELLED in job.handle for job in pending)
+        canceled = not options.retry_answered and any(HANDLE_CANCELED in job.handle for job in pending)
         for queue in self._queues.values():
-            queue.closed_reason = "cancelled" if cancelled else ""
+            queue.closed_reason = "cancelled" if canceled else ""
         fetcher = BatchFetcher(self._ledger_thread, run_id, self._notify)
         await fetcher.fetch(pending, self._queues)
         await self._respect_provider_capacity()
@@ -557,12 +557,12 @@ class BatchPass:
         pending = await self._ledger_thread.call(ledger.pending_batch_jobs, run_id)
         if (
             state == FINISHED
-            and not cancelled
+            and not canceled
             and (pending or any(queue.closed_reason for queue in self._queues.values()))
         ):
             state = WAITING
         elif state == FINISHED:
-            # Cases without a verdict were cancelled, or have the brief of another case whose answer had no score: the
+            # Cases without a verdict were canceled, or have the brief of another case whose answer had no score: the
             # next `run` asks them.
             progress = await self._ledger_thread.call(ledger.progress, [run_id])
             done = progress.get(run_id, RunProgress()).done == self._suite_run.record.total
@@ -648,11 +648,11 @@ async def cancel_jobs(suite_run: SuiteRun, notify: Notify) -> int:
     What they had answered can still be fetched; the rest is asked again only by a new `run`.
 
     Returns:
-        How many were cancelled.
+        How many were canceled.
     """
     judges = {judge.identity: judge for judge in suite_run.judges if isinstance(judge, ModelJudge)}
     ledger_thread, ledger = LedgerThread(suite_run.ledger), suite_run.ledger
-    cancelled = 0
+    canceled = 0
     try:
         for job in await ledger_thread.call(ledger.pending_batch_jobs, suite_run.id):
             judge = judges.get(job.judge)
@@ -663,13 +663,13 @@ async def cancel_jobs(suite_run: SuiteRun, notify: Notify) -> int:
             client = BatchClient(judge)
             try:
                 await api.cancel(client, job.handle)
-                handle = {**job.handle, HANDLE_CANCELLED: "yes"}
+                handle = {**job.handle, HANDLE_CANCELED: "yes"}
                 await ledger_thread.call(ledger.set_batch_handle, suite_run.id, job, handle)
-                cancelled += 1
+                canceled += 1
             except (BatchNotFoundError, PermanentError, RetryableError) as error:  # it may have ended just now
                 notify(f"A job of {job.count} requests was not cancelled: {error}")
             finally:
                 await client.aclose()
     finally:
         ledger_thread.close()
-    return cancelled
+    return canceled

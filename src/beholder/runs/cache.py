@@ -71,22 +71,21 @@ def digest_identity(identity: str) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
-def restore_answer(conversation: Conversation, stored: StoredAnswer) -> bool:
+def restore_answer(conversation: Conversation, stored: StoredAnswer) -> None:
     """End a conversation with a stored answer, which is checked and scored again.
 
-    Returns:
-        False where the answer no longer passes (scoring has become stricter): then the judge has to be asked.
+    Where the answer no longer passes (scoring has become stricter), the conversation stays open: the judge is asked.
     """
-    brief, head = conversation.brief, conversation.head
+    brief, header = conversation.brief, conversation.header
     try:
         observed = read_answer(
-            head.rubric,
+            header.rubric,
             stored.text,
             AnswerContext(label=brief.label, may_abstain=capabilities_of(conversation.judge).abstains),
         )
     except AnswerError:
-        return False
-    verdict = add_brief_details(make_scored_verdict(head, observed), brief)
+        return
+    verdict = add_brief_details(make_scored_verdict(header, observed), brief)
     verdict = replace(
         verdict,
         flags=(*stored.flags, *verdict.flags),
@@ -99,7 +98,6 @@ def restore_answer(conversation: Conversation, stored: StoredAnswer) -> bool:
         answer=stored.text,
     )
     conversation.restore(verdict, observed, stored.flags)
-    return True
 
 
 def make_stored_answer(key: AnswerKey, conversation: Conversation) -> StoredAnswer:

@@ -72,11 +72,11 @@ class CaseJudge:
             Waiting: Some answers come later (by batch); all judges were asked. Every other failure is an outcome.
         """
         rubric = composer.rubric_for(case)
-        head = VerdictHeader(case.id, rubric, describe_judges(self.judges, self.samples))
+        header = VerdictHeader(case.id, rubric, describe_judges(self.judges, self.samples))
         try:
             conversations = await self._open_conversations(composer, case, rubric)
         except ImageError as error:
-            return Entry(0, case, head.make_verdict(Outcome.UNREADABLE, str(error)), spent_usd=Decimal(0))
+            return Entry(0, case, header.make_verdict(Outcome.UNREADABLE, str(error)), spent_usd=Decimal(0))
         keys = [_make_key(conversation) for conversation in conversations]
         stored = await self.look_up(keys) if self.look_up is not None else {}
         for key, conversation in zip(keys, conversations, strict=True):
@@ -96,16 +96,16 @@ class CaseJudge:
             if self.audit and by_batch:
                 audit = self._start_audit(rubric, conversations)
             is_jury = len(conversations) > 1
-            verdict = combine_verdicts(head, conversations) if is_jury else conversations[0].verdict
+            verdict = combine_verdicts(header, conversations) if is_jury else conversations[0].verdict
             if audit is not None and verdict.scored:
                 verdict = apply_audit(verdict, await audit, _list_audited_jurors(conversations))
-        except BaseExceptionGroup as failures:  # of the task group, which has cancelled the other conversations
+        except BaseExceptionGroup as failures:  # of the task group, which has canceled the other conversations
             raise failures.exceptions[0] from None
         finally:
             if audit is not None:
                 audit.cancel()
         if self.calibration is not None:
-            [verdict] = await apply_calibration(self.calibration, [verdict], case, self.images)
+            [verdict] = await calibrate_case(self.calibration, [verdict], case, self.images)
         return _make_entry(case, verdict, keys, conversations)
 
     async def _open_conversations(self, composer: Composer, case: Case, rubric: Rubric) -> list[Conversation]:
@@ -128,7 +128,7 @@ class CaseJudge:
     def _start_audit(self, rubric: Rubric, conversations: Sequence[Conversation]) -> asyncio.Task[AuditEvidence] | None:
         """Start measuring a pair of images that models are asked about, before they have answered."""
         plan = plan_audit(rubric)
-        brief = next((one.brief for one in conversations if not capabilities_of(one.judge).abstains), None)
+        brief = next((one.brief for one in conversations if capabilities_of(one.judge).sees_images), None)
         if plan is None or brief is None or len(brief.images) != 2:
             return None
         before, after = (picture.image.data for picture in brief.images)
@@ -147,7 +147,7 @@ def _list_audited_jurors(conversations: Sequence[Conversation]) -> list[tuple[st
     return [
         (f"juror {place}: ", juror.verdict)
         for place, juror in enumerate(conversations, 1)
-        if not capabilities_of(juror.judge).abstains
+        if capabilities_of(juror.judge).sees_images
     ]
 
 
@@ -174,7 +174,7 @@ def _sum_new_costs(verdicts: Sequence[Verdict]) -> Decimal | None:
     return sum(known, Decimal(0)) if known or not costs else None
 
 
-async def apply_calibration(
+async def calibrate_case(
     calibration: Calibration, verdicts: Sequence[Verdict], case: Case, images: ImagePool
 ) -> list[Verdict]:
     """Return the verdicts on a case with how people would rate it. Pixel features that the calibration needs are

@@ -115,10 +115,10 @@ class RunObserver(Protocol):
     """Gets notified of the progress of a run, for progress bars and logs."""
 
     def on_skipped(self, count: int) -> None:
-        """So many verdicts were there before, or are made by other processes."""
+        """`count` verdicts already existed, or another process is producing them."""
 
     def on_waiting(self, count: int) -> None:
-        """So many cases have no answer yet: it comes with a batch."""
+        """`count` cases have no answer yet; it will come with a batch."""
 
     def on_written(self, entries: Sequence[Entry]) -> None:
         """These verdicts are stored in the ledger."""
@@ -166,13 +166,14 @@ class Engine:
         self.finished: asyncio.Queue[Entry | None] = asyncio.Queue(maxsize=2 * WRITE_BATCH)
         self.cache: AnswerCache | None = None
         self._cases = cases
+        # Both are set by `write_verdicts`, in whose context cases are queued and written.
         self._leases: CaseLeases
         self._writer: asyncio.Task[None]
 
     async def run(self, judges: Sequence[Judge], images: ImagePool) -> None:
         """Judge all cases that have no final outcome in the run yet.
 
-        A run that is cancelled loses what was in progress and nothing else.
+        A run that is canceled loses what was in progress and nothing else.
 
         Raises:
             SetupError: A judge can never answer.
@@ -245,11 +246,15 @@ class Engine:
 
     @asynccontextmanager
     async def write_verdicts(self, limits: RunLimits) -> AsyncIterator[None]:
-        """Join the run and write what is finished; at the end of the context, whatever ended it, write the rest."""
+        """Join the run and write what is finished; at the end of the context, whatever ended it, write the rest.
+
+        Sets `_leases` and `_writer`, so everything else of the engine runs within this context.
+        """
         async with (
-            join_run(self.ledger_thread, self.settings.run_id, limits, self.settings.lease_s) as self._leases,
+            join_run(self.ledger_thread, self.settings.run_id, limits, self.settings.lease_s) as leases,
             asyncio.TaskGroup() as group,
         ):
+            self._leases = leases
             self._writer = group.create_task(self._write_batches())
             try:
                 yield
@@ -280,19 +285,21 @@ def _iterate_tasks(
     cases: Iterable[Case], composers: Sequence[Composer], only: Sequence[int] | None
 ) -> Iterator[CaseTask]:
     """Return all tasks of a run, or only those with these numbers, which are ascending."""
-    wanted = None if only is None else iter(only)
-    following = None if wanted is None else next(wanted, None)
-    number = 0
-    for position, case in enumerate(cases):
-        for composer in composers:
-            if wanted is None:
-                yield CaseTask(number, position, case, composer)
-            elif number == following:
-                yield CaseTask(number, position, case, composer)
-                following = next(wanted, None)
-                if following is None:
-                    return
-            number += 1
+    pairs = ((position, case, composer) for position, case in enumerate(cases) for composer in composers)
+    tasks = (CaseTask(number, *pair) for number, pair in enumerate(pairs))
+    return tasks if only is None else pick_positions(tasks, only)
+
+
+def pick_positions(values: Iterable[T], positions: Sequence[int]) -> Iterator[T]:
+    """Return the values at these positions, which are ascending."""
+    wanted = iter(positions)
+    following = next(wanted, None)
+    for position, value in enumerate(values):
+        if position == following:
+            yield value
+            following = next(wanted, None)
+        if following is None:
+            return
 
 
 async def take_batch(queue: asyncio.Queue[T | None], size: int, linger_s: float) -> tuple[list[T], bool]:

@@ -26,6 +26,7 @@ from beholder.cases.case import Case
 from beholder.cases.validation import CaseCheck, check_cases, iter_valid_cases
 from beholder.errors import CaseError, LedgerError, LedgerGone, UsageError
 from beholder.judges.base import Judge, check_judges
+from beholder.ledger.database import ledger_exists
 from beholder.ledger.encoding import redact_values
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import FINISHED, INTERRUPTED, RUNNING, RunProgress, RunRecord
@@ -116,7 +117,7 @@ class SuiteRun:
             use_cache=not self.record.suite.get("fresh"),
             thumbnails=suite.thumbnails,
             audit=suite.audit,
-            calibration=suite.calibration_map(),
+            calibration=suite.loaded_calibration(),
             lease_s=suite.limits.lease_s,
         )
 
@@ -176,7 +177,7 @@ def prepare_run(
         limits: With a budget for several runs; by default that of the suite, less what the run has spent.
 
     Raises:
-        UsageError: The suite cannot be run so.
+        UsageError: The suite and the options do not fit together, or a price that its budget needs is unknown.
         SetupError: A judge cannot be asked.
         CaseError: Cases are wrong.
     """
@@ -189,8 +190,15 @@ def prepare_run(
 
         check_batch_judges(suite, judges)
     with ExitStack() as stack:
-        if ledger is None and (ledger := _open_if_exists(suite)):
-            stack.enter_context(ledger)
+        if ledger is None:
+            try:
+                ledger = open_existing_ledger(suite)
+            except LedgerGone:
+                raise
+            except LedgerError:  # it is broken, which opening it below says, after the cases were checked
+                ledger = None
+            if ledger is not None:
+                stack.enter_context(ledger)
         checked = check_suite_cases(suite, ledger, skip_bad=skip_bad)
         if ledger is None:
             ledger = stack.enter_context(Ledger.open(suite.ledger_place()))
@@ -203,13 +211,10 @@ def prepare_run(
         yield SuiteRun(suite, ledger, checked, record, judges, own_limits, is_new)
 
 
-def _open_if_exists(suite: Suite) -> Ledger | None:
-    try:
-        return Ledger.open(suite.ledger_place(), create=False)
-    except LedgerGone:
-        raise
-    except LedgerError:  # there is none yet; if it is broken, opening it to create the run says so
-        return None
+def open_existing_ledger(suite: Suite, *, read_only: bool = False) -> Ledger | None:
+    """Open the ledger of a suite; `None` if there is none yet. Raises `LedgerError` if it cannot be opened."""
+    place = suite.ledger_place()
+    return Ledger.open(place, create=False, read_only=read_only) if ledger_exists(place) else None
 
 
 def check_suite_cases(suite: Suite, ledger: Ledger | None = None, *, skip_bad: bool = False) -> CaseCheck:
@@ -278,7 +283,7 @@ def find_or_create_run(suite: Suite, ledger: Ledger, checked: CaseCheck, *, fres
         tags=tuple(suite.tags),
         skipped=len(checked.bad_positions),
     )
-    return ledger.find_or_start(run, fresh=fresh)
+    return ledger.find_or_create(run, fresh=fresh)
 
 
 def find_named_run(suite: Suite, ledger: Ledger, checked: CaseCheck, run: str) -> RunRecord:
@@ -297,7 +302,7 @@ def find_named_run(suite: Suite, ledger: Ledger, checked: CaseCheck, run: str) -
 
 
 def _list_differences(suite: Suite, record: RunRecord, *more: str) -> list[str]:
-    """Return the keys in which a run asked something else, or somebody else, than the suite does."""
+    """Return the keys by which questions or judges of a run differ from those of the suite; `more` are further keys."""
     public = redact_values(suite.public_dict())
     assert isinstance(public, dict)
     keys = ("judges", "samples", "setting", "prompt", *more)

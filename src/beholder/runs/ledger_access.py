@@ -106,7 +106,7 @@ class CallCoalescer(Generic[A, R]):
             self._sending = asyncio.create_task(self._send_soon())
         place = len(self._arguments)
         self._arguments.append(argument)
-        # Shielded: a task that is cancelled must not cancel the call of all others.
+        # Shielded: a task that is canceled must not cancel the call of all others.
         return (await asyncio.shield(self._sending))[place]
 
     async def _send_soon(self) -> Sequence[R]:

@@ -39,7 +39,7 @@ RECENT_WEIGHT, USUAL_WEIGHT = 0.2, 0.02  # weights of a new latency in the recen
 class LeakyBucket:
     """A rate limit: so many units a minute, evenly spread; `None` is no limit.
 
-    A task that is cancelled while it waits has used nothing.
+    A task that is canceled while it waits has used nothing.
     """
 
     def __init__(self, per_minute: float | None, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -349,15 +349,15 @@ def _make_limited_judge(entry: JudgeEntry, suite: Suite, limits: RunLimits) -> J
 
 
 def make_cost_bound(entry: JudgeEntry, price: Price, detail: str | None) -> CostBound:
-    """Return what computes the highest cost of a call, with the limit of tokens for which it is true.
+    """Return a function that computes the highest cost of a call in US dollars, and the token limit it assumes.
 
-    Text is estimated with a margin.
+    The number of tokens of a text is estimated, with a margin for tokenizers that count more.
     """
     provider, _, model = entry.judge.partition(":")
 
     def bound(brief: Brief, earlier: Sequence[Turn], max_tokens: int | None) -> tuple[Decimal, int | None]:
         limit = max_tokens or entry.max_tokens()
-        if limit is None and provider != "anthropic":  # whose wire sends the brief's own limit
+        if limit is None and provider != "anthropic":  # whose request always has the brief's own limit
             limit = estimate_tokens(provider, model, brief, detail).output_high
         expected = estimate_tokens(provider, model, brief, detail, max_tokens=limit)
         turn_tokens = sum(estimate_text_tokens(provider, model, turn.answer + turn.reply) for turn in earlier)

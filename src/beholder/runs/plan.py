@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from random import Random
-from typing import TypeVar
 
 from beholder.cases.validation import CaseCheck, iter_valid_cases
 from beholder.errors import ImageError
@@ -26,15 +25,13 @@ from beholder.rubrics.brief import Brief
 from beholder.rubrics.rubric import Rubric
 from beholder.runs.cache import digest_identity
 from beholder.runs.case import make_brief
-from beholder.runs.engine import FINAL_OUTCOMES, LOOKUP_CHUNK, split_chunks
+from beholder.runs.engine import FINAL_OUTCOMES, LOOKUP_CHUNK, pick_positions, split_chunks
 from beholder.runs.execution import compute_fingerprint
 from beholder.runs.image_pool import ImagePool
 from beholder.runs.limits import find_judge_price
 from beholder.runs.suite import Suite
 from beholder.runs.suite_file import JudgeEntry
 from beholder.runs.tokens import TokenEstimate, estimate_cost, estimate_tokens
-
-T = TypeVar("T")
 
 SAMPLE_SEED = 0  # the same cases give the same plan
 _Z = 1.96  # for 95 % confidence intervals
@@ -45,18 +42,6 @@ def draw_sample(positions: Sequence[int], size: int | None) -> Sequence[int]:
     if size is None or len(positions) <= size:
         return positions
     return array("Q", sorted(positions[index] for index in Random(SAMPLE_SEED).sample(range(len(positions)), size)))
-
-
-def pick_positions(values: Iterable[T], positions: Sequence[int]) -> Iterator[T]:
-    """Return the values at these positions, which are ascending."""
-    wanted = iter(positions)
-    following = next(wanted, None)
-    for position, value in enumerate(values):
-        if following is None:
-            return
-        if position == following:
-            yield value
-            following = next(wanted, None)
 
 
 class SampleSpread:
@@ -278,7 +263,7 @@ class _JudgePlanner:
         return float(calls * (expected.input_tokens + expected.output_high))
 
 
-def sum_costs(judges: Sequence[JudgePlan]) -> tuple[Decimal, Decimal] | None:
+def sum_estimated_costs(judges: Sequence[JudgePlan]) -> tuple[Decimal, Decimal] | None:
     """Return the lowest and the highest cost over all judges; `None` if a price is unknown."""
     low = [plan.money_low for plan in judges]
     high = [plan.money_high for plan in judges]

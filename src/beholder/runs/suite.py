@@ -72,7 +72,7 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
         """Return the text of the file that `prompt` names."""
         return self._prompt
 
-    def calibration_map(self) -> Calibration | None:
+    def loaded_calibration(self) -> Calibration | None:
         """Return the calibration in the file that `calibration` names."""
         return self._calibration
 
@@ -92,7 +92,7 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
         """Return what decides, besides cases, rubrics and prompt, which verdicts come out: if it differs, it is another
         run."""
         files = [file for folder in self.style_folders() for file in sorted(folder.glob("*.yaml"))]
-        calibrated = self.calibration_map()
+        calibrated = self.loaded_calibration()
         return {
             "judges": [judge.identity_key(self.image_params()) for judge in self.judges],
             "samples": self.samples,
@@ -101,14 +101,14 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
             **({"calibration": calibrated.digest} if calibrated is not None else {}),
         }
 
-    def shape(self) -> CaseSchema:
+    def case_schema(self) -> CaseSchema:
         """Return which images and fields the rubrics need of a case."""
-        shape = _derive_shape(self._rubrics, self.setting, tuple(self.fields))
-        return shape if self._needs_images() else replace(shape, roles=(*shape.roles, ()))
+        return self._case_schema
 
     @cached_property
-    def _shape(self) -> CaseSchema:
-        return self.shape()
+    def _case_schema(self) -> CaseSchema:
+        schema = _derive_case_schema(self._rubrics, self.setting, tuple(self.fields))
+        return schema if self._needs_images() else replace(schema, roles=(*schema.roles, ()))
 
     def _needs_images(self) -> bool:
         from beholder.judges.base import INSTRUMENTS, capabilities_of
@@ -138,9 +138,9 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
 
     def _rows(self) -> Iterator[CaseRow]:
         if self.pairs:
-            rows = pair_rows(self.pairs, self._shape, self._base("pairs"))
+            rows = pair_rows(self.pairs, self._case_schema, self._base("pairs"))
         else:
-            rows = read_rows(self._base("cases") / self.cases, self._shape)
+            rows = read_rows(self._base("cases") / self.cases, self._case_schema)
         fitted = _check_rows(rows, self.fields, self.composers())
         return select_rows(fitted, self.limit, self.only, self.shuffle)
 
@@ -193,26 +193,27 @@ def load_suite(path: str | os.PathLike[str] | None, flags: Mapping[str, object] 
     flagged = _convert_flags(given, SuiteFile)
     said = _convert_flags({"judge": "", **for_judges}, JudgeEntry)
     flag_keys = frozenset(given)
-    made: list[Suite] = []
+    folder = Path() if path is None else Path(path).parent
 
-    def complete(file: SuiteFile, folder: Path) -> list[Problem]:
+    suite: Suite
+
+    def build(file: SuiteFile) -> list[Problem]:
+        """Set `suite`; return what is wrong in the file. Raises `UsageError` for a wrong flag."""
+        nonlocal suite
         merged = _complete_judges(_merge_flags(file, flagged, given), said, for_judges)
         suite, problems = _build_suite(merged, folder, flag_keys)
         wrong = [one for one in problems if path is None or _is_from_flag(one.key, given, for_judges)]
         if wrong:
             raise _make_flag_error(wrong)
-        made.append(suite)
         return problems
 
     if path is None:
-        complete(SuiteFile(), Path())
+        build(SuiteFile())
     else:
-        file = Path(path)
         try:
-            read_yaml(file, SuiteFile, lambda read: complete(read, file.parent))
+            read_yaml(Path(path), SuiteFile, build)  # adds the line to each problem, and raises them
         except RubricError as error:
             raise RubricError(error.source, [add_hint(problem) for problem in error.problems]) from None
-    suite = made[0]
     return structs.replace(suite, name=suite.name or _default_name(path, suite))
 
 
@@ -330,13 +331,13 @@ def _find_misfits(file: SuiteFile, rubrics: Sequence[Rubric], place: Callable[[s
     if file.setting and any(file.setting not in rubric.settings for rubric in rubrics):
         yield Problem(f"{file.setting!r} is not a setting here; {_list_choices(settings)}", "setting")
         return
-    shape = _derive_shape(rubrics, file.setting, ())
+    schema = _derive_case_schema(rubrics, file.setting, ())
     for role in file.pairs:
-        if role not in shape.images:
-            yield Problem(f"is not an image of {file.rubric}; {_list_choices(shape.images)}", f"pairs.{role}")
+        if role not in schema.images:
+            yield Problem(f"is not an image of {file.rubric}; {_list_choices(schema.images)}", f"pairs.{role}")
     for name in file.fields:
-        if name not in shape.fields:
-            yield Problem(f"is not a field of {file.rubric}; {_list_choices(shape.fields)}", f"fields.{name}")
+        if name not in schema.fields:
+            yield Problem(f"is not a field of {file.rubric}; {_list_choices(schema.fields)}", f"fields.{name}")
     if isinstance(file.fail_under, dict):
         criteria = ["score", *(criterion.key for rubric in rubrics for criterion in rubric.criteria)]
         for name in file.fail_under:
@@ -373,7 +374,7 @@ def _resolve_rubric(name: str, path: Path) -> str | Path:
     return path
 
 
-def _derive_shape(rubrics: Sequence[Rubric], setting: str, given: Sequence[str]) -> CaseSchema:
+def _derive_case_schema(rubrics: Sequence[Rubric], setting: str, given: Sequence[str]) -> CaseSchema:
     first = rubrics[0]
     settings = [setting] if setting else list(first.settings)
     roles = tuple(first.settings[one].images for one in settings) or (first.roles,)

@@ -184,7 +184,7 @@ class Coordinator:
         self._chunk_count = self._collected = self._request_count = self._version = 0
         self._workers_without_result = 0  # workers that started since the last verdict
         self._failure: bytes | None = None
-        self._input_closed = self._stopped = self._cancelled = self._finished_all = False
+        self._input_closed = self._stopped = self._canceled = self._finished_all = False
 
     async def open(self, settings: CoordinatorSettings) -> None:
         """Open the ledger. Raises `LedgerError`."""
@@ -218,7 +218,7 @@ class Coordinator:
     async def stop(self, *, cancel: bool = False) -> None:
         """Start no new case; with `cancel`, also cancel those in progress."""
         self._stopped = True
-        self._cancelled = self._cancelled or cancel
+        self._canceled = self._canceled or cancel
         await self._changed()
 
     async def finish(self) -> None:
@@ -326,7 +326,7 @@ class Coordinator:
                 await self._change.wait_for(lambda: 0 <= version != self._version)
         self._shares.touch(worker, _loop_time())
         slots, part, is_whole = self._shares.allocate(worker, in_progress)
-        return WorkerShare(self._version if is_whole else -1, slots, part, self._stopped, self._cancelled)
+        return WorkerShare(self._version if is_whole else -1, slots, part, self._stopped, self._canceled)
 
     async def start_cases(self, worker: str, tasks: Sequence[tuple[int, bool]]) -> list[StartDecision]:
         """Decide for each task whether it may be started; from then on it counts as started, until `finish_cases`.

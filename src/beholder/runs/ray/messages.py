@@ -52,7 +52,7 @@ class WorkerSetup:
 class WorkerShare:
     """What a worker may use from now on: so many cases at once (`slots`), and a part (0 to 1) of the rate limits.
 
-    `stopped` means that no new case is started, `cancelled` that those in progress are cancelled as well. `version`
+    `stopped` means that no new case is started, `canceled` that those in progress are canceled as well. `version`
     changes with anything in it.
     """
 
@@ -60,7 +60,7 @@ class WorkerShare:
     slots: int
     part: float
     stopped: bool = False
-    cancelled: bool = False
+    canceled: bool = False
 
 
 class StartDecision(Enum):

@@ -227,7 +227,7 @@ class WorkerRuntime:
         try:
             await asyncio.gather(*tasks)
         except asyncio.CancelledError:
-            if not self._share.cancelled:
+            if not self._share.canceled:
                 raise
         finally:
             for task in tasks:
@@ -250,7 +250,7 @@ class WorkerRuntime:
             for limiter in self._limiters:
                 limiter.set_share(share.part)
                 limiter.resize(share.slots)
-            if share.cancelled:
+            if share.canceled:
                 for task in self._in_progress:
                     task.cancel()
 
