@@ -249,7 +249,7 @@ def _agree(count: int) -> dict[str, float]:
 
     read_s, scores = _timed(lambda: _read(count, BEFORE))
     ratings = _ratings(scores)
-    return {"read_s": read_s, **_computed(lambda: agree(scores, ratings, AgreementOptions(draws=DRAWS)))}
+    return {"read_s": read_s, **_computed(lambda: agree(scores, ratings, AgreementOptions(draw_count=DRAWS)))}
 
 
 def _any_judge(count: int) -> dict[str, float]:
@@ -279,7 +279,7 @@ def _agree_on_any(count: int, *, raters: bool) -> dict[str, float]:
     if raters:
         ratings = {name: replace(one, values=any_number(one.values)) for name, one in ratings.items()}
     scores = replace(scores, columns=columns)
-    return {"read_s": read_s, **_computed(lambda: agree(scores, ratings, AgreementOptions(draws=DRAWS)))}
+    return {"read_s": read_s, **_computed(lambda: agree(scores, ratings, AgreementOptions(draw_count=DRAWS)))}
 
 
 def _history(count: int) -> dict[str, float]:
@@ -287,7 +287,7 @@ def _history(count: int) -> dict[str, float]:
 
     read_s, before = _timed(lambda: _read(count, BEFORE))
     runs = [before, *(_read(count, name) for name in (AFTER, LATEST))]
-    return {"read_s": read_s, **_computed(lambda: analyze_history(runs, ("score", *CRITERIA), draws=DRAWS))}
+    return {"read_s": read_s, **_computed(lambda: analyze_history(runs, ("score", *CRITERIA), draw_count=DRAWS))}
 
 
 def _calibrate(count: int) -> dict[str, float]:
@@ -302,7 +302,7 @@ def _calibrate(count: int) -> dict[str, float]:
 
     def learned() -> None:
         task = build_task(rated, _ratings(scores)[name], rated.columns[name], TaskOptions(scale=(1, 7)))
-        calibrate(task, draws=DRAWS)
+        calibrate(task, draw_count=DRAWS)
 
     return {"read_s": read_s, **_computed(learned)}
 
@@ -312,7 +312,7 @@ def _compare(count: int) -> dict[str, float]:
 
     read_s, before = _timed(lambda: _read(count, BEFORE))
     after = _read(count, AFTER)
-    return {"read_s": read_s, **_computed(lambda: compare(before, after, ComparisonOptions(draws=DRAWS)))}
+    return {"read_s": read_s, **_computed(lambda: compare(before, after, ComparisonOptions(draw_count=DRAWS)))}
 
 
 def _estimate(count: int) -> dict[str, float]:

@@ -61,7 +61,7 @@ def test_a_saved_interval_holds_new_cases() -> None:
         known, fresh = np.arange(120) < 20, np.arange(120) >= 20
         judged = scores({"quality": said})
         first = task(judged.select(np.flatnonzero(known)), rated)
-        found = calibrate(first, recipes=FEW, draws=50)
+        found = calibrate(first, recipes=FEW, draw_count=50)
         low, high = found.error_bounds["quality"]
         shift = (first.mean - first.judge).mean()  # what the offset learns
         away = rated.mean()[fresh] - np.clip(said[fresh] / 10 + shift, 0, 1)
@@ -75,6 +75,6 @@ def test_with_too_few_groups_to_say_it_is_the_whole_scale() -> None:
     for photographs, told in ((8, False), (9, True)):
         groups = {"source": [f"photo {row % photographs}" for row in range(40)]}
         made = task(scores({"quality": (truth + 0.2) * 10}, groups), ratings(truth, random))
-        found = calibrate(made, recipes=FEW, draws=50)
+        found = calibrate(made, recipes=FEW, draw_count=50)
         assert (found.error_bounds["quality"] != (-1.0, 1.0)) is told
         assert found.has_intervals is told

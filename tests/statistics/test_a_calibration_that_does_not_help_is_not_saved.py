@@ -41,7 +41,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 def test_noise_is_refused() -> None:
     random = rng()
     judged = scores({"quality": random.uniform(0, 10, CASES), "other": random.uniform(0, 10, CASES)})
-    found = calibrate(task(judged, ratings(random.uniform(0, 1, CASES), random)), recipes=PLAIN, draws=400)
+    found = calibrate(task(judged, ratings(random.uniform(0, 1, CASES), random)), recipes=PLAIN, draw_count=400)
     assert not found.helps
     assert found.maps == {}
     assert "constant" in found.why
@@ -55,7 +55,7 @@ def test_noise_is_refused_by_rank_too(measure: SelectionMeasure) -> None:
         random = rng(seed)
         judged = scores({"quality": random.uniform(0, 10, 80), "other": random.uniform(0, 10, 80)})
         rated = ratings(random.uniform(0, 1, 80), random)
-        refused += not calibrate(task(judged, rated), recipes=PLAIN, draws=300, by=measure).helps
+        refused += not calibrate(task(judged, rated), recipes=PLAIN, draw_count=300, by=measure).helps
     assert refused >= 4
 
 
@@ -63,7 +63,7 @@ def test_a_good_judge_needs_no_map() -> None:
     random = rng(3)
     truth = random.choice([0.0, 0.25, 0.5, 0.75, 1.0], CASES)
     found = calibrate(
-        task(scores({"quality": truth * 10}), ratings(truth, random, noise=0.02)), recipes=PLAIN, draws=400
+        task(scores({"quality": truth * 10}), ratings(truth, random, noise=0.02)), recipes=PLAIN, draw_count=400
     )
     assert not found.helps
     assert "raw judge" in found.why
@@ -74,7 +74,7 @@ def test_of_a_judge_that_is_too_kind_the_offset_is_found() -> None:
     truth = random.uniform(0.1, 0.7, CASES)
     judged = scores({"quality": (truth + 0.25) * 10 + random.normal(0, 0.2, CASES)})
     few = {name: PLAIN[name] for name in ("constant", "offset")}
-    found = calibrate(task(judged, ratings(truth, random)), recipes=few, draws=400)
+    found = calibrate(task(judged, ratings(truth, random)), recipes=few, draw_count=400)
     assert found.chosen == "offset"
     assert found.helps
     fitted = found.maps["quality"]
@@ -95,7 +95,7 @@ def test_a_constant_has_no_order() -> None:
     said = random.uniform(0, 10, 60)
     truth = 0.5 + 0.002 * (said - 5) + random.normal(0, 0.1, 60)  # the judge has some order, and is far off
     few = {name: PLAIN[name] for name in ("constant", "offset")}
-    found = calibrate(task(scores({"quality": said}), ratings(truth, random)), recipes=few, draws=200)
+    found = calibrate(task(scores({"quality": said}), ratings(truth, random)), recipes=few, draw_count=200)
     assert found.chosen == CONSTANT_NAME
     assert found.rows[RAW_JUDGE].rho.value is not None
     assert (found.rows[AS_CHOSEN].rho.value, found.rows[AS_CHOSEN].rho_gain) == (None, None)
@@ -107,12 +107,12 @@ def test_the_order_of_steps_is_measured() -> None:
     truth = random.uniform(0, 1, CASES)
     few = {name: PLAIN[name] for name in ("constant", "isotonic")}
     right = task(scores({"quality": np.clip(truth * 10 + random.normal(0, 3, CASES), 0, 10)}), ratings(truth, random))
-    found = calibrate(right, recipes=few, draws=200)
+    found = calibrate(right, recipes=few, draw_count=200)
     said = predict_out_of_fold(right, PLAIN["isotonic"], assign_folds(right.group_index, 10))
     assert found.rows["isotonic"].rho.value == pytest.approx(spearmanr(said, right.mean).statistic)
     # Of a judge that says the opposite, steps that never fall are one step.
     wrong = task(scores({"quality": 10 - truth * 10}), ratings(truth, random))
-    found = calibrate(wrong, recipes=few, draws=200)
+    found = calibrate(wrong, recipes=few, draw_count=200)
     assert found.rows["isotonic"].rho.value is None
     assert found.rows[RAW_JUDGE].rho.value == pytest.approx(-1, abs=0.1)
 
@@ -125,7 +125,7 @@ def test_one_rater_is_the_rater_of_agree() -> None:
     values[3:, 4] = np.nan  # too few for a ranking of his own
     sparse = Ratings("quality", rated.cases, rated.raters, values)
     judged = scores({"quality": truth * 10})
-    found = calibrate(task(judged, sparse), recipes=PLAIN, draws=100).rows[ONE_RATER]
+    found = calibrate(task(judged, sparse), recipes=PLAIN, draw_count=100).rows[ONE_RATER]
     people = agree(judged, {"quality": sparse}).criteria[0].people
     assert found.rho.value == pytest.approx(people["rater_spearman"].value)
     assert found.error.value == pytest.approx(people["rater_mae"].value)
@@ -143,7 +143,9 @@ def test_several_criteria_together_are_better_than_the_judges_own_number() -> No
     random = rng(2)
     truth = random.uniform(0, 1, CASES)
     columns = {name: truth * 10 + random.normal(0, 4, CASES) for name in ("quality", "a", "b", "c")}
-    found = calibrate(task(scores(columns), ratings(truth, random)), recipes=PLAIN, draws=400, by=SelectionMeasure.RANK)
+    found = calibrate(
+        task(scores(columns), ratings(truth, random)), recipes=PLAIN, draw_count=400, by=SelectionMeasure.RANK
+    )
     assert found.chosen == "linear"
     assert found.helps
     assert found.error_bounds["quality"][0] < 0 < found.error_bounds["quality"][1]
@@ -156,12 +158,12 @@ def test_a_map_that_only_learned_who_made_the_image_is_exposed() -> None:
     tells = np.array([3.0, 9.0, 1.0, 6.0, 4.0, 0.0])[makers]  # a mark that each maker leaves, in no order
     columns = {"quality": random.uniform(0, 10, CASES), "mark": tells, "bend": tells**2, "turn": tells**3}
     groups = {"model": [f"maker {one}" for one in makers], "source": [f"photo {row % 60}" for row in range(CASES)]}
-    found = calibrate(task(scores(columns, groups), ratings(worth, random)), recipes=PLAIN, draws=400)
+    found = calibrate(task(scores(columns, groups), ratings(worth, random)), recipes=PLAIN, draw_count=400)
     assert found.helps  # across photographs it does
     assert found.learned_makers
     assert "it learned who made the image" in found.maker_note
     honest = columns | {"truth": worth * 10}
-    found = calibrate(task(scores(honest, groups), ratings(worth, random), "truth"), recipes=PLAIN, draws=400)
+    found = calibrate(task(scores(honest, groups), ratings(worth, random), "truth"), recipes=PLAIN, draw_count=400)
     assert not found.learned_makers
 
 
@@ -173,7 +175,7 @@ def test_no_case_is_predicted_by_a_map_that_saw_its_group() -> None:
     one_hot = {f"is {photo}": (number == photo) * 10.0 for photo in range(20)}  # learns every photograph by heart
     judged = scores({"quality": random.uniform(0, 10, CASES), **one_hot}, {"source": groups})
     made = task(judged, ratings(worth, random))
-    assert not calibrate(made, recipes=PLAIN, draws=300).helps
+    assert not calibrate(made, recipes=PLAIN, draw_count=300).helps
     loose = assign_folds(np.arange(CASES), 10)
     eager = CalibrationRecipe(lambda lesson: fit_linear(lesson, penalties=(1.0,)))
     by_heart = np.abs(predict_out_of_fold(made, eager, loose) - made.mean).mean()
@@ -188,8 +190,8 @@ def test_aspects_with_too_few_ratings_each_are_decided_together() -> None:
         truth = random.uniform(0.1, 0.7, cases)
         judged = scores({"quality": (truth + 0.15) * 10 + random.normal(0, 2, cases)})
         tasks.append(task(judged, ratings(truth, random)))
-    alone = [calibrate(one, recipes=PLAIN, draws=300).helps for one in tasks]
-    found = calibrate(*tasks, recipes=PLAIN, draws=300)
+    alone = [calibrate(one, recipes=PLAIN, draw_count=300).helps for one in tasks]
+    found = calibrate(*tasks, recipes=PLAIN, draw_count=300)
     assert not all(alone)
     assert found.helps
 

@@ -38,8 +38,8 @@ pairs = st.lists(st.tuples(tenths, tenths, st.sampled_from("abcdefghijklmno")), 
 @settings(max_examples=60)
 def test_swapping_the_runs_negates_the_differences(rows: list[tuple[float, float, str]]) -> None:
     old, new, sources = zip(*rows, strict=True)
-    there = compare(scores("a", old, sources), scores("b", new, sources), ComparisonOptions(draws=200))
-    back = compare(scores("b", new, sources), scores("a", old, sources), ComparisonOptions(draws=200))
+    there = compare(scores("a", old, sources), scores("b", new, sources), ComparisonOptions(draw_count=200))
+    back = compare(scores("b", new, sources), scores("a", old, sources), ComparisonOptions(draw_count=200))
     assert [one.name for one in there.changes] == [one.name for one in back.changes]
     for first, second in zip(there.changes, back.changes, strict=True):
         assert (first.better, first.same, first.worse) == (second.worse, second.same, second.better)
@@ -69,7 +69,7 @@ def test_swapping_the_runs_negates_the_differences(rows: list[tuple[float, float
 def test_a_run_against_itself_is_all_ties(rows: list[tuple[float, str]]) -> None:
     values, sources = zip(*rows, strict=True)
     one = scores("a", values, sources)
-    found = compare(one, one, ComparisonOptions(draws=100))
+    found = compare(one, one, ComparisonOptions(draw_count=100))
     for change in found.changes:
         assert (change.better, change.worse) == (0, 0)
         assert change.same == change.cases == sum(value == value for value in values)
@@ -133,7 +133,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         found = compare(
             scores("a", np.full(90, 0.5), sources),
             scores("b", 0.5 + shift, sources),
-            ComparisonOptions(draws=300, seed=number),
+            ComparisonOptions(draw_count=300, seed=number),
         )
         low, high = found.changes[0].difference.low, found.changes[0].difference.high
         assert low is not None

@@ -28,7 +28,7 @@ def photographs_alone() -> CalibrationTask:
 
 def test_a_map_that_knows_the_photograph_is_not_called_better() -> None:
     by_heart = {"constant": PLAIN["constant"], "by heart": CalibrationRecipe(lambda lesson: fit_linear(lesson, (1.0,)))}
-    found = calibrate(photographs_alone(), recipes=by_heart, draws=100)
+    found = calibrate(photographs_alone(), recipes=by_heart, draw_count=100)
     assert (found.helps, found.chosen) == (False, "by heart")
     unseen, neither = found.new_model["by heart"].error.value, found.new_model_and_photo["by heart"].error.value
     assert unseen is not None

@@ -105,7 +105,7 @@ def test_noise_seldom_trips_it() -> None:
         names = [f"k{at}" for at in range(8)]
         old = {name: rng.uniform(1, 5, 25) for name in names}
         new = {name: values + rng.normal(0, 0.5, 25) for name, values in old.items()}
-        found = compare(scores("old", **old), scores("new", **new), ComparisonOptions(draws=200, seed=number))
+        found = compare(scores("old", **old), scores("new", **new), ComparisonOptions(draw_count=200, seed=number))
         tripped += bool(gate_comparison(found, ["any"]).regressed)
     assert tripped <= 10  # half of 5 % are drops; without Holm about 27 of these would trip
 
@@ -207,7 +207,9 @@ def test_a_gate_on_one_column_seldom_trips_by_chance(groups: int) -> None:
     for number in range(600):
         old = rng.uniform(0.3, 0.7, groups)
         new = old + rng.normal(0, 0.1, groups)
-        found = compare(scores("old", score=old), scores("new", score=new), ComparisonOptions(draws=200, seed=number))
+        found = compare(
+            scores("old", score=old), scores("new", score=new), ComparisonOptions(draw_count=200, seed=number)
+        )
         tripped += bool(gate_comparison(found).regressed)
     assert tripped <= 15  # half of 5 % are drops; with 6 groups the interval alone would trip at 4 %
 

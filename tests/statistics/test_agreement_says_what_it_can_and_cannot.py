@@ -39,7 +39,7 @@ def rated(rows: Sequence[Sequence[float]]) -> dict[str, Ratings]:
 
 
 def found(scores: Scores, ratings: dict[str, Ratings], **asked: object) -> CriterionAgreement:
-    return agree(scores, ratings, AgreementOptions(draws=DRAWS, **asked)).criteria[0]  # type: ignore[arg-type]  # names of Asked
+    return agree(scores, ratings, AgreementOptions(draw_count=DRAWS, **asked)).criteria[0]  # type: ignore[arg-type]  # names of Asked
 
 
 def value(estimate: Estimate) -> float:
@@ -71,7 +71,7 @@ def test_every_coefficient_has_its_interval() -> None:
 
 
 def test_it_can_be_written_as_json() -> None:
-    whole = agree(judged(JUDGE), rated(PEOPLE), AgreementOptions(draws=DRAWS)).to_dict()
+    whole = agree(judged(JUDGE), rated(PEOPLE), AgreementOptions(draw_count=DRAWS)).to_dict()
     back = json.loads(json.dumps(whole, allow_nan=False))
     assert back["criteria"][0]["coefficients"]["spearman"]["low"] < 1
     assert back["criteria"][0]["each_rater"][0]["rater"] == "r0"
@@ -104,7 +104,7 @@ def test_missing_scores_and_ratings_leave_a_case_out_and_are_told() -> None:
     scores = judged([1, 2, NAN, 4, 5, 6])
     scores = Scores(scores.name, scores.cases, scores.columns, {}, {"c2": "refused"})
     people = rated([[1, 2], [NAN, 2], [3, 3], [NAN, NAN], [5, 6], [6, NAN]])
-    whole = agree(scores, people, AgreementOptions(draws=DRAWS))
+    whole = agree(scores, people, AgreementOptions(draw_count=DRAWS))
     assert (whole.cases, whole.criteria[0].cases, whole.criteria[0].ratings) == (4, 4, 6)
     assert any("c2 (refused)" in note for note in whole.notes)
 
@@ -151,7 +151,7 @@ def test_each_rating_may_be_a_point_of_its_own() -> None:
 
 
 def test_another_scale_is_mapped_and_said() -> None:
-    whole = agree(judged([0, 5, 10, 10], (0, 10)), rated([[0], [0.5], [1], [0]]), AgreementOptions(draws=DRAWS))
+    whole = agree(judged([0, 5, 10, 10], (0, 10)), rated([[0], [0.5], [1], [0]]), AgreementOptions(draw_count=DRAWS))
     one = whole.criteria[0]
     assert (one.judged_on, one.rated_on) == ((0, 10), (0, 1))
     assert one.coefficients["mae"].value == pytest.approx(0.25)
@@ -174,14 +174,14 @@ def test_a_slider_has_no_exact_agreement() -> None:
 
 def test_intervals_over_classes_are_said() -> None:
     whole = agree(
-        judged(RNG.random(70).tolist(), (0, 1)), rated(RNG.random((70, 1)).tolist()), AgreementOptions(draws=DRAWS)
+        judged(RNG.random(70).tolist(), (0, 1)), rated(RNG.random((70, 1)).tolist()), AgreementOptions(draw_count=DRAWS)
     )
     assert any("drawn over 64 classes" in note for note in whole.notes)
 
 
 def test_one_value_is_no_scale_to_map_from_or_onto() -> None:
     for judge, scale, people in (([2, 2, 2], None, 3), ([0, 5, 10], (0, 10), 0)):
-        whole = agree(judged(judge, scale), rated([[people]] * 3), AgreementOptions(draws=DRAWS))
+        whole = agree(judged(judge, scale), rated([[people]] * 3), AgreementOptions(draw_count=DRAWS))
         assert whole.criteria[0].coefficients["mae"].value == pytest.approx(np.mean(np.abs(np.array(judge) - people)))
         assert any("One number is no scale" in note and "compared as they are" in note for note in whole.notes)
         assert not any("mapped" in note for note in whole.notes)
@@ -189,13 +189,13 @@ def test_one_value_is_no_scale_to_map_from_or_onto() -> None:
 
 def test_numbers_taken_to_be_on_one_scale_are_said() -> None:
     people = [[0], [1], [4], [2]]
-    notes = agree(judged([0, 1, 3, 2], None), rated(people), AgreementOptions(draws=DRAWS)).notes
+    notes = agree(judged([0, 1, 3, 2], None), rated(people), AgreementOptions(draw_count=DRAWS)).notes
     assert any(
         "The judge's 0 to 3 and the ratings' 0 to 4 were taken to be on one scale: realism" in one for one in notes
     )
-    notes = agree(judged([0, 1, 3, 2], (0, 6)), rated(people), AgreementOptions(draws=DRAWS)).notes
+    notes = agree(judged([0, 1, 3, 2], (0, 6)), rated(people), AgreementOptions(draw_count=DRAWS)).notes
     assert any("The ratings' 0 to 4 were taken to be on the judge's 0 to 6: realism" in one for one in notes)
-    given_ = AgreementOptions(draws=DRAWS, scales={"": (0.0, 4.0)}, rating_scales={"": (0.0, 4.0)})
+    given_ = AgreementOptions(draw_count=DRAWS, scales={"": (0.0, 4.0)}, rating_scales={"": (0.0, 4.0)})
     assert not any("taken to be" in one for one in agree(judged([0, 1, 3, 2], None), rated(people), given_).notes)
 
 
@@ -340,15 +340,15 @@ def test_criteria_on_one_scale_are_averaged() -> None:
     columns = {name: Column(name, ColumnKind.CRITERION, np.array(JUDGE), (1, 7)) for name in ("realism", "detail")}
     scores = Scores("judge", judged(JUDGE).cases, columns)
     people = {name: Ratings(name, scores.cases, ("a", "b", "c"), np.array(PEOPLE)) for name in columns}
-    whole = agree(scores, people, AgreementOptions(draws=DRAWS))
+    whole = agree(scores, people, AgreementOptions(draw_count=DRAWS))
     assert whole.overall["mae"].value == pytest.approx(whole.criteria[0].coefficients["mae"].value)
     assert "Over the 2 criteria together" in describe_overall(whole)
-    assert agree(judged(JUDGE), rated(PEOPLE), AgreementOptions(draws=DRAWS)).overall == {}
+    assert agree(judged(JUDGE), rated(PEOPLE), AgreementOptions(draw_count=DRAWS)).overall == {}
 
 
 def test_another_judge_may_be_the_reference() -> None:
     other = judged([min(7, one + 1) for one in JUDGE])
-    whole = agree(judged(JUDGE), ratings_from_scores(other), AgreementOptions(draws=DRAWS), "the other")
+    whole = agree(judged(JUDGE), ratings_from_scores(other), AgreementOptions(draw_count=DRAWS), "the other")
     assert whole.reference == "the other"
     one = whole.criteria[0]
     assert one.people == {}
@@ -366,7 +366,7 @@ def test_with_another_judge_nobody_was_asked() -> None:
     unlike = {"slider": Column("slider", ColumnKind.CRITERION, TRUE, (0, 10))}
     scores = Scores("judge", judged(JUDGE).cases, {**columns, **passed, **unlike, "flat": columns["realism"]})
     other = ratings_from_scores(Scores("other", scores.cases, {**columns, **flat, **passed, **unlike}))
-    whole = agree(scores, other, AgreementOptions(draws=DRAWS, rating_scales={"detail": (0.0, 10.0)}), "other")
+    whole = agree(scores, other, AgreementOptions(draw_count=DRAWS, rating_scales={"detail": (0.0, 10.0)}), "other")
     words = [
         describe_overall(whole),
         *whole.notes,
@@ -380,9 +380,11 @@ def test_with_another_judge_nobody_was_asked() -> None:
 
 def test_straight_lines_are_told() -> None:
     people = [[*row[:2], 7] for row in PEOPLE]
-    whole: Agreement = agree(judged(JUDGE), rated(people), AgreementOptions(draws=DRAWS))
+    whole: Agreement = agree(judged(JUDGE), rated(people), AgreementOptions(draw_count=DRAWS))
     assert "r2 in 1 of 1 criteria" in describe_straightlining(whole.criteria)
-    assert describe_straightlining(agree(judged(JUDGE), rated(PEOPLE), AgreementOptions(draws=DRAWS)).criteria) == ""
+    assert (
+        describe_straightlining(agree(judged(JUDGE), rated(PEOPLE), AgreementOptions(draw_count=DRAWS)).criteria) == ""
+    )
 
 
 def test_the_same_seed_gives_the_same_intervals() -> None:
@@ -413,7 +415,7 @@ def test_whatever_there_is_to_compare_there_is_an_answer(
 ) -> None:
     scores, people, groups = data
     metric = Scores("metric", ("c1", "c0"), {"all": Column("all", ColumnKind.CRITERION, np.array([1.0, 2.0]))})
-    asked = AgreementOptions(draws=100, against=against, baselines=[metric])
+    asked = AgreementOptions(draw_count=100, against=against, baselines=[metric])
     both = ~np.isnan(scores) & ~np.isnan(people).all(axis=1)
     assume(both.any())
     whole = agree(judged(scores, scale, source=groups), rated(people), asked, "other" if other_judge else "")

@@ -30,7 +30,7 @@ def hostile(case: str, criterion: str, run: str) -> Comparison:
         return Scores(f"{run}{which}", cases, {"score": overall, criterion: column}, {"source": cases}, lacks)
 
     old, new = scores([0.9] * 8, "A"), scores([0.1 + 0.01 * row for row in range(7)] + [float("nan")], "B")
-    return compare(old, new, ComparisonOptions(draws=100), warnings=[case])
+    return compare(old, new, ComparisonOptions(draw_count=100), warnings=[case])
 
 
 @given(names, names.filter(lambda name: name != "score"), names)

@@ -75,7 +75,7 @@ def gpt4o(data: Path, task: str) -> Mapping[str, CriterionAgreement]:
         for aspect in ("SC", "PQ")
     }
     scores = add_groups(Scores("GPT-4o", tuple(said), columns), read_groups(data / "imagenhub" / "cases.jsonl"))
-    return by_aspect(agree(scores, read_ratings(data / "imagenhub" / "ratings.csv"), AgreementOptions(draws=300)))
+    return by_aspect(agree(scores, read_ratings(data / "imagenhub" / "ratings.csv"), AgreementOptions(draw_count=300)))
 
 
 def test_gpt4o_ranks_edits_as_it_was_measured(gpt4o: Mapping[str, CriterionAgreement], task: str) -> None:
@@ -102,7 +102,7 @@ def category_wise(data: Path) -> Agreement:
     ]
     assert not problems
     scores = tabulate_verdicts("GPT-5-mini", verdicts)
-    return agree(scores, read_ratings(data / "edit-factors" / "ratings.csv"), AgreementOptions(draws=300))
+    return agree(scores, read_ratings(data / "edit-factors" / "ratings.csv"), AgreementOptions(draw_count=300))
 
 
 def test_raters_of_edit_factors_barely_agree(category_wise: Agreement) -> None:
@@ -146,7 +146,7 @@ def test_tf_idf_on_flickr8k_as_in_the_literature(data: Path) -> None:
     columns = {"description": Column("description", ColumnKind.CRITERION, cosine, (0, 1))}
     groups = {"image": tuple(case["image"] for case in cases)}
     scores = Scores("tf-idf", tuple(case["id"] for case in cases), columns, groups)
-    asked = AgreementOptions(against=ReferenceMode.EACH, group="image", draws=100)
+    asked = AgreementOptions(against=ReferenceMode.EACH, group="image", draw_count=100)
     found = agree(scores, read_ratings(data / "flickr8k-expert" / "ratings.csv"), asked).criteria[0]
     assert found.ratings == 3 * len(cases)
     assert 100 * value(found.coefficients["tau_c"]) == pytest.approx(43.5, abs=1)

@@ -60,7 +60,7 @@ def test_agreement_draws_the_groups_that_its_sentence_names() -> None:
     x, people = true + rng.normal(size=200), true[:, None] + rng.normal(size=(200, 2))
     cases, sources = tuple(f"c{row}" for row in range(200)), tuple(f"s{row // 5}" for row in range(200))
     scores = Scores("judge", cases, {"a": Column("a", ColumnKind.CRITERION, x, None)}, {"source": sources})
-    found = agree(scores, {"a": Ratings("a", cases, ("ada", "ben"), people)}, AgreementOptions(draws=300))
+    found = agree(scores, {"a": Ratings("a", cases, ("ada", "ben"), people)}, AgreementOptions(draw_count=300))
     pairs = pair_scores(x, np.round(people.mean(axis=1), 12))
     expected = ClusterBootstrap(sources, 200, count=300).estimates(rank_statistics(pairs))
     assert "300 draws of 40 groups" in found.intervals

@@ -48,6 +48,21 @@ def _is_text_list(value: object) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(text, str) for text in value)
 
 
+def list_texts(value: FieldValue) -> tuple[str, ...]:
+    """Return the texts of a field, of which most fields have one."""
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def quote_names(names: Iterable[str]) -> str:
+    """Return names of images, fields or patterns for a message: `'a', 'b'`."""
+    return ", ".join(map(repr, names))
+
+
+def format_case_count(count: int) -> str:
+    """Return a number of cases for a sentence: `1 case`, `2,000 cases`."""
+    return "1 case" if count == 1 else f"{count:,} cases"
+
+
 MAX_ID = 200
 
 
@@ -120,7 +135,7 @@ def choose_pair_roles(roles: Collection[str]) -> tuple[str, str] | None:
     """Return the roles of the two images of a case that instruments compare.
 
     Args:
-        roles: the roles of the case's images, in their order.
+        roles: The roles of the case's images, in their order.
 
     Returns:
         The first entry of `PAIR_ROLES` that the case has, else its first two roles; None if it has fewer than two.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from beholder.cases.case import Case, CaseRow, CaseSchema, FieldValue, id_problem
+from beholder.cases.case import Case, CaseRow, CaseSchema, FieldValue, id_problem, quote_names
 from beholder.errors import CaseError
 from beholder.images.image import ImageSource
 
@@ -215,10 +215,10 @@ def _check_patterns(patterns: Mapping[str, str], schema: CaseSchema, base: Path)
     """Return the patterns of the chosen roles. Raises `CaseError` where they cannot be used together."""
     unknown = [role for role in patterns if role not in schema.images]
     if unknown:
-        raise CaseError(f"There is no image {unknown[0]!r} here; the images are {_quote_names(schema.images)}.")
+        raise CaseError(f"There is no image {unknown[0]!r} here; the images are {quote_names(schema.images)}.")
     roles, missing = schema.choose_roles(patterns)
     if missing:
-        raise CaseError(f"A pattern for {_quote_names(missing)} is missing; the images are {_quote_names(roles)}.")
+        raise CaseError(f"A pattern for {quote_names(missing)} is missing; the images are {quote_names(roles)}.")
     parsed = [_parse_pattern(role, text, base) for role, text in patterns.items() if role in roles]
     folders = [pattern for pattern in parsed if pattern.folder]
     if folders and len(folders) < len(parsed):
@@ -351,7 +351,3 @@ def _explain_no_match(pattern: _Pattern, base: Path) -> str:
 def _explain_ambiguity(readings: Sequence[NameValues]) -> str:
     ways = [", ".join(f"{name}={value!r}" for name, value in reading.items()) for reading in readings[:2]]
     return f"can be read in more than one way ({' or '.join(ways)}); put the parts into folders, or list the cases"
-
-
-def _quote_names(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))

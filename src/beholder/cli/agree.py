@@ -92,7 +92,7 @@ def agree(
         or _reference_scales(other or (judges[0] if reviewed else None), people),
         group=group,
         baselines=[one for path in baseline or () for one in read_scores(path)],
-        draws=draws,
+        draw_count=draws,
         seed=seed,
     )
     found = [agree_(judge, people, asked, other.name if other is not None else "") for judge in judges]

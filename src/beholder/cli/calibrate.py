@@ -200,7 +200,7 @@ def calibrate(
     )
     with show_spinner("fitting maps, and testing them on what they have not seen"):
         sets = [tasks] if together else [[task] for task in tasks]
-        results = [calibrate(*each, recipes=recipes, by=by, folds=folds, seed=seed, draws=draws) for each in sets]
+        results = [calibrate(*each, recipes=recipes, by=by, folds=folds, seed=seed, draw_count=draws) for each in sets]
     source = "reviews" if ratings is None else ratings.name
     made = {**known.pedigree.to_dict(), "seed": seed, "folds": folds, "ratings": source}
     saved = build_document(results, made)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beholder.cases.case import format_case_count
 from beholder.cli.options import (
     CasesFile,
     DrawsOption,
@@ -207,7 +208,7 @@ def _print_comparison(comparison: Comparison, decided: ComparisonGate | None) ->
     from beholder.statistics.comparison import GRADE
     from beholder.statistics.data import ColumnKind
 
-    cases = "1 case" if comparison.cases == 1 else f"{comparison.cases:,} cases"
+    cases = format_case_count(comparison.cases)
     many = "1 group" if comparison.groups == 1 else f"{comparison.groups:,} groups"
     groups = f" of {many} by {comparison.group}" if comparison.group else ""
     print_text(printable(f"{comparison.before} → {comparison.after}, {cases} in both{groups}"))
@@ -274,7 +275,7 @@ def history(
     with Ledger.open(address, read_only=True) as ledger:
         records = _select_runs(ledger, suite, tag)[-(last or 0) :]
         runs = [load_compared_run(ledger, record.id) for record in records]
-    lines = followed([one.scores for one in runs], on or (), group=group, draws=draws, seed=seed)
+    lines = followed([one.scores for one in runs], on or (), group=group, draw_count=draws, seed=seed)
     warnings = [
         f"{old.record.id} to {new.record.id}: {sentence}"
         for old, new in pairwise(runs)

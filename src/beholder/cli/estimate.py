@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beholder.cases.case import format_case_count
 from beholder.cli.options import (
     AspectOption,
     CasesFile,
@@ -274,11 +275,15 @@ def _print_estimate(one: _AspectEstimate, passes: float | None) -> None:
 
     found = one.estimated
     what = "mean human score" if passes is None else f"share that people pass ({passes:g} or more)"
-    print_text(printable(f"{one.aspect}: {what} of {_count_cases(found.cases)}; {one.judge}, {one.column}"))
+    print_text(printable(f"{one.aspect}: {what} of {format_case_count(found.cases)}; {one.judge}, {one.column}"))
     rows = [
         ("people and judge", format_interval(found.combined), _format_width(found.combined)),
-        (f"people alone ({_count_cases(found.rated)})", format_interval(found.people), _format_width(found.people)),
-        (f"judge alone ({_count_cases(found.judged)})", format_interval(found.judge), _format_width(found.judge)),
+        (
+            f"people alone ({format_case_count(found.rated)})",
+            format_interval(found.people),
+            _format_width(found.people),
+        ),
+        (f"judge alone ({format_case_count(found.judged)})", format_interval(found.judge), _format_width(found.judge)),
         ("judge less people", format_interval(found.bias), _format_width(found.bias)),
     ]
     if found.correction is not None:
@@ -302,10 +307,6 @@ def _print_estimate(one: _AspectEstimate, passes: float | None) -> None:
         print_table(numbers_table(("rated cases", "width with judge", "people alone"), buys))
     if found.needed is not None:
         print_text(_needed_sentence(found.needed, found.cases, known=bool(found.widths)))
-
-
-def _count_cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count:,} cases"
 
 
 def _format_width(estimate: Estimate) -> str:
@@ -373,7 +374,7 @@ def _scale_sentences(one: _AspectEstimate) -> list[str]:
 
 def _needed_sentence(needed: RatingsNeeded, cases: int, *, known: bool) -> str:
     def how(count: int | None) -> str:
-        return f"more than all {_count_cases(cases)}" if count is None else f"{count:,} rated cases"
+        return f"more than all {format_case_count(cases)}" if count is None else f"{count:,} rated cases"
 
     if not known:
         return f"How many rated cases a width of {needed.width:g} takes cannot be told from these."

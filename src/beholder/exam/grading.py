@@ -367,17 +367,17 @@ _AIMS_UNKNOWN = (
 )
 
 
-def make_report_card(results: ExamResults, *, draws: int = DEFAULT_DRAWS, seed: int = DEFAULT_SEED) -> ReportCard:
+def make_report_card(results: ExamResults, *, draw_count: int = DEFAULT_DRAWS, seed: int = DEFAULT_SEED) -> ReportCard:
     """Make the report card of an exam: every criterion, and `score` for the whole, in every metric.
 
     A judge that may abstain has no mark where it did.
 
     Args:
         results: The exam, as loaded.
-        draws: Bootstrap samples.
+        draw_count: Number of bootstrap draws.
         seed: Of the bootstrap.
     """
-    table = GradingTable(results, draws=draws, seed=seed)
+    table = GradingTable(results, draw_count=draw_count, seed=seed)
     criteria = [one.key for one in results.rubric.criteria]
     columns = [
         column for key in criteria for column in (key, upper_bound_column(key)) if column in results.scores.scores
@@ -389,7 +389,7 @@ def make_report_card(results: ExamResults, *, draws: int = DEFAULT_DRAWS, seed: 
         if _is_graded(column, metric)
     ]
     papers = results.scores.papers
-    notes = [table.draws(papers).describe()]
+    notes = [table.bootstrap(papers).describe()]
     if not table.aims_known:
         notes.append(_AIMS_UNKNOWN)
     return ReportCard(

@@ -157,7 +157,7 @@ class MetricValue:
 class GradingTable:
     """The papers of an exam as columns, each with the row of its twin (-1 without one)."""
 
-    def __init__(self, results: ExamResults, *, draws: int, seed: int) -> None:
+    def __init__(self, results: ExamResults, *, draw_count: int, seed: int) -> None:
         self.results, self.papers = results, results.scores.papers
         row = {paper.id: at for at, paper in enumerate(self.papers)}
         self.twin = np.array([row.get(paper.twin, -1) for paper in self.papers], np.int64)
@@ -166,20 +166,20 @@ class GradingTable:
         self.clean = self.where(lambda paper: paper.part == PaperPart.CLEAN)
         self.aims_known = any(paper.aims for paper in self.papers)
         self.seed = seed
-        self._count = draws
+        self._draw_count = draw_count
 
     def where(self, holds: Callable[[PaperTruth], bool]) -> Bools:
         return np.fromiter((holds(paper) for paper in self.papers), np.bool_, len(self.papers))
 
-    def draws(self, papers: Sequence[PaperTruth]) -> ClusterBootstrap:
+    def bootstrap(self, papers: Sequence[PaperTruth]) -> ClusterBootstrap:
         """Return the bootstrap over the photographs of these papers."""
-        return ClusterBootstrap([paper.source for paper in papers], len(papers), count=self._count, seed=self.seed)
+        return ClusterBootstrap([paper.source for paper in papers], len(papers), count=self._draw_count, seed=self.seed)
 
     def estimate(
         self, papers: Sequence[PaperTruth], statistic: Statistic, why: str = "no paper has a number"
     ) -> Estimate:
         """Estimate a statistic of these papers; a missing interval gets a reason in the terms of an exam."""
-        estimate = self.draws(papers).estimate(statistic, why) if papers else undefined_estimate(why)
+        estimate = self.bootstrap(papers).estimate(statistic, why) if papers else undefined_estimate(why)
         if estimate.value is None or estimate.low is not None:
             return estimate
         alone = len({paper.source for paper in papers}) == 1

@@ -159,7 +159,7 @@ def infer_edit_region(difference: Floats) -> Bools:
     main: Array = (mass >= 0.25 * mass.max())[labels].astype(np.uint8)
     outer, _ = cv2.findContours(main, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     cv2.drawContours(main, outer, -1, 1.0, cv2.FILLED)
-    main = np.asarray(cv2.dilate(main, _make_disc(_REGION_MARGIN * max(main.shape))), np.uint8)
+    main = np.asarray(cv2.dilate(main, make_disc(_REGION_MARGIN * max(main.shape))), np.uint8)
     return _upscale_mask(main, difference.shape)
 
 
@@ -192,11 +192,12 @@ def _downscale(values: Floats, blur: int = 5) -> Floats:
 def _close_gaps(mask: Bools) -> Bytes:
     flags = mask.astype(np.uint8)
     return np.asarray(
-        cv2.morphologyEx(flags, cv2.MORPH_CLOSE, _make_disc(_MAX_CLOSED_GAP / 2 * max(mask.shape))), np.uint8
+        cv2.morphologyEx(flags, cv2.MORPH_CLOSE, make_disc(_MAX_CLOSED_GAP / 2 * max(mask.shape))), np.uint8
     )
 
 
-def _make_disc(radius: float) -> Array:
+def make_disc(radius: float) -> Array:
+    """Return a disc of at least 3 × 3 pixels for dilating, eroding or closing a mask; `radius` is in pixels."""
     size = 2 * max(1, round(radius)) + 1
     return np.asarray(cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size)))
 

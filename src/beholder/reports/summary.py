@@ -106,7 +106,7 @@ def compute_figures(gathered: RunData, group: str | None = None) -> RunFigures:
     """
     scores = gathered.scores
     together = select_group(scores, group)
-    draws = ClusterBootstrap(together, len(scores))
+    bootstrap = ClusterBootstrap(together, len(scores))
     titles = criterion_titles(gathered.record.rubrics)
     plain_columns = [
         one
@@ -125,7 +125,7 @@ def compute_figures(gathered: RunData, group: str | None = None) -> RunFigures:
         for value in _group_values(scores, name):
             for one in plain_columns:
                 wanted[_group_cell(name, value, one)] = np.where(members == value, one.values, np.nan)
-    means = mean_estimates_of(draws, wanted)
+    means = mean_estimates_of(bootstrap, wanted)
     spreads = {one.name: _histogram(one, means[f"{one.kind}/{one.name}"], titles) for one in plain_columns}
     overall = tuple(spreads[one.name] for one in plain_columns if one.kind is ColumnKind.OVERALL)
     criteria = tuple(spreads[one.name] for one in plain_columns if one.kind is ColumnKind.CRITERION)
@@ -134,16 +134,16 @@ def compute_figures(gathered: RunData, group: str | None = None) -> RunFigures:
         criteria,
         {one.name: means[f"passed/{one.name}"] for one in scores.columns.values() if one.kind is ColumnKind.PASSED},
         tuple(_split_group(scores, name, plain_columns, spreads, means) for name in names) if plain_columns else (),
-        draws.describe() if scores.cases else "",
+        bootstrap.describe() if scores.cases else "",
         unsplit,
     )
 
 
-def mean_estimates_of(draws: ClusterBootstrap, columns: Mapping[str, Floats]) -> dict[str, Estimate]:
+def mean_estimates_of(bootstrap: ClusterBootstrap, columns: Mapping[str, Floats]) -> dict[str, Estimate]:
     """Return the mean of each column with its interval, ignoring nan, all on the same bootstrap samples."""
-    if not columns or not draws.size:
+    if not columns or not bootstrap.size:
         return {}
-    return dict(zip(columns, estimate_means(draws, sum_by_group(draws, list(columns.values()))), strict=True))
+    return dict(zip(columns, estimate_means(bootstrap, sum_by_group(bootstrap, list(columns.values()))), strict=True))
 
 
 def _histogram(column: Column, mean: Estimate, titles: Mapping[str, str]) -> ScoreHistogram:

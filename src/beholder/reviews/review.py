@@ -56,7 +56,7 @@ def parse_order(kind: str = "", group: str = "", each: int = 0) -> ReviewOrder:
     if chosen is ReviewOrderKind.QUOTA and not group:
         raise UsageError("A quota is for a group of the cases; choose which.")
     if each < 0:
-        raise UsageError(f"So many cases of each value are rated as you say: 0 (all) or more, not {each}.")
+        raise UsageError(f"The number of cases per group value must be 0 (all) or more, not {each}.")
     return ReviewOrder(chosen, group, each) if chosen is ReviewOrderKind.QUOTA else ReviewOrder(chosen)
 
 

@@ -29,11 +29,21 @@ from beholder.verdicts.observe import ABSTAIN, AnswerContext
 from beholder.verdicts.score import VerdictHeader, score_answer
 from beholder.verdicts.verdict import Flag, Outcome, Verdict
 
+FormAnswers = Mapping[str, str]
+
+COMMENT_NAME = "comment"
+OPEN_ANSWER = "n/a"
+MAX_ANSWER_LENGTH = 20_000  # characters
+DEFAULT_CONFIDENCE = "5"  # where a rubric asks for confidence and the person gave none
+
 _DRAFT_DETAIL = "a rating that was begun and not saved"
 _CHANGED_FLAG = Flag(
     "rating_changed", why="it was saved before; whoever changed it could have seen the judge's verdict"
 )
 _REVISION_KEY = "turn"  # stored with the answers of a draft; no question has this name
+# A person gives scores and one comment; only a model must give a reason for each score.
+_IGNORED_FLAGS = frozenset({"empty_reason", "reason_length", "empty_evidence", "assessment_missing"})
+_ANSWER_VALUES = {"yes": YES, "no": NO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +86,18 @@ def load_rating(ledger: Ledger, review: Review, case: str) -> Rating:
     label = case_label(ledger, review, case)
     judge_verdicts = tuple(stored.verdict for stored in judged)
     sheet = build_sheet(record, stored_case, judge_verdicts, label)
-    own = {
+    rater_verdicts = {
         stored.verdict.rubric: stored.verdict for stored in ledger.stored_verdicts(review.id, case=case, answers=True)
     }
     answers: dict[str, str] = {}
     for rubric in sheet.rubrics:
-        if (verdict := own.get(rubric.name)) is not None:
+        if (verdict := rater_verdicts.get(rubric.name)) is not None:
             answers |= (
                 answers_from_verdict(rubric, verdict)
                 if verdict.scored
                 else clean_answers(sheet, _draft_answers(verdict))
             )
-    saved = tuple(verdict for verdict in own.values() if verdict.scored)
+    saved = tuple(verdict for verdict in rater_verdicts.values() if verdict.scored)
     return Rating(sheet, answers, saved, stored_case, judge_verdicts, judged[0].position)
 
 
@@ -162,9 +172,9 @@ def record_draft(ledger: Ledger, review: Review, case: str, answers: FormAnswers
 def _score_rating(rating: Rating, review: Review, answers: FormAnswers) -> list[Verdict]:
     """Return the verdicts, one for each rubric. Raises `UsageError` with what is wrong with the answers."""
     verdicts = [score_answers(rubric, rating.case.id, review.judge, answers) for rubric in rating.sheet.rubrics]
-    wrong = [verdict.detail for verdict in verdicts if not verdict.scored]
-    if wrong:
-        raise UsageError(f"The answers cannot be scored: {'; '.join(wrong)}.")
+    problems = [verdict.detail for verdict in verdicts if not verdict.scored]
+    if problems:
+        raise UsageError(f"The answers cannot be scored: {'; '.join(problems)}.")
     return verdicts
 
 
@@ -197,18 +207,6 @@ def _is_newer(stored: str, revision: str) -> bool:
     (stored_page, _, stored_number), (page, _, number) = stored.rpartition("."), revision.rpartition(".")
     same_page = bool(page) and stored_page == page
     return same_page and stored_number.isdecimal() and number.isdecimal() and int(stored_number) > int(number)
-
-
-FormAnswers = Mapping[str, str]
-
-COMMENT_NAME = "comment"
-OPEN_ANSWER = "n/a"
-MAX_ANSWER_LENGTH = 20_000  # characters
-DEFAULT_CONFIDENCE = "5"  # where a rubric asks for confidence and the person gave none
-
-# A person gives scores and one comment; only a model must give a reason for each score.
-_IGNORED_FLAGS = frozenset({"empty_reason", "reason_length", "empty_evidence", "assessment_missing"})
-_ANSWER_VALUES = {"yes": YES, "no": NO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,13 +263,13 @@ def clean_answers(sheet: ReviewSheet, answers: FormAnswers) -> dict[str, str]:
     """Return the answers to questions of the sheet that are not empty. Raises `UsageError` if one is too long."""
     # Forms send line ends as two characters, scripts as one.
     known = question_names(sheet)
-    found = {name: answers[name].replace("\r\n", "\n").strip() for name in known if answers.get(name, "").strip()}
-    for name, text in found.items():
+    cleaned = {name: answers[name].replace("\r\n", "\n").strip() for name in known if answers.get(name, "").strip()}
+    for name, text in cleaned.items():
         if len(text) > MAX_ANSWER_LENGTH:
             raise UsageError(
                 f"The answer to {name!r} has {len(text):,} characters; at most {MAX_ANSWER_LENGTH:,} are kept."
             )
-    return found
+    return cleaned
 
 
 def question_names(sheet: ReviewSheet) -> set[str]:
@@ -281,8 +279,9 @@ def question_names(sheet: ReviewSheet) -> set[str]:
         known |= {finding_name(rubric, finding.key) for finding in rubric.findings}
         for criterion in rubric.criteria:
             known.add(score_name(rubric, criterion))
-            for one in criterion.assertions:
-                known |= {assertion_name(rubric, criterion, one), confidence_name(rubric, criterion, one)}
+            for assertion in criterion.assertions:
+                known.add(assertion_name(rubric, criterion, assertion))
+                known.add(confidence_name(rubric, criterion, assertion))
     return known
 
 
@@ -301,9 +300,9 @@ def score_answers(rubric: Rubric, case: str, judge: str, answers: FormAnswers) -
         rubric, criteria=tuple(_reduce_criterion(rubric, criterion, answers) for criterion in rubric.criteria)
     )
     document: dict[str, object] = {
-        "criteria": {one.key: _criterion_document(asked, one, answers) for one in asked.criteria},
+        "criteria": {criterion.key: _criterion_document(asked, criterion, answers) for criterion in asked.criteria},
         "assessment": answers.get(COMMENT_NAME, ""),
-        **{one.key: answers.get(finding_name(rubric, one.key), "").splitlines() for one in rubric.findings},
+        **{finding.key: answers.get(finding_name(rubric, finding.key), "").splitlines() for finding in rubric.findings},
     }
     verdict = score_answer(VerdictHeader(case, asked, judge), document, AnswerContext(may_abstain=True))
     return replace(
@@ -327,12 +326,13 @@ def answers_from_verdict(rubric: Rubric, verdict: Verdict) -> dict[str, str]:
             answers[score_name(rubric, criterion)] = str(given)
         elif not result.assertions:
             answers[score_name(rubric, criterion)] = OPEN_ANSWER
-        asked = {one.id: one for one in criterion.assertions}
-        for one in result.assertions:
-            if one.id in asked and one.answer in texts:
-                answers[assertion_name(rubric, criterion, asked[one.id])] = texts[one.answer]
-                if one.confidence is not None:
-                    answers[confidence_name(rubric, criterion, asked[one.id])] = str(one.confidence)
+        asked = {assertion.id: assertion for assertion in criterion.assertions}
+        for answered in result.assertions:
+            if answered.id in asked and answered.answer in texts:
+                assertion = asked[answered.id]
+                answers[assertion_name(rubric, criterion, assertion)] = texts[answered.answer]
+                if answered.confidence is not None:
+                    answers[confidence_name(rubric, criterion, assertion)] = str(answered.confidence)
     for key, entries in verdict.findings.items():
         if entries:
             answers[finding_name(rubric, key)] = "\n".join(entries)
@@ -349,7 +349,9 @@ def _rubric_for(record: RunRecord, case: Case, verdict: Verdict) -> Rubric:
     style = _load_style(verdict.style or str(case.fields.get("style", "")))
     described = bool(str(case.fields.get("style_description", "")).strip())  # by the case itself, in its own words
     rubric = rubric.with_style(structs.replace(style, description="") if described else style)
-    return structs.replace(rubric, criteria=tuple(_criterion_as_asked(one, verdict) for one in rubric.criteria))
+    return structs.replace(
+        rubric, criteria=tuple(_criterion_as_asked(criterion, verdict) for criterion in rubric.criteria)
+    )
 
 
 def _criterion_as_asked(criterion: Criterion, verdict: Verdict) -> Criterion:
@@ -358,15 +360,15 @@ def _criterion_as_asked(criterion: Criterion, verdict: Verdict) -> Criterion:
     the style's own one is taken, which has the condition under which it applies."""
     if criterion.key not in verdict.criteria:
         return criterion
-    today = {one.id: one for one in criterion.assertions}
+    current = {assertion.id: assertion for assertion in criterion.assertions}
     reworded = {id_ for flag in verdict.flags if flag.flag == "question_differs" for id_ in flag.at.split(", ")}
     asked = []
-    for each in verdict.criteria[criterion.key].assertions:
-        one = today.get(each.id)
-        same = one is not None and (
-            each.id in reworded or _normalize_wording(one.text) == _normalize_wording(each.question)
+    for answered in verdict.criteria[criterion.key].assertions:
+        assertion = current.get(answered.id)
+        same = assertion is not None and (
+            answered.id in reworded or _normalize_wording(assertion.text) == _normalize_wording(answered.question)
         )
-        asked.append(one if one is not None and same else Assertion(each.question, each.id))
+        asked.append(assertion if assertion is not None and same else Assertion(answered.question, answered.id))
     return structs.replace(criterion, assertions=tuple(asked))
 
 
@@ -384,9 +386,9 @@ def _reduce_criterion(rubric: Rubric, criterion: Criterion, answers: FormAnswers
     """Return the criterion without assertions if none of them was answered."""
     if rubric.scoring.criterion_score == "confidence":
         return criterion
-    for one in criterion.assertions:
-        said = answers.get(assertion_name(rubric, criterion, one), "")
-        if said and (said != OPEN_ANSWER or offers_not_applicable(rubric, one)):
+    for assertion in criterion.assertions:
+        given = answers.get(assertion_name(rubric, criterion, assertion), "")
+        if given and (given != OPEN_ANSWER or offers_not_applicable(rubric, assertion)):
             return criterion
     return structs.replace(criterion, assertions=())
 
@@ -399,7 +401,8 @@ def _criterion_document(rubric: Rubric, criterion: Criterion, answers: FormAnswe
     }
     if criterion.assertions:
         block["assertions"] = {
-            one.id: _assertion_document(rubric, criterion, one, answers) for one in criterion.assertions
+            assertion.id: _assertion_document(rubric, criterion, assertion, answers)
+            for assertion in criterion.assertions
         }
     return block
 
@@ -409,11 +412,11 @@ def _assertion_document(
 ) -> dict[str, object]:
     """Return an answer as a judge would write it. `n/a` is "not applicable" where the rubric offers that, and an
     abstention elsewhere."""
-    said = answers.get(assertion_name(rubric, criterion, assertion), "")
-    if said == OPEN_ANSWER and offers_not_applicable(rubric, assertion):
+    given = answers.get(assertion_name(rubric, criterion, assertion), "")
+    if given == OPEN_ANSWER and offers_not_applicable(rubric, assertion):
         answer = NOT_APPLICABLE
     else:
-        answer = _ANSWER_VALUES.get(said, ABSTAIN if said in ("", OPEN_ANSWER) else said)
+        answer = _ANSWER_VALUES.get(given, ABSTAIN if given in ("", OPEN_ANSWER) else given)
     block: dict[str, object] = {"answer": answer, "evidence": ""}
     if rubric.scoring.criterion_score == "confidence":
         block["confidence"] = _parse_number(

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import structs
 
-from beholder.cases.case import Case, FieldValue
+from beholder.cases.case import Case, FieldValue, list_texts, quote_names
 from beholder.errors import CaseError, Problem, RubricError
 from beholder.images.image import PreparedImage
 from beholder.rubrics.prompt import (
@@ -154,7 +154,7 @@ class Composer:
         images = images or {}
         missing = [role for role in roles if role not in images]
         if missing:
-            raise CaseError(f"The case {case.id!r} lacks the image {_quote_names(missing)} that {rubric.name} needs.")
+            raise CaseError(f"The case {case.id!r} lacks the image {quote_names(missing)} that {rubric.name} needs.")
         blocks = tuple(ImageBlock(role, rubric.image(role).label, images[role]) for role in roles)
         if self._prompt:
             content = _compose_own_prompt(self._prompt, rubric, case, blocks)
@@ -231,7 +231,7 @@ def _check_case(rubric: Rubric, case: Case) -> None:
     if problems:
         raise CaseError(
             f"The case {case.id!r} does not fit {rubric.name}: {'; '.join(problems)}. "
-            f"Its fields are {_quote_names(known) or 'none'}, its images {_quote_names(rubric.roles)}."
+            f"Its fields are {quote_names(known) or 'none'}, its images {quote_names(rubric.roles)}."
         )
 
 
@@ -244,7 +244,7 @@ def _check_assertions(rubric: Rubric, style: str) -> None:
 
 def _compose_content(rubric: Rubric, case: Case, images: Sequence[ImageBlock]) -> tuple[TextBlock | ImageBlock, ...]:
     """Return the user message in our words: the images, then the fields, the label and what to do."""
-    token = make_fence_token(text for name in case.fields for text in _list_texts(case.fields[name]))
+    token = make_fence_token(text for name in case.fields for text in list_texts(case.fields[name]))
     blocks = [_format_field(field, case, token) or _format_absent(field) for field in rubric.fields]
     parts = [
         *(block for block in blocks if block),
@@ -258,7 +258,7 @@ def _compose_own_prompt(
     prompt: str, rubric: Rubric, case: Case, images: Sequence[ImageBlock]
 ) -> tuple[TextBlock | ImageBlock, ...]:
     """Return the user message in a user's own words: their text, the images, then every field without a placeholder."""
-    token = make_fence_token(text for name in case.fields for text in _list_texts(case.fields[name]))
+    token = make_fence_token(text for name in case.fields for text in list_texts(case.fields[name]))
     values = {field.name: _format_field(field, case, token) or field.absent for field in rubric.fields}
     if rubric.style:
         values["style"] = rubric.style.style
@@ -280,7 +280,7 @@ def _compose_own_prompt(
 def _format_field(field: RubricField, case: Case, token: str) -> str:
     if field.name not in case.fields:
         return ""
-    texts = _list_texts(case.fields[field.name])
+    texts = list_texts(case.fields[field.name])
     names = [field.name] if len(texts) == 1 else [f"{field.name} {n} of {len(texts)}" for n in range(1, len(texts) + 1)]
     return "\n".join(delimit(name, text, token) for name, text in zip(names, texts, strict=True))
 
@@ -331,20 +331,12 @@ def _dump_json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _list_texts(value: FieldValue) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
-
-
 def _is_blank(value: FieldValue) -> bool:
-    return not any(text.strip() for text in _list_texts(value))
+    return not any(text.strip() for text in list_texts(value))
 
 
 def _single_text(value: FieldValue) -> str:
-    texts = _list_texts(value)
+    texts = list_texts(value)
     if len(texts) != 1:
         raise CaseError("The field 'style' is one name, not a list.")
     return texts[0]
-
-
-def _quote_names(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))

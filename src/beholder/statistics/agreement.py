@@ -78,7 +78,7 @@ class AgreementOptions:
         group: The group by which cases are clustered; None for `source`.
         baselines: Other metrics, in the form of a judge's scores. One whose only column has no rated aspect's name is
             compared on every aspect.
-        draws: Number of bootstrap draws.
+        draw_count: Number of bootstrap draws.
         seed: Seed of the draws.
     """
 
@@ -88,7 +88,7 @@ class AgreementOptions:
     rating_scales: Mapping[str, Scale] = field(default_factory=dict)
     group: str | None = None
     baselines: Sequence[Scores] = ()
-    draws: int = DEFAULT_DRAWS
+    draw_count: int = DEFAULT_DRAWS
     seed: int = DEFAULT_SEED
 
 
@@ -247,7 +247,7 @@ def agree(
         raise UsageError(explain_no_shared_cases(scores, ratings, columns))
     names = select_group(scores, options.group)
     grouped = None if names is None else [names[row] for row in rows]
-    draws = ClusterBootstrap(grouped, len(rows), count=options.draws, seed=options.seed)
+    bootstrap = ClusterBootstrap(grouped, len(rows), count=options.draw_count, seed=options.seed)
     scales = infer_scales_by_aspect(columns, ratings, options.scales, options.rating_scales)
     cases = [scores.cases[row] for row in rows]
     metrics = {aspect: _metric_values(options.baselines, aspect, ratings, cases) for aspect in columns}
@@ -255,7 +255,7 @@ def agree(
         _align_aspect(aspect, column, aligned[aspect], scales[aspect], rows, metrics[aspect])
         for aspect, column in columns.items()
     ]
-    found = _estimate_aspects(aspects, draws, options.against, people=not other_judge)
+    found = _estimate_aspects(aspects, bootstrap, options.against, people=not other_judge)
     return Agreement(
         judge=scores.name,
         reference=other_judge or "people",
@@ -271,7 +271,7 @@ def agree(
             *describe_scales(columns, ratings, options.scales, options.rating_scales, other_judge=bool(other_judge)),
             *describe_rank_bins([one.aspect for one in aspects if _uses_rank_bins(one, options.against)]),
         ),
-        intervals=draws.describe(),
+        intervals=bootstrap.describe(),
     )
 
 
@@ -374,22 +374,24 @@ def _aspect_statistics(one: _AlignedAspect, against: ReferenceMode, group: Ints,
 
 
 def _estimate_aspects(
-    aspects: Sequence[_AlignedAspect], draws: ClusterBootstrap, against: ReferenceMode, *, people: bool
+    aspects: Sequence[_AlignedAspect], bootstrap: ClusterBootstrap, against: ReferenceMode, *, people: bool
 ) -> dict[str, Estimate]:
     """Return the estimates of all aspects, one thread per core: NumPy releases the GIL while it computes."""
     averaged = _averaged_aspects(aspects)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = pool.map(lambda one: _aspect_statistics(one, against, draws.group_index, people=people), aspects)
+        made = pool.map(lambda one: _aspect_statistics(one, against, bootstrap.group_index, people=people), aspects)
         statistics = {one.aspect: own for one, own in zip(aspects, made, strict=True)}
-        return _bootstrap_estimates(draws, lambda weights: _evaluate_aspects(statistics, averaged, weights, pool))
+        return _bootstrap_estimates(bootstrap, lambda weights: _evaluate_aspects(statistics, averaged, weights, pool))
 
 
-def _bootstrap_estimates(draws: ClusterBootstrap, statistics: WeightedStatistics) -> dict[str, Estimate]:
+def _bootstrap_estimates(bootstrap: ClusterBootstrap, statistics: WeightedStatistics) -> dict[str, Estimate]:
     """Return estimates over draws of groups, whose weights are fewer than those of cases."""
-    if draws.group_count < 2:
-        return draws.estimates(statistics)
-    groups = ClusterBootstrap(None, draws.group_count, count=draws.count, seed=draws.seed, method=draws.method)
-    return groups.estimates(lambda weights: statistics(BootstrapWeights(weights, draws.group_index)))
+    if bootstrap.group_count < 2:
+        return bootstrap.estimates(statistics)
+    groups = ClusterBootstrap(
+        None, bootstrap.group_count, count=bootstrap.count, seed=bootstrap.seed, method=bootstrap.method
+    )
+    return groups.estimates(lambda weights: statistics(BootstrapWeights(weights, bootstrap.group_index)))
 
 
 def _evaluate_aspects(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from beholder.cases.case import format_case_count
 from beholder.statistics.aspects import describe_matches
 from beholder.statistics.bootstrap import Estimate, undefined_estimate
 from beholder.statistics.coefficients import MAX_LEVELS, RANK_BINS
@@ -184,14 +185,15 @@ def describe_data(
     who = "the other judge scored" if other_judge else "people rated"
     if judged - rated:
         both = len(judged & rated)
-        yield f"Of {_count_cases(len(judged))} that were judged, {who} {both:,}; the others do not count."
+        yield f"Of {format_case_count(len(judged))} that were judged, {who} {both:,}; the others do not count."
     if rated - judged:
-        yield f"Not judged: {_count_cases(len(rated - judged))} that {who}, such as {_quote_examples(rated - judged)}."
+        not_judged = rated - judged
+        yield f"Not judged: {format_case_count(len(not_judged))} that {who}, such as {_quote_examples(not_judged)}."
     lacking = [case for case in scores.cases if case in rated and case in scores.missing_reasons]
     if lacking:
         first = f"{lacking[0]} ({scores.missing_reasons[lacking[0]]})"
         more = ", …" if len(lacking) > 1 else ""
-        yield f"Without a score, or without all of them: {_count_cases(len(lacking))}, {first}{more}."
+        yield f"Without a score, or without all of them: {format_case_count(len(lacking))}, {first}{more}."
 
 
 def describe_rank_bins(aspects: Sequence[str]) -> Iterator[str]:
@@ -216,10 +218,6 @@ def explain_no_shared_cases(scores: Scores, ratings: Mapping[str, Ratings], colu
         f"{scores.name} and the ratings share no case: the one has {_quote_examples(scores.cases)}, the other "
         f"{_quote_examples(rated)}; the ids must be the same."
     )
-
-
-def _count_cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count:,} cases"
 
 
 def _quote_examples(cases: Sequence[str] | set[str]) -> str:

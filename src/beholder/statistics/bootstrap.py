@@ -291,18 +291,18 @@ class GroupSums:
         return np.asarray(errors, np.float64)
 
 
-def sum_by_group(draws: ClusterBootstrap, columns: Sequence[Floats]) -> GroupSums:
+def sum_by_group(bootstrap: ClusterBootstrap, columns: Sequence[Floats]) -> GroupSums:
     """Sum columns (one value per case, nan where missing) by the groups of a bootstrap.
 
     Rounding errors of differences that cancel are set to 0: ten groups of them would look like ten that agree.
     """
-    sums = np.zeros((draws.group_count, len(columns)))
+    sums = np.zeros((bootstrap.group_count, len(columns)))
     counts = np.zeros_like(sums)
     for at, values in enumerate(columns):
         there = ~np.isnan(values)
-        group = draws.group_index[there]
-        sums[:, at] = np.bincount(group, values[there], draws.group_count)
-        counts[:, at] = np.bincount(group, minlength=draws.group_count)
+        group = bootstrap.group_index[there]
+        sums[:, at] = np.bincount(group, values[there], bootstrap.group_count)
+        counts[:, at] = np.bincount(group, minlength=bootstrap.group_count)
     return GroupSums(zero_rounding_errors(sums), counts)
 
 
@@ -311,20 +311,20 @@ def zero_rounding_errors(sums: Floats) -> Floats:
     return np.where(np.abs(sums) <= EQUALITY_TOLERANCE, 0.0, sums)
 
 
-def estimate_means(draws: ClusterBootstrap, sums: GroupSums) -> list[Estimate]:
+def estimate_means(bootstrap: ClusterBootstrap, sums: GroupSums) -> list[Estimate]:
     """Return the mean of each column with its interval, over the same draws."""
     points = sums.means
-    if draws.group_count < 2:
+    if bootstrap.group_count < 2:
         lone = "no interval: all cases are of one group"
         return [
             undefined_estimate(NO_VALUES) if np.isnan(point) else Estimate(float(point), why=lone) for point in points
         ]
     both = np.hstack([sums.sums, sums.counts])
     width = len(points)
-    parts = [counts.astype(np.float64) @ both for counts in draws.group_weights()]
+    parts = [counts.astype(np.float64) @ both for counts in bootstrap.group_weights()]
     total = np.concatenate(parts)
     drawn = divide_or_nan(zero_rounding_errors(total[:, :width]), total[:, width:])
-    left = _jackknife_means(sums) if draws.method is IntervalMethod.BCA else None
+    left = _jackknife_means(sums) if bootstrap.method is IntervalMethod.BCA else None
     groups = sums.groups_with_values
     found = []
     for at, point in enumerate(points):

@@ -167,7 +167,7 @@ class CandidateEvaluation:
     """
 
     def __init__(
-        self, tasks: Sequence[CalibrationTask], recipes: Mapping[str, CalibrationRecipe], seed: int, draws: int
+        self, tasks: Sequence[CalibrationTask], recipes: Mapping[str, CalibrationRecipe], seed: int, draw_count: int
     ) -> None:
         if len({task.scale for task in tasks}) > 1:
             raise UsageError("Aspects that are rated on different scales cannot be taken together; do one at a time.")
@@ -178,7 +178,7 @@ class CandidateEvaluation:
         place = {case: row for row, case in enumerate(names)}
         self._rows: list[Ints] = [np.array([place[case] for case in task.cases], np.int64) for task in tasks]
         groups = list(names.values()) if any(names.values()) else None
-        self.bootstrap = ClusterBootstrap(groups, len(names), count=draws, seed=seed)
+        self.bootstrap = ClusterBootstrap(groups, len(names), count=draw_count, seed=seed)
         self.groups = self.bootstrap.group_index
         if self.bootstrap.group_count < 2:
             raise UsageError("All cases are of one group, so that nothing can be held back to test a map on.")
@@ -400,7 +400,7 @@ def calibrate(
     by: SelectionMeasure = SelectionMeasure.ERROR,
     folds: int = DEFAULT_FOLDS,
     seed: int = DEFAULT_SEED,
-    draws: int = DEFAULT_DRAWS,
+    draw_count: int = DEFAULT_DRAWS,
 ) -> CalibrationResult:
     """Fit every recipe, choose one by nested cross-validation, and decide whether it helps.
 
@@ -414,12 +414,12 @@ def calibrate(
         by: What the map is chosen by.
         folds: Number of folds.
         seed: Seed of folds and draws.
-        draws: Number of bootstrap draws.
+        draw_count: Number of bootstrap draws.
 
     Raises:
         UsageError: All cases are of one group, or the scales of the tasks differ.
     """
-    evaluation = CandidateEvaluation(tasks, recipes, seed, draws)
+    evaluation = CandidateEvaluation(tasks, recipes, seed, draw_count)
     fold = evaluation.folds(folds)
     predictions = evaluation.predict_across(fold)
     chosen = evaluation.choose_best(predictions, by)

@@ -47,7 +47,7 @@ class ComparisonOptions:
         margins: Margins of single columns by name.
         detect: A difference for which the number of cases needed is computed.
         top: How many of the most changed cases are listed.
-        draws: Number of bootstrap draws.
+        draw_count: Number of bootstrap draws.
         seed: Seed of draws and flips.
 
     Raises:
@@ -59,7 +59,7 @@ class ComparisonOptions:
     margins: Mapping[str, float] = field(default_factory=dict)
     detect: float | None = None
     top: int = DEFAULT_TOP_CASES
-    draws: int = DEFAULT_DRAWS
+    draw_count: int = DEFAULT_DRAWS
     seed: int = DEFAULT_SEED
 
     def __post_init__(self) -> None:
@@ -291,14 +291,14 @@ def compare(
     pairs = pair_cases(before, after, options.group)
     columns = (*pairs.columns, *(_grade_steps(one, pairs.cases) for one in graded))
     allowed = _resolve_margins(columns, options)
-    drawn = ClusterBootstrap(pairs.groups, len(pairs.cases), count=options.draws, seed=options.seed)
-    changes = _measure_changes(columns, drawn, allowed, options.detect)
+    bootstrap = ClusterBootstrap(pairs.groups, len(pairs.cases), count=options.draw_count, seed=options.seed)
+    changes = _measure_changes(columns, bootstrap, allowed, options.detect)
     counts = {one.name: _count_grades(one, pairs.cases) for one in graded}
     return Comparison(
         before=before.name,
         after=after.name,
         cases=len(pairs.cases),
-        groups=drawn.group_count,
+        groups=bootstrap.group_count,
         group=pairs.group if pairs.groups is not None else None,
         changes=tuple(replace(one, grades=counts[one.name]) if one.kind == GRADE else one for one in changes),
         changed_cases=_find_changed_cases(pairs, options.top),
@@ -307,7 +307,7 @@ def compare(
         uneven_cases=pairs.uneven,
         unscored_cases=pairs.unscored,
         warnings=(*warnings, *pairs.warnings),
-        interval_note=drawn.describe(),
+        interval_note=bootstrap.describe(),
     )
 
 
@@ -320,11 +320,13 @@ def _resolve_margins(columns: Sequence[PairedColumn], options: ComparisonOptions
 
 
 def _measure_changes(
-    columns: Sequence[PairedColumn], draws: ClusterBootstrap, margins: Sequence[float], detect: float | None
+    columns: Sequence[PairedColumn], bootstrap: ClusterBootstrap, margins: Sequence[float], detect: float | None
 ) -> list[ColumnChange]:
     differences = [one.difference for one in columns]
     bounds = {at: ends for at, one in enumerate(columns) if (ends := _bound_differences(one)) is not None}
-    found = estimate_differences(draws, differences, margins, [values for ends in bounds.values() for values in ends])
+    found = estimate_differences(
+        bootstrap, differences, margins, [values for ends in bounds.values() for values in ends]
+    )
     bounded = {at: found.untested_means[2 * place :][:2] for place, at in enumerate(bounds)}
     corrected, tests = _correct_by_kind(columns, found.p)
     changes = []

@@ -85,7 +85,7 @@ def analyze_history(
     on: Sequence[str] = (),
     *,
     group: str | None = None,
-    draws: int = DEFAULT_DRAWS,
+    draw_count: int = DEFAULT_DRAWS,
     seed: int = DEFAULT_SEED,
 ) -> list[HistoryLine]:
     """Follow columns over several runs.
@@ -94,7 +94,7 @@ def analyze_history(
         runs: Scores of the runs in order.
         on: Column names; every overall score by default.
         group: The group by which cases are clustered; None for `source`.
-        draws: Number of bootstrap draws.
+        draw_count: Number of bootstrap draws.
         seed: Seed of draws and flips.
 
     Returns:
@@ -113,11 +113,11 @@ def analyze_history(
         listed = ", ".join(dict.fromkeys(name for scores in runs for name in scores.groups)) or "none"
         raise UsageError(f"No case is in a group {group!r}; there are: {listed}.")
     means = [
-        _estimate_run_means(_column_values(scores, names), scores.groups.get(group or SOURCE_GROUP), draws, seed)
+        _estimate_run_means(_column_values(scores, names), scores.groups.get(group or SOURCE_GROUP), draw_count, seed)
         for scores in runs
     ]
-    changes = [_estimate_changes(before, after, names, group, draws, seed) for before, after in pairwise(runs)]
-    slopes = _estimate_slopes(names, runs, group, draws, seed)
+    changes = [_estimate_changes(before, after, names, group, draw_count, seed) for before, after in pairwise(runs)]
+    slopes = _estimate_slopes(names, runs, group, draw_count, seed)
     lines = []
     for at, name in enumerate(names):
         points = []
@@ -136,24 +136,24 @@ def _column_values(scores: Scores, names: Sequence[str]) -> list[Floats]:
 
 
 def _estimate_run_means(
-    columns: Sequence[Floats], groups: Sequence[str] | None, count: int, seed: int
+    columns: Sequence[Floats], groups: Sequence[str] | None, draw_count: int, seed: int
 ) -> list[Estimate]:
     """Return the means of all columns over the same draws, since generating draws takes most of the time."""
     if not len(columns[0]):
         return [undefined_estimate("there is no case")] * len(columns)
-    draws = ClusterBootstrap(groups, len(columns[0]), count=count, seed=seed)
-    return estimate_means(draws, sum_by_group(draws, columns))
+    bootstrap = ClusterBootstrap(groups, len(columns[0]), count=draw_count, seed=seed)
+    return estimate_means(bootstrap, sum_by_group(bootstrap, columns))
 
 
 def _estimate_changes(
-    before: Scores, after: Scores, names: Sequence[str], group: str | None, count: int, seed: int
+    before: Scores, after: Scores, names: Sequence[str], group: str | None, draw_count: int, seed: int
 ) -> list[tuple[Estimate, float | None, int]]:
     if not set(before.cases) & set(after.cases):
         return [(undefined_estimate("no case is in both runs"), None, 0)] * len(names)
     pairs = pair_cases(before, after, group if group in before.groups or group in after.groups else None)
     columns = {one.name: one.difference for one in pairs.columns if one.name in names}
-    draws = ClusterBootstrap(pairs.groups, len(pairs.cases), count=count, seed=seed)
-    found = estimate_differences(draws, list(columns.values()))
+    bootstrap = ClusterBootstrap(pairs.groups, len(pairs.cases), count=draw_count, seed=seed)
+    found = estimate_differences(bootstrap, list(columns.values()))
     by_name: dict[str, tuple[Estimate, float | None, int]] = {}
     for at, name in enumerate(columns):
         common = int(found.cases[at])
@@ -163,7 +163,7 @@ def _estimate_changes(
 
 
 def _estimate_slopes(
-    names: Sequence[str], runs: Sequence[Scores], group: str | None, count: int, seed: int
+    names: Sequence[str], runs: Sequence[Scores], group: str | None, draw_count: int, seed: int
 ) -> list[tuple[Estimate, int]]:
     if len(runs) < MIN_TREND_RUNS:
         return [(undefined_estimate(f"a trend takes {MIN_TREND_RUNS} runs at least"), 0)] * len(names)
@@ -179,5 +179,5 @@ def _estimate_slopes(
     slopes: Floats = np.tensordot(when, table, 1) / float(when @ when)  # nan where a run has no number
     given = runs[0].groups.get(group or SOURCE_GROUP)
     groups = None if given is None else [given[row] for row in places[0]]
-    means = _estimate_run_means(list(slopes), groups, count, seed)
+    means = _estimate_run_means(list(slopes), groups, draw_count, seed)
     return [(mean, int((~np.isnan(one)).sum())) for mean, one in zip(means, slopes, strict=True)]

@@ -148,7 +148,7 @@ class PairedDifferences:
 
 
 def estimate_differences(
-    draws: ClusterBootstrap,
+    bootstrap: ClusterBootstrap,
     columns: Sequence[Floats],
     margins: Sequence[float] | None = None,
     untested: Sequence[Floats] = (),
@@ -156,17 +156,17 @@ def estimate_differences(
     """Estimate and test the mean of columns of differences (one value per case, nan where missing).
 
     Args:
-        draws: The bootstrap; all intervals are over the same draws.
+        bootstrap: The bootstrap; all intervals are over the same draws.
         columns: Columns to test.
         margins: How far each mean may fall, 0 or more; 0 by default.
         untested: Columns whose mean is estimated and not tested.
     """
-    sums = sum_by_group(draws, [*columns, *untested])
-    means = estimate_means(draws, sums)
+    sums = sum_by_group(bootstrap, [*columns, *untested])
+    means = estimate_means(bootstrap, sums)
     count = len(columns)
     real = GroupSums(sums.sums[:, :count], sums.counts[:, :count])
     p, beyond = _test_differences(
-        real, np.zeros(count) if margins is None else np.array(margins, np.float64), draws.seed
+        real, np.zeros(count) if margins is None else np.array(margins, np.float64), bootstrap.seed
     )
     return PairedDifferences(
         tuple(means[:count]),

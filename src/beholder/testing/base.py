@@ -244,6 +244,8 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# `as_objects` and `as_mapping` are also in `providers.payload`, on purpose: a double must not share code with what it
+# tests, or both would have the same mistake.
 def as_objects(value: object) -> list[Mapping[str, object]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 

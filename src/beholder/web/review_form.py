@@ -1,6 +1,7 @@
 """The form of a review for its template.
 
 It is made from the review sheet only, so that nothing a judge said can reach the page.
+The field of the comment is not in it: the template has that itself.
 """
 
 from __future__ import annotations

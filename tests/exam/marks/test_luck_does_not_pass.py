@@ -50,7 +50,7 @@ def card(rows: Sequence[Row], further: Mapping[str, RepeatedScores] | None = Non
     columns = {key: scores.get(key, nothing) for key in (*KEYS, "score")}
     sat = PaperScores(tuple(row[0] for row in rows), columns, (Outcome.SCORED,) * len(rows))
     sitting = ExamResults("r", "exam", "test", None, RUBRIC, "1", len(rows), sat, repeated=further or {})
-    return make_report_card(sitting, draws=300)
+    return make_report_card(sitting, draw_count=300)
 
 
 def mark(of: ReportCard, criterion: str, examined: ExamMetric) -> Mark:

@@ -58,7 +58,7 @@ def damaged(source: str, scores: dict[str, int | None] | None, strength: int = 3
 def card(*papers: StoredVerdict, total: int | None = None, **more: Any) -> ReportCard:
     sat = collect_paper_scores(RUBRIC, papers)
     return make_report_card(
-        ExamResults("r", "exam", "test", None, RUBRIC, "1", total or len(papers), sat, **more), draws=200
+        ExamResults("r", "exam", "test", None, RUBRIC, "1", total or len(papers), sat, **more), draw_count=200
     )
 
 

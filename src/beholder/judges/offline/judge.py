@@ -19,7 +19,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypedDict
 
-from beholder.cases.case import FieldValue
+from beholder.cases.case import FieldValue, list_texts
 from beholder.images.image import Sizing
 from beholder.judges.base import INSTRUMENTS, MEASURED_NOT_SEEN, Capabilities
 from beholder.rubrics.brief import Brief
@@ -217,7 +217,7 @@ def answer_description(brief: Brief) -> AnswerDocument:
     assessed = assess_description(
         TextInput(
             output=_as_text(brief.fields.get("output", "")),
-            references=_as_texts(brief.fields.get("expected_output", ())),
+            references=list_texts(brief.fields.get("expected_output", ())),
             question=_as_text(brief.fields.get("input", "")),
         )
     )
@@ -233,9 +233,5 @@ def answer_description(brief: Brief) -> AnswerDocument:
     }
 
 
-def _as_texts(value: FieldValue) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
-
-
 def _as_text(value: FieldValue) -> str:
-    return "\n".join(_as_texts(value))
+    return "\n".join(list_texts(value))

@@ -24,7 +24,7 @@ from beholder.instruments.human_ratings import predict_pair_ratings
 from beholder.instruments.instrument import Array, Bools, Bytes, Floats, format_factor, format_percent
 from beholder.instruments.pair import ImagePair, shrink_to_side
 from beholder.instruments.pixel_metrics import compute_ssim
-from beholder.instruments.regions import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, name_place
+from beholder.instruments.regions import MAX_INFERRED_SHARE, NOTICEABLE_DELTA_E, add_mostly, make_disc, name_place
 from beholder.judges.offline.judge import AnswerDocument, MeasurementEntry, abstain_from_all, to_entry
 from beholder.judges.offline.restyle import load_pair
 from beholder.rubrics.brief import Brief
@@ -57,7 +57,7 @@ def find_edit_region(pair: ImagePair) -> Bools:
     if not core.any():
         return region
     count, labels = cv2.connectedComponents(np.asarray(changed & ~main, np.uint8), connectivity=8)
-    disc = _disc(_DILATION * max(main.shape))
+    disc = make_disc(_DILATION * max(main.shape))
     sizes = np.bincount(np.asarray(labels).ravel(), minlength=count)[1:]
     largest = [int(index) + 1 for index in np.argsort(-sizes, kind="stable")[:_MAX_PARTS]]
     parts = [np.asarray(labels) == label for label in largest]
@@ -84,11 +84,6 @@ def _resembles_edit(part: Bools, core: Bools, before: Floats, after: Floats) -> 
     if float(np.linalg.norm(other - shift)) <= _MAX_SHIFT_DISTANCE * float(np.linalg.norm(shift)):
         return True
     return float(np.linalg.norm(after[part].mean(axis=0) - after[core].mean(axis=0))) <= _MAX_COLOR_DISTANCE
-
-
-def _disc(radius: float) -> Array:
-    size = 2 * max(1, round(radius)) + 1
-    return np.asarray(cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size)))
 
 
 _SHAPES_SIDE = 96  # pixels; at this size only the large shapes of an image are left

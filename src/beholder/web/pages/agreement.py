@@ -117,12 +117,12 @@ def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityC
         if not len(there):
             continue
         together = select_group(scores, None)
-        draws = ClusterBootstrap(None if together is None else [together[row] for row in there], len(there))
-        steps = _reliability_bins(column.values[there], said[there], column.scale, draws)
+        bootstrap = ClusterBootstrap(None if together is None else [together[row] for row in there], len(there))
+        steps = _reliability_bins(column.values[there], said[there], column.scale, bootstrap)
         left_out = len(there) - sum(step.cases for step in steps)
         chart = reliability_chart(steps, column.scale)
         title = column_title(aspect, titles)
-        found.append(ReliabilityCurve(title, tuple(steps), len(there), left_out, chart, draws.describe()))
+        found.append(ReliabilityCurve(title, tuple(steps), len(there), left_out, chart, bootstrap.describe()))
     return tuple(found)
 
 
@@ -147,7 +147,7 @@ def _score_pairs(scores: Scores, column: Column, people: Ratings) -> list[tuple[
 
 
 def _reliability_bins(
-    judge: Floats, people: Floats, scale: ScaleRange, draws: ClusterBootstrap
+    judge: Floats, people: Floats, scale: ScaleRange, bootstrap: ClusterBootstrap
 ) -> list[ReliabilityBin]:
     """Bin cases by the judge's score: one bin per value if there are few, else equal parts of the scale."""
     levels = np.unique(judge)
@@ -157,7 +157,7 @@ def _reliability_bins(
         width = (scale[1] - scale[0]) / MAX_BINS or 1.0
         places = np.clip(((judge - scale[0]) / width).astype(np.int64), 0, MAX_BINS - 1)
     parts = [place for place in np.unique(places) if np.count_nonzero(places == place) >= MIN_BIN_CASES]
-    means = mean_estimates_of(draws, {str(place): np.where(places == place, people, np.nan) for place in parts})
+    means = mean_estimates_of(bootstrap, {str(place): np.where(places == place, people, np.nan) for place in parts})
     return [
         ReliabilityBin(float(judge[places == place].mean()), means[str(place)], int(np.count_nonzero(places == place)))
         for place in parts

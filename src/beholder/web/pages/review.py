@@ -250,7 +250,7 @@ def _start_or_resume(ledger: Ledger, queues: ReviewQueueCache, record: RunRecord
         return find_or_start_review(ledger, record.id, rater, hide=hide or None)
     each = sent.get("each", "").strip() or "0"
     if not each.isdecimal() or len(each) > 6:
-        raise UsageError(f"So many cases of each value are rated as you say: a whole number, not {each[:20]!r}.")
+        raise UsageError(f"The number of cases per group value must be a whole number, not {each[:20]!r}.")
     order = parse_order(chosen, sent.get("group", ""), int(each))
     queues.cases(ledger, Review("", record.id, rater, order))  # raises for a wrong order before anything is written
     return find_or_start_review(ledger, record.id, rater, order, hide=hide)
