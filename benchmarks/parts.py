@@ -28,7 +28,7 @@ from beholder.images.image import Sizing
 from beholder.images.prepare import prepare_image
 from beholder.images.source import read_image
 from beholder.judges.base import Judge
-from beholder.judges.model import judge_from
+from beholder.judges.factory import judge_from
 from beholder.providers.base import ChatRequest
 from beholder.providers.openai import PROVIDER
 from beholder.rubrics.brief import Brief, Composer

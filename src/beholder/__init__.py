@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from beholder.judges.base import Judge
-    from beholder.judges.model import judge_from
+    from beholder.judges.factory import judge_from
     from beholder.judges.scripted import ScriptedJudge
     from beholder.ledger.ledger import Ledger
     from beholder.rubrics.brief import Brief
@@ -53,7 +53,7 @@ _HOMES = {
     "SetupError": "errors",
     "Unreachable": "errors",
     "UsageError": "errors",
-    "judge_from": "judges.model",
+    "judge_from": "judges.factory",
     "Answer": "verdicts.answer",
     "Finish": "verdicts.answer",
     "Judge": "judges.base",

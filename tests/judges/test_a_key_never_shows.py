@@ -8,7 +8,8 @@ import pytest
 from support.judges import KEY, MODELS, PROTOCOLS, WIRES, Waits, brief, judge
 
 from beholder.errors import BeholderError, SetupError, Unreachable
-from beholder.judges.model import ModelJudge, judge_from
+from beholder.judges.factory import judge_from
+from beholder.judges.model import ModelJudge
 from beholder.providers.base import ChatRequest, JudgeSettings
 from beholder.providers.payload import redact
 from beholder.testing.base import Fault

@@ -10,7 +10,8 @@ from support.judges import KEY
 
 from beholder.errors import SetupError
 from beholder.judges.base import Judge
-from beholder.judges.model import ModelJudge, judge_from
+from beholder.judges.factory import judge_from
+from beholder.judges.model import ModelJudge
 from beholder.providers.base import JudgeSettings, JudgeSettingsKwargs
 
 
@@ -118,7 +119,7 @@ def test_a_plugin_may_bring_a_judge_of_its_own(tmp_path: Path, monkeypatch: pyte
 def test_nothing_heavy_is_imported_to_make_a_judge() -> None:
     code = (
         "import sys, os; os.environ['OPENAI_API_KEY'] = 'k'\n"
-        "from beholder.judges.model import judge_from; judge_from('openai:gpt-5-mini')\n"
+        "from beholder.judges.factory import judge_from; judge_from('openai:gpt-5-mini')\n"
         "heavy = {'aiohttp', 'pydantic_ai', 'pydantic', 'openai', 'genai_prices', 'cv2', 'numpy'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -9,7 +9,7 @@ import pytest
 from support.judges import KEY, MODELS, PROTOCOLS, WIRES, brief, judge
 
 from beholder.errors import SetupError
-from beholder.judges.model import parse_param
+from beholder.judges.factory import parse_param
 from beholder.providers.base import ChatRequest
 from beholder.testing.base import Fault
 from beholder.testing.server import JudgeServer

@@ -13,7 +13,7 @@ from support.schemas import schema_of
 
 from beholder.errors import BeholderError, SetupError, Unreachable
 from beholder.judges.base import Judge
-from beholder.judges.model import judge_from, judge_sizing
+from beholder.judges.factory import judge_from, judge_sizing
 from beholder.providers.base import JudgeSettings
 from beholder.providers.prices import Price
 from beholder.providers.pydantic_ai import PydanticAIJudge, make_pydantic_ai_judge
@@ -198,7 +198,7 @@ def test_a_missing_sdk_names_what_to_install() -> None:
 def test_a_missing_pydantic_ai_names_what_to_install() -> None:
     code = (
         "import sys; sys.modules['pydantic_ai'] = None\n"
-        "from beholder.judges.model import judge_from\n"
+        "from beholder.judges.factory import judge_from\n"
         "try: judge_from('mistral:pixtral-large')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

@@ -14,7 +14,8 @@ from support.judges import KEY, MODELS, PROTOCOLS, WIRES, base_url, brief
 from support.loopback import tls_front
 
 from beholder.errors import SetupError, Unreachable
-from beholder.judges.model import ModelJudge, judge_from, judge_identity, uses_custom_base_url
+from beholder.judges.factory import judge_from, judge_identity, uses_custom_base_url
+from beholder.judges.model import ModelJudge
 from beholder.providers.base import JudgeSettings
 from beholder.providers.load_balancer import FIRST_PAUSE_S, MAX_PAUSE_S
 from beholder.rubrics.brief import TextBlock

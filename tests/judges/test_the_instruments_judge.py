@@ -13,7 +13,7 @@ from beholder import Case, Rubric, ScriptedJudge, SetupError, judge, judge_all, 
 from beholder.cases.case import FieldValue
 from beholder.errors import CaseError
 from beholder.judges.base import Capabilities, Judge, capabilities_of, check_judges
-from beholder.judges.model import judge_identity, judge_sizing, split_spec, uses_custom_base_url
+from beholder.judges.factory import judge_identity, judge_sizing, split_spec, uses_custom_base_url
 from beholder.judges.offline.judge import InstrumentsJudge
 from beholder.rubrics.load import load_rubrics
 from beholder.verdicts.verdict import Coverage, Outcome

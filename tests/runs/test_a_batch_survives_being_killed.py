@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from beholder.cli.progress import ProgressCounter
-from beholder.judges.model import ModelJudge, judge_from
+from beholder.judges.factory import judge_from
+from beholder.judges.model import ModelJudge
 from beholder.ledger.ledger import Ledger
 from beholder.providers.base import HttpRequest
 from beholder.providers.openai import BATCH_API

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from beholder.cases.case import Case
 from beholder.errors import OverBudget
 from beholder.ledger.ledger import Ledger
+from beholder.runs.concurrency import CallCoalescer
 from beholder.runs.engine import RunSettings
-from beholder.runs.ledger_access import CallCoalescer
 from beholder.runs.limits import Budget
 from beholder.runs.ray.cluster import Cluster
 from beholder.runs.ray.coordinator import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from beholder.cases.case import Case
 from beholder.errors import UsageError
 from beholder.judges.base import INSTRUMENTS, Judge, check_judges
-from beholder.judges.model import judge_from
+from beholder.judges.factory import judge_from
 from beholder.rubrics.brief import Composer
 from beholder.rubrics.load import load_rubric, load_rubrics
 from beholder.rubrics.rubric import Rubric

@@ -103,12 +103,10 @@ def _check_decoders() -> Iterator[DoctorFinding]:
 
 
 def _check_keys() -> Iterator[DoctorFinding]:
-    from importlib.metadata import entry_points
-
+    from beholder.judges.factory import load_plugins
     from beholder.providers.base import Provider
 
-    for entry in entry_points(group="beholder.judges"):
-        provider = entry.load()
+    for provider in load_plugins():
         if isinstance(provider, Provider):
             present = [name for name in provider.key_variables if os.environ.get(name, "").strip()]
             said = f"{present[0]} is set" if present else f"{' or '.join(provider.key_variables)} is not set"
@@ -140,22 +138,21 @@ def _check_ledger(where: str | None) -> Iterator[DoctorFinding]:
 def _check_servers(judge: str | None, base_urls: Sequence[str], timeout_s: float) -> Iterator[DoctorFinding]:
     """Check that each server answers and, if servers list their models, that all list the judge's model."""
     import asyncio
-    from importlib.metadata import entry_points
 
-    from beholder.judges.model import split_spec
+    from beholder.judges.factory import load_plugin, split_spec
     from beholder.providers.base import Provider, normalize_base_url
 
     try:
-        provider, model = split_spec(judge or "openai:any")
-        wire = next((entry.load() for entry in entry_points(group="beholder.judges") if entry.name == provider), None)
+        prefix, model = split_spec(judge or "openai:any")
+        provider = load_plugin(prefix)
         if not base_urls:
-            if not isinstance(wire, Provider):
+            if not isinstance(provider, Provider):
                 yield DoctorFinding(
-                    "server", "note", f"{provider} is not Beholder's own wire; only asking it would tell"
+                    "server", "note", f"{prefix} is not Beholder's own provider; only asking it would tell"
                 )
                 return
-            base_urls = [os.environ.get(wire.base_url_variable, "").strip() or wire.base_url]
-        path = "/models" if provider == "openai" else ""
+            base_urls = [os.environ.get(provider.base_url_variable, "").strip() or provider.base_url]
+        path = "/models" if prefix == "openai" else ""
         urls = [normalize_base_url(url) + path for url in base_urls]
     except BeholderError as error:
         yield DoctorFinding("server", "problem", str(error))

@@ -179,7 +179,7 @@ async def _ask_judges(
     timeout_s: float,
 ) -> list[tuple[Verdict, Rubric]]:
     from beholder.api.judge import judge_by_rubrics
-    from beholder.judges.model import judge_from
+    from beholder.judges.factory import judge_from
 
     judges = [
         judge_from(
@@ -212,7 +212,7 @@ def _print_plan(
 
     from beholder.api.judge import make_composer
     from beholder.cli.output import brief_to_dict, print_brief
-    from beholder.judges.model import judge_sizing
+    from beholder.judges.factory import judge_sizing
     from beholder.runs.case import make_brief
     from beholder.runs.image_pool import ImagePool
 

@@ -48,7 +48,7 @@ def parse_fields(texts: Iterable[str], files: Iterable[str]) -> dict[str, FieldV
 
 def parse_params(values: Iterable[str]) -> dict[str, object]:
     """Return model parameters: a value that is JSON (a number, true, an object) is parsed, any other is text."""
-    from beholder.judges.model import parse_param
+    from beholder.judges.factory import parse_param
 
     return dict(parse_param(value) for value in values)
 

@@ -70,7 +70,8 @@ def qualify(
     from beholder.exam.exam import make_sheets, sum_spent
     from beholder.judges.base import INSTRUMENTS
     from beholder.ledger.ledger import Ledger
-    from beholder.runs.limits import Budget, require_prices
+    from beholder.runs.limits import Budget
+    from beholder.runs.suite_judges import require_prices
 
     if runs:
         if judge is not None:
@@ -114,7 +115,7 @@ def _select_rubrics(names: Sequence[str] | None, judge: str) -> list[tuple[str, 
         SetupError: The judge can answer none of the rubrics of a name.
     """
     from beholder.judges.base import INSTRUMENTS, check_judges
-    from beholder.judges.model import judge_from
+    from beholder.judges.factory import judge_from
     from beholder.rubrics.load import load_rubrics
 
     chosen: dict[str, Rubric] = {}

@@ -230,7 +230,7 @@ async def _collect_until_done(
 ) -> tuple[BatchRunStatus, ProgressCounter]:
     from beholder.ledger.types import WAITING
     from beholder.runs.batch import BatchPass
-    from beholder.runs.ledger_access import wait_or_stop
+    from beholder.runs.concurrency import wait_or_stop
 
     before: ProgressCounter | None = None
     pause_s = first_pause_s

@@ -46,12 +46,14 @@ from beholder.providers.batch import (
     UnconfirmedBatch,
 )
 from beholder.providers.retry import PermanentError, RetryableError
+from beholder.runs.concurrency import CallCoalescer
 from beholder.runs.engine import FINAL_OUTCOMES, RunObserver
 from beholder.runs.execution import SuiteRun, check_suite_cases, compute_fingerprint
-from beholder.runs.ledger_access import CallCoalescer, LedgerThread
-from beholder.runs.limits import Budget, CallBudget, RunLimits, find_judge_price, make_cost_bound, make_judges
+from beholder.runs.ledger_access import LedgerThread
+from beholder.runs.limits import Budget, CallBudget, RunLimits
 from beholder.runs.suite import Suite
 from beholder.runs.suite_file import JudgeEntry
+from beholder.runs.suite_judges import find_judge_price, make_cost_bound, make_judges
 from beholder.verdicts.answer import BatchReply, BatchStage
 from beholder.verdicts.verdict import Outcome
 

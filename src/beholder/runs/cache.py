@@ -12,7 +12,8 @@ from beholder.judges.base import capabilities_of
 from beholder.judges.conversation import Conversation, add_brief_details
 from beholder.ledger.encoding import key_id, split_ids
 from beholder.ledger.types import AnswerKey, StoredAnswer
-from beholder.runs.ledger_access import CallCoalescer, LedgerThread
+from beholder.runs.concurrency import CallCoalescer
+from beholder.runs.ledger_access import LedgerThread
 from beholder.verdicts.observe import AnswerContext
 from beholder.verdicts.score import make_scored_verdict, read_answer
 

@@ -28,8 +28,9 @@ from beholder.ledger.types import Entry
 from beholder.rubrics.brief import Composer
 from beholder.runs.cache import AnswerCache, AnswerLookup
 from beholder.runs.case import CaseJudge
+from beholder.runs.concurrency import find_first_failure, take_batch, wait_or_stop
 from beholder.runs.image_pool import ImagePool, ThumbnailMaker
-from beholder.runs.ledger_access import LEASE_S, CaseLeases, LedgerThread, join_run, wait_or_stop
+from beholder.runs.ledger_access import LEASE_S, CaseLeases, LedgerThread, join_run
 from beholder.runs.limits import RunLimits
 from beholder.verdicts.verdict import Outcome
 
@@ -302,35 +303,8 @@ def pick_positions(values: Iterable[T], positions: Sequence[int]) -> Iterator[T]
             return
 
 
-async def take_batch(queue: asyncio.Queue[T | None], size: int, linger_s: float) -> tuple[list[T], bool]:
-    """Take items from a queue: at most `size`, waiting `linger_s` for more after the first.
-
-    Returns:
-        The items, and whether there may be more: `None` in the queue is its end.
-    """
-    items: list[T] = []
-    try:
-        async with asyncio.timeout(None) as timeout:
-            while len(items) < size:
-                item = await queue.get()
-                if item is None:
-                    return items, False
-                items.append(item)
-                if len(items) == 1:
-                    timeout.reschedule(asyncio.get_running_loop().time() + linger_s)
-    except TimeoutError:
-        pass
-    return items, True
-
-
 def split_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Return the items as lists of at most `size`."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
-
-
-def find_first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the exception that came first; the others may be its consequences."""
-    inner = failures.exceptions[0]
-    return find_first_failure(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -34,8 +34,9 @@ from beholder.rubrics.rubric import to_fraction
 from beholder.runs.engine import Engine, RunObserver, RunSettings
 from beholder.runs.image_pool import ImagePool
 from beholder.runs.ledger_access import RETRY_FOR_S, LedgerThread, lock_run
-from beholder.runs.limits import Budget, RunLimits, make_judges, require_prices
+from beholder.runs.limits import Budget, RunLimits
 from beholder.runs.suite import Suite
+from beholder.runs.suite_judges import make_judges, require_prices
 from beholder.verdicts.verdict import Outcome
 
 

@@ -14,13 +14,13 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from beholder.errors import LedgerError, LedgerGone, UsageError
 from beholder.ledger.ledger import Ledger
@@ -73,46 +73,6 @@ class LedgerThread:
 
     def close(self) -> None:
         self._thread.shutdown()
-
-
-async def wait_or_stop(stop: asyncio.Event, seconds: float) -> None:
-    """Wait for so many seconds, or until `stop` is set."""
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return
-
-
-COALESCE_S = 0.002  # how long a call waits for others
-
-A = TypeVar("A")
-R = TypeVar("R")
-
-
-class CallCoalescer(Generic[A, R]):
-    """Sends the calls of many tasks together: to another process or a ledger, fifty cost about as much as one.
-
-    `send` takes the arguments of all calls and returns their results in the same order.
-    """
-
-    def __init__(self, send: Callable[[Sequence[A]], Awaitable[Sequence[R]]]) -> None:
-        self._send = send
-        self._arguments: list[A] = []
-        self._sending: asyncio.Task[Sequence[R]] | None = None
-
-    async def call(self, argument: A) -> R:
-        if self._sending is None:
-            self._sending = asyncio.create_task(self._send_soon())
-        place = len(self._arguments)
-        self._arguments.append(argument)
-        # Shielded: a task that is canceled must not cancel the call of all others.
-        return (await asyncio.shield(self._sending))[place]
-
-    async def _send_soon(self) -> Sequence[R]:
-        await asyncio.sleep(COALESCE_S)
-        arguments, self._arguments, self._sending = self._arguments, [], None
-        return await self._send(arguments)
 
 
 @contextmanager

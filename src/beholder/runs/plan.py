@@ -17,7 +17,7 @@ from beholder.cases.validation import CaseCheck, iter_valid_cases
 from beholder.errors import ImageError
 from beholder.images.image import Sizing
 from beholder.judges.base import INSTRUMENTS, capabilities_of, identity_for_brief
-from beholder.judges.model import judge_from, judge_identity, judge_sizing, load_plugin
+from beholder.judges.factory import judge_from, judge_identity, judge_sizing, load_plugin
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import AnswerKey, RunRecord
 from beholder.providers.base import Provider
@@ -28,9 +28,9 @@ from beholder.runs.case import make_brief
 from beholder.runs.engine import FINAL_OUTCOMES, LOOKUP_CHUNK, pick_positions, split_chunks
 from beholder.runs.execution import compute_fingerprint
 from beholder.runs.image_pool import ImagePool
-from beholder.runs.limits import find_judge_price
 from beholder.runs.suite import Suite
 from beholder.runs.suite_file import JudgeEntry
+from beholder.runs.suite_judges import find_judge_price
 from beholder.runs.tokens import TokenEstimate, estimate_cost, estimate_tokens
 
 SAMPLE_SEED = 0  # the same cases give the same plan

@@ -112,7 +112,7 @@ class Suite(SuiteFile, frozen=True, kw_only=True, dict=True):
 
     def _needs_images(self) -> bool:
         from beholder.judges.base import INSTRUMENTS, capabilities_of
-        from beholder.judges.model import judge_from
+        from beholder.judges.factory import judge_from
 
         if any(entry.judge != INSTRUMENTS for entry in self.judges):
             return True

@@ -70,7 +70,7 @@ class JudgeEntry(Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             SetupError: There can be no such judge.
         """
-        from beholder.judges.model import judge_identity
+        from beholder.judges.factory import judge_identity
 
         params = {**image_params, **self.params}
         return judge_identity(self.judge, self.base_url, params, self.base_urls), params.get("max_side")
@@ -222,7 +222,7 @@ _NO_KEYS = "a suite never holds a key: remove it and name the variable that does
 
 def find_judge_problems(file: SuiteFile) -> Iterator[Problem]:
     """Return problems of the judges: unknown names, bad URLs, secret keys in the file, duplicates."""
-    from beholder.judges.model import split_spec
+    from beholder.judges.factory import split_spec
 
     seen: set[tuple[object, ...]] = set()
     for position, judge in enumerate(file.judges):

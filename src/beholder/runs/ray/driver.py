@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from beholder.errors import BeholderError, OverBudget, UsageError
-from beholder.judges.model import load_plugin, split_spec
+from beholder.judges.factory import load_plugin, split_spec
 from beholder.ledger.ledger import Ledger
 from beholder.ledger.types import Entry, RunProgress
 from beholder.providers.base import Provider
-from beholder.runs.engine import CaseTask, Engine, RunSettings, find_first_failure, take_batch
+from beholder.runs.concurrency import find_first_failure, take_batch
+from beholder.runs.engine import CaseTask, Engine, RunSettings
 from beholder.runs.limits import Budget
 from beholder.runs.ray.cluster import Cluster, join_cluster, run_in_daemon_thread
 from beholder.runs.ray.messages import (

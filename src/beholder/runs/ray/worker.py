@@ -21,9 +21,9 @@ from beholder.errors import OverBudget
 from beholder.judges.base import Judge
 from beholder.ledger.types import AnswerKey, Entry, StoredAnswer
 from beholder.runs.case import describe_judges
+from beholder.runs.concurrency import CallCoalescer
 from beholder.runs.image_pool import ImagePool, ThumbnailMaker
-from beholder.runs.ledger_access import CallCoalescer
-from beholder.runs.limits import AdaptiveLimiter, Budget, RunLimits, make_judges
+from beholder.runs.limits import AdaptiveLimiter, Budget, RunLimits
 from beholder.runs.ray.messages import (
     CHUNK_COLUMN,
     MAX_ATTEMPTS,
@@ -36,6 +36,7 @@ from beholder.runs.ray.messages import (
     pickle_error,
     to_pickle,
 )
+from beholder.runs.suite_judges import make_judges
 from beholder.verdicts.score import VerdictHeader
 from beholder.verdicts.verdict import Outcome
 
