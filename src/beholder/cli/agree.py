@@ -91,13 +91,13 @@ def agree(
         rating_scales=_check_scales(parse_scales(rating_scale or ()), people)
         or _reference_scales(other or (judges[0] if reviewed else None), people),
         group=group,
-        baselines=[one for path in baseline or () for one in read_scores(path)],
+        baselines=[judge_scores for path in baseline or () for judge_scores in read_scores(path)],
         draw_count=draws,
         seed=seed,
     )
     found = [agree_(judge, people, asked, other.name if other is not None else "") for judge in judges]
     if json_:
-        print_text(json.dumps({"agreements": [one.to_dict() for one in found]}))
+        print_text(json.dumps({"agreements": [agreement.to_dict() for agreement in found]}))
     else:
         _print_agreements(found, full=full)
 
@@ -124,7 +124,7 @@ def _load_reference(ratings: Path | None, other: Scores | None) -> Mapping[str, 
 def _reference_scales(other: Scores | None, people: Mapping[str, Ratings]) -> dict[str, tuple[float, float]]:
     """Return the known scales of the reference: another judge, or reviewers who rated by the judge's rubric."""
     columns = other.columns.values() if other is not None else ()
-    return {one.name: one.scale for one in columns if one.scale is not None and one.name in people}
+    return {column.name: column.scale for column in columns if column.scale is not None and column.name in people}
 
 
 def _load_other_judge(named: str, address: str | None) -> Scores:
@@ -134,7 +134,9 @@ def _load_other_judge(named: str, address: str | None) -> Scores:
         return load_scores(named, None, None, address)[0]
     judges = load_scores(None, [path])
     if len(judges) > 1:
-        raise UsageError(f"{named!r} holds {len(judges)} judges ({', '.join(one.name for one in judges)}), not one.")
+        raise UsageError(
+            f"{named!r} holds {len(judges)} judges ({', '.join(judge.name for judge in judges)}), not one."
+        )
     return judges[0]
 
 
@@ -149,8 +151,8 @@ def _filter_groups(
         name, sign, value = text.partition("=")
         if not sign:
             raise UsageError(f"--only is written GROUP=VALUE, such as task=text, not {text!r}.")
-        kept = [_in_group(one, name, value) for one in kept]
-    gone = {case for one in judges for case in one.cases} - {case for one in kept for case in one.cases}
+        kept = [_in_group(judge, name, value) for judge in kept]
+    gone = {case for judge in judges for case in judge.cases} - {case for judge in kept for case in judge.cases}
     if not gone:
         return kept, people
     found = {}
@@ -182,10 +184,10 @@ def _check_scales(
 
 
 def _print_agreements(found: Iterable[Agreement], *, full: bool) -> None:
-    for at, one in enumerate(found):
+    for at, agreement in enumerate(found):
         if at:
             print_text("")
-        _print_agreement(one, full=full)
+        _print_agreement(agreement, full=full)
 
 
 def _print_agreement(found: Agreement, *, full: bool) -> None:
@@ -204,8 +206,10 @@ def _print_agreement(found: Agreement, *, full: bool) -> None:
         print_text(f"\n{title}")
         print_table(numbers_table(headers, rows))
     print_text("")
-    for one in found.criteria:
-        console.print(printable(f"{one.aspect}: {' '.join(describe_criterion(one, other_judge))}"), markup=False)
+    for criterion in found.criteria:
+        console.print(
+            printable(f"{criterion.aspect}: {' '.join(describe_criterion(criterion, other_judge))}"), markup=False
+        )
     for sentence in (describe_overall(found), describe_straightlining(found.criteria)):
         if sentence:
             console.print(printable(sentence), markup=False)

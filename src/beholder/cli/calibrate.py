@@ -88,8 +88,8 @@ class CalibrationApplier:
         """Yield calibrated verdicts; those on one case must follow each other, since they are calibrated together."""
         for _, judged in groupby(verdicts, key=lambda one: one.verdict.case):
             of_case = list(judged)
-            for one, verdict in zip(of_case, self.to_case([one.verdict for one in of_case]), strict=True):
-                yield replace(one, verdict=verdict)
+            for stored, verdict in zip(of_case, self.to_case([stored.verdict for stored in of_case]), strict=True):
+                yield replace(stored, verdict=verdict)
 
     def to_case(self, verdicts: list[Verdict]) -> list[Verdict]:
         """Return the verdicts on one case, calibrated."""
@@ -226,7 +226,7 @@ def _make_measure(name: str) -> SelectionMeasure:
 def _rubric_scales(known: _CalibrationData) -> dict[str, tuple[float, float]]:
     """Return the scales of the rubric: reviewers of the run rated on them."""
     columns = known.judged.columns.items()
-    return {name: one.scale for name, one in columns if one.scale is not None and name in known.people}
+    return {name: column.scale for name, column in columns if column.scale is not None and name in known.people}
 
 
 def _recipes(wanted: Sequence[str]) -> tuple[dict[str, CalibrationRecipe], list[str]]:
@@ -238,7 +238,7 @@ def _recipes(wanted: Sequence[str]) -> tuple[dict[str, CalibrationRecipe], list[
 
     if unknown := [name for name in wanted if name not in RECIPES]:
         raise UsageError(f"--try takes {', '.join(RECIPES)}, not {unknown[0]!r}.")
-    chosen = {name: one for name, one in RECIPES.items() if not wanted or name in wanted or name == CONSTANT_NAME}
+    chosen = {name: recipe for name, recipe in RECIPES.items() if not wanted or name in wanted or name == CONSTANT_NAME}
     if find_spec("sklearn") is not None or not SKLEARN_RECIPES & set(chosen):
         return chosen, []
     if wanted and SKLEARN_RECIPES & set(wanted):
@@ -246,7 +246,7 @@ def _recipes(wanted: Sequence[str]) -> tuple[dict[str, CalibrationRecipe], list[
             f"{', '.join(SKLEARN_RECIPES & set(wanted))} needs scikit-learn: pip install 'beholder[calibrate]'"
         )
     note = f"Not tried without scikit-learn (pip install 'beholder[calibrate]'): {', '.join(sorted(SKLEARN_RECIPES))}."
-    return {name: one for name, one in chosen.items() if name not in SKLEARN_RECIPES}, [note]
+    return {name: recipe for name, recipe in chosen.items() if name not in SKLEARN_RECIPES}, [note]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ class _CalibrationData:
     @property
     def rated(self) -> set[str]:
         """Cases that have both ratings and scores."""
-        return {case for one in self.people.values() for case in one.cases} & set(self.judged.cases)
+        return {case for ratings in self.people.values() for case in ratings.cases} & set(self.judged.cases)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -290,11 +290,11 @@ def _load_data(files: _CalibrationSources, judge: str | None, aspects: Collectio
     from beholder.statistics.calibration_task import load_run_provenance, read_file_provenance
 
     people = load_people_ratings(files.ratings, files.run, files.scores, files.ledger, aspects)
-    people = {name: one for name, one in people.items() if not aspects or name in aspects}
+    people = {name: ratings for name, ratings in people.items() if not aspects or name in aspects}
     found = load_scores(files.run, files.scores, files.cases, files.ledger)
-    named = [one for one in found if judge is None or one.name == judge]
+    named = [scores for scores in found if judge is None or scores.name == judge]
     if len(named) != 1:
-        there = ", ".join(one.name for one in found)
+        there = ", ".join(scores.name for scores in found)
         raise UsageError(f"A calibration is for one judge; say which with --judge: {there}.")
     if files.scores:
         return _CalibrationData(people, named[0], read_file_provenance(named[0], files.scores, files.cases))
@@ -313,7 +313,7 @@ def _load_features(known: _CalibrationData, features: Path | None, *, measure: b
         return extra
     if not known.pedigree.cases:
         raise UsageError("--measure needs the images of the cases: a run, or plain files with --cases FILE.")
-    for case, values in measure_cases(one for one in known.pedigree.cases if one.id in known.rated).items():
+    for case, values in measure_cases(case for case in known.pedigree.cases if case.id in known.rated).items():
         extra[case] = {**extra.get(case, {}), **values}
     return extra
 
@@ -333,13 +333,13 @@ def _make_tasks(
     spelling = known.pedigree.column_aliases(known.judged)
     judged, columns = (
         spelling.rename_all(known.judged),
-        {aspect: spelling.rename(one) for aspect, one in columns.items()},
+        {aspect: spelling.rename(column) for aspect, column in columns.items()},
     )
     further = {name for values in known.extra.values() for name in values}
     tasks = []
     for aspect, column in columns.items():
         own, of_people = scales[aspect]
-        beside = [one for one in columns.values() if one is not column]
+        beside = [given for given in columns.values() if given is not column]
         names = known.pedigree.names_for(column.name)
         tasks.append(
             build_task(
@@ -416,13 +416,13 @@ def _result_sentences(result: CalibrationResult) -> list[str]:
         "than a constant": row.constant_gain,
         "a higher ρ than the raw judge": row.rho_gain,
     }
-    gained = "; ".join(f"{what} by {format_interval(one)}" for what, one in gains.items() if one is not None)
+    gained = "; ".join(f"{what} by {format_interval(gain)}" for what, gain in gains.items() if gain is not None)
     lines = [f"As chosen: {gained}.", result.why if result.helps else f"Not saved: {result.why}"]
     if result.maker_note:
         lines.append(result.maker_note)
     if result.helps and not result.has_intervals:
         lines.append("There are too few groups to say how far people may be from it: its interval is the whole scale.")
-    left = {name: why for one in result.maps.values() for name, why in one.usable.left_out.items()}
+    left = {name: why for fitted in result.maps.values() for name, why in fitted.usable.left_out.items()}
     if left:
         lines.append("Left out: " + ", ".join(f"{name} ({why})" for name, why in list(left.items())[:8]) + ".")
     return lines

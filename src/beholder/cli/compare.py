@@ -155,7 +155,7 @@ def _load_compared(
     if files:
         found = load_scores(run_a, files, cases)
         if len(found) != 2:
-            names = ", ".join(one.name for one in found)
+            names = ", ".join(judge.name for judge in found)
             raise UsageError(f"Two are compared, and the files hold the scores of {len(found)}: {names}.")
         return _ComparedRuns(found[0], found[1])
     if run_a is None or run_b is None:
@@ -179,7 +179,9 @@ def _with_titles(comparison: Comparison, rubrics: Sequence[Mapping[str, object]]
     from beholder.statistics.data import ColumnKind
 
     titles = criterion_titles(rubrics)
-    criteria = {*titles, *(one.name for one in comparison.select_kinds(ColumnKind.CRITERION))} if rubrics else set()
+    criteria = (
+        {*titles, *(change.name for change in comparison.select_kinds(ColumnKind.CRITERION))} if rubrics else set()
+    )
     return with_titles(comparison, lambda name: column_title(name, titles) if name in criteria else name)
 
 
@@ -220,13 +222,13 @@ def _print_comparison(comparison: Comparison, decided: ComparisonGate | None) ->
             ),
         )
     )
-    moving = [one for one in comparison.select_kinds(ColumnKind.ASSERTION) if one.better or one.worse]
+    moving = [change for change in comparison.select_kinds(ColumnKind.ASSERTION) if change.better or change.worse]
     if moving:
         print_text("")
         print_table(numbers_table(("assertion", *COMPARISON_HEADERS[1:]), comparison_rows(moving)))
-    for one in comparison.select_kinds(GRADE):
-        counts = ", ".join(f"{name} {old:,} → {new:,}" for name, (old, new) in one.grades.items() if old or new)
-        print_text(printable(f"{one.name}: {counts}; {one.better:,} up, {one.worse:,} down"))
+    for change in comparison.select_kinds(GRADE):
+        counts = ", ".join(f"{name} {old:,} → {new:,}" for name, (old, new) in change.grades.items() if old or new)
+        print_text(printable(f"{change.name}: {counts}; {change.better:,} up, {change.worse:,} down"))
     if comparison.changed_cases:
         print_text("\ncases that changed most")
         for moved in comparison.changed_cases:
@@ -275,14 +277,14 @@ def history(
     with Ledger.open(address, read_only=True) as ledger:
         records = _select_runs(ledger, suite, tag)[-(last or 0) :]
         runs = [load_compared_run(ledger, record.id) for record in records]
-    lines = followed([one.scores for one in runs], on or (), group=group, draw_count=draws, seed=seed)
+    lines = followed([run.scores for run in runs], on or (), group=group, draw_count=draws, seed=seed)
     warnings = [
         f"{old.record.id} to {new.record.id}: {sentence}"
         for old, new in pairwise(runs)
         for sentence in describe_run_differences(old, new)
     ]
     if json_:
-        listed = [{"run": one.id, "name": one.name, "created": one.created.isoformat()} for one in records]
+        listed = [{"run": record.id, "name": record.name, "created": record.created.isoformat()} for record in records]
         print_text(json.dumps({"runs": listed, "lines": [line.to_dict() for line in lines], "warnings": warnings}))
         return
     for line in lines:
@@ -290,7 +292,7 @@ def history(
     for sentence in dict.fromkeys(warnings):
         print_text(printable(f"Not like with like: {sentence}"))
     kept = group or SOURCE_GROUP
-    grouped = any(kept in one.scores.groups for one in runs)
+    grouped = any(kept in run.scores.groups for run in runs)
     together = f"cases of one {kept} together" if grouped else "each case independent of the others"
     print_text(
         f"Intervals are {CONFIDENCE_LEVEL:.0%} bootstrap, {draws:,} draws (seed {seed}), {together}. A change is to "
@@ -315,9 +317,9 @@ def _select_runs(ledger: Ledger, suite: str | None, tag: str | None) -> list[Run
     records = ledger.runs(tag=tag)
     if suite is None and tag is None and records:
         suite = records[0].name
-    found = [one for one in records if suite is None or suite in (one.name, one.suite.get("name"))]
+    found = [record for record in records if suite is None or suite in (record.name, record.suite.get("name"))]
     if not found:
-        names = ", ".join(sorted({one.name for one in ledger.runs()})[:10]) or "none"
+        names = ", ".join(sorted({run.name for run in ledger.runs()})[:10]) or "none"
         wanted = " and ".join(f"{what} {name!r}" for what, name in (("the name", suite), ("the tag", tag)) if name)
         raise UsageError(f"No run has {wanted or 'a name'}; the names are: {names}.")
     return found[::-1]

@@ -52,7 +52,7 @@ def demo(
     judged = [(chapter, _judge_chapter(folder, chapter, judge or [], base_url)) for chapter in chapters]
     _print_chapter(judged)
     _print_next_steps(folder, judged=True)
-    scored = all(one.verdict.scored for _, verdicts in judged for one in verdicts)
+    scored = all(stored.verdict.scored for _, verdicts in judged for stored in verdicts)
     raise typer.Exit(0 if scored else EXIT_UNSCORED)
 
 
@@ -98,9 +98,9 @@ def _print_chapter(chapters: Sequence[tuple[DemoSuite, Sequence[StoredVerdict]]]
     console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else MAX_WIDTH)
     everything: list[DemoResult] = []
     for chapter, verdicts in chapters:
-        rows = sorted((summarize_verdict(one) for one in verdicts), key=lambda one: not one.flaw)
+        rows = sorted((summarize_verdict(stored) for stored in verdicts), key=lambda one: not one.flaw)
         everything += rows
-        judges = ", ".join(dict.fromkeys(one.verdict.judge for one in verdicts))
+        judges = ", ".join(dict.fromkeys(stored.verdict.judge for stored in verdicts))
         console.print(Text.assemble((f"\n{chapter.name.capitalize()}", "bold"), f", judged by {printable(judges)}"))
         console.print(Text(FAULT_RULES[chapter.rubric], "dim"))
         across = max(len(row.case) for row in rows)

@@ -133,7 +133,13 @@ def estimate(
         notes |= dict.fromkeys(judge_notes)
     if json_:
         print_text(
-            json.dumps({"passes": passes, "estimates": [_estimate_to_dict(one) for one in found], "notes": list(notes)})
+            json.dumps(
+                {
+                    "passes": passes,
+                    "estimates": [_estimate_to_dict(estimate) for estimate in found],
+                    "notes": list(notes),
+                }
+            )
         )
     else:
         _print_estimates(found, notes, passes)
@@ -149,7 +155,7 @@ def _estimate_for_judge(
     columns = match_aspects(people.ratings, judge, pairs)
     notes = [*describe_matches(columns, people.ratings, pairs)]
     belongs = select_group(judge, group)
-    own = {name: one.scale for name, one in columns.items() if people.reviewed and one.scale is not None}
+    own = {name: column.scale for name, column in columns.items() if people.reviewed and column.scale is not None}
     rated_on = people.scales or own
     scales = infer_scales_by_aspect(columns, people.ratings, people.judge_scales, rated_on)
     guessed = find_guessed_scales(columns, scales, people.judge_scales, rated_on)
@@ -261,10 +267,10 @@ def _map_pass_score(column: Column, of_people: ScaleRange, passes: float) -> flo
 
 
 def _print_estimates(found: Sequence[_AspectEstimate], notes: Iterable[str], passes: float | None) -> None:
-    for at, one in enumerate(found):
+    for at, estimate in enumerate(found):
         if at:
             print_text("")
-        _print_estimate(one, passes)
+        _print_estimate(estimate, passes)
     for note in notes:
         print_text(printable(note))
 

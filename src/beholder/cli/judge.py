@@ -73,8 +73,8 @@ def judge(
     from beholder.rubrics.rubric import override_scoring
 
     form = OutputFormat.JSON if json_ else OutputFormat.of(format_)
-    rubrics = [override_scoring(one, threshold, gate or (), not_applicable) for one in load_rubrics(rubric)]
-    if form is OutputFormat.SEED and (without := [one.name for one in rubrics if not one.format]):
+    rubrics = [override_scoring(loaded, threshold, gate or (), not_applicable) for loaded in load_rubrics(rubric)]
+    if form is OutputFormat.SEED and (without := [loaded.name for loaded in rubrics if not loaded.format]):
         raise UsageError(f"The rubric {', '.join(without)} has no seed format; use --json.")
     texts = parse_fields(set_ or (), set_file or ())
     case = _make_case(rubrics[0], images or [], image or [], texts, setting, id_)
@@ -95,8 +95,8 @@ def judge(
         _print_plan(rubrics, case, options, judge or [], parameters, as_json=form is OutputFormat.JSON)
         return
     names = _judge_names(judge, {"--base-url": base_url, "--param": param, "--key-variable": key_variable})
-    for one in rubrics:
-        make_composer(one, options).rubric_for(case)  # an error in the case comes before one about a missing key
+    for loaded in rubrics:
+        make_composer(loaded, options).rubric_for(case)  # an error in the case comes before one about a missing key
     places = [(name, _judge_base_urls(name, names, base_url or [])) for name in names]
     with show_spinner(f"asking {', '.join(names)}"):
         judged = asyncio.run(_ask_judges(rubrics, case, options, places, parameters, key_variable, timeout))
@@ -220,7 +220,7 @@ def _print_plan(
 
     async def briefs() -> list[Brief]:
         pictures = ImagePool(allow_remote=options.get("allow_remote", False), workers=0)
-        return [await make_brief(make_composer(one, options), case, sizing, pictures) for one in rubrics]
+        return [await make_brief(make_composer(loaded, options), case, sizing, pictures) for loaded in rubrics]
 
     for brief in asyncio.run(briefs()):
         if as_json:
@@ -263,14 +263,14 @@ def score(
     if format_ not in (TABLE, *OutputFormat):
         raise UsageError(f"--format is one of {', '.join((TABLE, *OutputFormat))}, not {format_!r}.")
     form = OutputFormat.JSON if json_ else None if format_ == TABLE else OutputFormat(format_)
-    rubrics = [override_scoring(one, threshold, gate or (), not_applicable) for one in load_rubrics(rubric)]
+    rubrics = [override_scoring(loaded, threshold, gate or (), not_applicable) for loaded in load_rubrics(rubric)]
     family = len(rubrics) > 1
-    rescorers = [Rescorer(one, setting=setting, style_folders=styles or [], family=family) for one in rubrics]
+    rescorers = [Rescorer(loaded, setting=setting, style_folders=styles or [], family=family) for loaded in rubrics]
     summary, malformed = ScoreSummary(), MalformedLines()
     apply = _calibrator(calibration, features, anyway)
     for recorded in read_recorded(answers, malformed.add):
         judged = [rescorer.verdict(recorded) for rescorer in rescorers]
-        for verdict, (_, settled) in zip(apply([one for one, _ in judged]), judged, strict=True):
+        for verdict, (_, settled) in zip(apply([verdict for verdict, _ in judged]), judged, strict=True):
             summary.add(verdict)
             if form is not None:
                 print_verdicts([(verdict, settled)], form, full=full)
@@ -346,13 +346,13 @@ class ScoreSummary:
     def add(self, verdict: Verdict) -> None:
         self.outcomes[verdict.rubric, str(verdict.outcome)] += 1
         self.flags.update({flag.flag for flag in verdict.flags})
-        self.corrected.update({one.at.rpartition(".")[2] for one in verdict.corrections})
+        self.corrected.update({correction.at.rpartition(".")[2] for correction in verdict.corrections})
         if verdict.missing_score_reason:
             self.unscored += 1
             if len(self.first_unscored) < MAX_LISTED:
                 self.first_unscored.append(f"{verdict.case} ({verdict.rubric}): {verdict.missing_score_reason[:300]}")
         values = {key: result.score for key, result in verdict.criteria.items()} | {"score": verdict.score}
-        self.uncalibrated.update(one.why for one in verdict.calibrated.values() if one.value is None)
+        self.uncalibrated.update(rating.why for rating in verdict.calibrated.values() if rating.value is None)
         values |= {f"{key}, calibrated": people.value for key, people in verdict.calibrated.items()}
         for key, value in values.items():
             if value is not None:

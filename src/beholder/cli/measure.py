@@ -64,12 +64,17 @@ def _select_instruments(names: Sequence[str]) -> list[Instrument]:
     from beholder.instruments.registry import list_instruments
 
     known = [*list_instruments("pair"), *list_instruments("image")]
-    families = list(dict.fromkeys(_family(one.name) for one in known))
+    families = list(dict.fromkeys(_family(instrument.name) for instrument in known))
     for name in names:
-        if name not in families and name not in {one.name for one in known}:
-            there = [one.name for one in known if _family(one.name) == _family(name)] or [*families, PEOPLE_FAMILY]
+        if name not in families and name not in {instrument.name for instrument in known}:
+            there = [instrument.name for instrument in known if _family(instrument.name) == _family(name)] or [
+                *families,
+                PEOPLE_FAMILY,
+            ]
             raise UsageError(f"No instrument is named {name!r}; there are {', '.join(there)}.")
-    picked = [one for one in known if not names or one.name in names or _family(one.name) in names]
+    picked = [
+        instrument for instrument in known if not names or instrument.name in names or _family(instrument.name) in names
+    ]
     return sorted(picked, key=lambda one: families.index(_family(one.name)))
 
 
@@ -79,7 +84,10 @@ def _run_instruments(chosen: Iterable[Instrument], pair: ImagePair) -> dict[str,
     from beholder.instruments.registry import take_measurement
 
     after = SingleImage(pair.after, size=pair.sizes[1])
-    return {one.name: take_measurement(one, pair if one.kind == "pair" else after) for one in chosen}
+    return {
+        instrument.name: take_measurement(instrument, pair if instrument.kind == "pair" else after)
+        for instrument in chosen
+    }
 
 
 def _write_maps(
@@ -92,11 +100,13 @@ def _write_maps(
     written: dict[str, Path] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for one in chosen:
-            if found[one.name].map is not None:
-                path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', one.name)}.png"
-                path.write_bytes(render_png(found[one.name], pair, one.about, on_after=one.kind == "image"))
-                written[one.name] = path
+        for instrument in chosen:
+            if found[instrument.name].map is not None:
+                path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', instrument.name)}.png"
+                path.write_bytes(
+                    render_png(found[instrument.name], pair, instrument.about, on_after=instrument.kind == "image")
+                )
+                written[instrument.name] = path
     except OSError as error:
         raise UsageError(f"{str(folder)!r} cannot be written to: {error.strerror or error}.") from None
     return written
@@ -111,8 +121,13 @@ def _as_dict(
     }
     described["mask"] = files[2] if len(files) > 2 else None
     described["measurements"] = {
-        name: {"value": one.value, "unit": one.unit, "better": one.better or None, "sentence": one.sentence}
-        for name, one in found.items()
+        name: {
+            "value": measurement.value,
+            "unit": measurement.unit,
+            "better": measurement.better or None,
+            "sentence": measurement.sentence,
+        }
+        for name, measurement in found.items()
     }
     if written:
         described["maps"] = {name: str(path) for name, path in written.items()}
@@ -138,11 +153,13 @@ def _print_measurements(files: Sequence[str], pair: ImagePair, found: Mapping[st
     for family, members in groupby(found.values(), key=lambda one: _family(one.name)):
         table.add_section()
         table.add_row(Text(printable(family).capitalize(), "bold"))
-        for one in members:
-            value = Text("—", "dim") if one.value is None else Text(printable(format_value(one.value, one.unit)))
-            said = Text(printable(one.sentence), "dim" if one.value is None else "")
-            name = Text(f"  {printable(one.name.partition('.')[2])}")
-            table.add_row(name, value, ARROWS[one.better], said)
+        for member in members:
+            value = (
+                Text("—", "dim") if member.value is None else Text(printable(format_value(member.value, member.unit)))
+            )
+            said = Text(printable(member.sentence), "dim" if member.value is None else "")
+            name = Text(f"  {printable(member.name.partition('.')[2])}")
+            table.add_row(name, value, ARROWS[member.better], said)
     console = Console(highlight=False, emoji=False)
     console.print(table)
     console.print(Text("↑ higher is better   ↓ lower is better   — no meaning here", "dim"))

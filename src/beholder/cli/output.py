@@ -89,12 +89,12 @@ def verdicts_exit_code(
 
     if fail_under is not None and 0 < fail_under <= 1:
         raise UsageError(f"--fail-under is on a scale to 100; for a score of {fail_under:g} say {fail_under * 100:g}.")
-    scores = [to_fraction(one.score) for one in verdicts if one.score is not None]
+    scores = [to_fraction(verdict.score) for verdict in verdicts if verdict.score is not None]
     if fail_under is not None and any(score * 100 < to_fraction(fail_under) for score in scores):
         return EXIT_THRESHOLD
-    if strict and any(one.passed is False for one in verdicts):
+    if strict and any(verdict.passed is False for verdict in verdicts):
         return EXIT_THRESHOLD
-    there = [one.score is not None and not (seed and explain_no_seed(one)) for one in verdicts]
+    there = [verdict.score is not None and not (seed and explain_no_seed(verdict)) for verdict in verdicts]
     return 0 if all(there) else EXIT_UNSCORED
 
 

@@ -124,8 +124,10 @@ def _select_rubrics(names: Sequence[str] | None, judge: str) -> list[tuple[str, 
         if judge == INSTRUMENTS:
             offline = judge_from(INSTRUMENTS)
             check_judges([offline], rubrics)
-            rubrics = tuple(one for one in rubrics if _is_able(offline, one))
-        chosen |= {one.name if name != one.name and len(load_rubrics(name)) > 1 else name: one for one in rubrics}
+            rubrics = tuple(rubric for rubric in rubrics if _is_able(offline, rubric))
+        chosen |= {
+            rubric.name if name != rubric.name and len(load_rubrics(name)) > 1 else name: rubric for rubric in rubrics
+        }
     return list(chosen.items())
 
 
@@ -142,7 +144,7 @@ def _is_able(judge: Judge, rubric: Rubric) -> bool:
 def _print_notes(chosen: Sequence[tuple[str, Rubric]], photos: Sequence[Path]) -> None:
     from beholder.exam.exam import exam_notes
 
-    for note in dict.fromkeys(note for _, one in chosen for note in exam_notes(one, photos)):
+    for note in dict.fromkeys(note for _, rubric in chosen for note in exam_notes(rubric, photos)):
         print_text(note, error=True)
 
 

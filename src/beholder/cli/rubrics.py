@@ -68,15 +68,15 @@ def check_rubrics(
         try:
             rubrics = checked(path)
             names = ", ".join(
-                f"{one.name} {one.version}, {format_count(len(one.criteria), 'criterion', 'criteria')}"
-                for one in rubrics
+                f"{rubric.name} {rubric.version}, {format_count(len(rubric.criteria), 'criterion', 'criteria')}"
+                for rubric in rubrics
             )
             report = f"{path}: sound ({names})"
         except UsageError as error:
             wrong = True
             report = str(error)
             problems = error.problems if isinstance(error, RubricError) else (Problem(report),)
-        listed = [{"line": one.line, "key": one.key, "message": one.message} for one in problems]
+        listed = [{"line": problem.line, "key": problem.key, "message": problem.message} for problem in problems]
         print_text(json.dumps({"path": path, "problems": listed}) if json_ else report)
     raise typer.Exit(EXIT_USAGE if wrong else 0)
 
@@ -157,8 +157,8 @@ def show_style(context: typer.Context, name: str, folders: StyleFolders = None, 
             print_text(f"  - {point}")
     for criterion in load_rubric("restyle").with_style(style).criteria:
         print_text(f"\n{criterion.name}")
-        for one in criterion.assertions:
-            print_text(f"  {one.id}. {one.text}{f' [{one.applies}]' if one.applies else ''}")
+        for assertion in criterion.assertions:
+            print_text(f"  {assertion.id}. {assertion.text}{f' [{assertion.applies}]' if assertion.applies else ''}")
 
 
 def _first_sentence(text: str) -> str:

@@ -234,12 +234,12 @@ def copy_runs(
                 copied = [copy_run(old, new, one.id, lambda count: update(advance=count)) for one in runs]
             place = new.place
     if json_:
-        typer.echo(json.dumps({"to": place, "verdicts": total, "runs": [asdict(one) for one in copied]}))
+        typer.echo(json.dumps({"to": place, "verdicts": total, "runs": [asdict(copy) for copy in copied]}))
         return
-    for one in copied:
-        print_text(f"{one.run}  {one.name}: {_copy_sentence(one)}")
-    if not any(one.written for one in copied):
-        there = f"{sum(not one.left for one in copied)} of {len(copied)} runs"
+    for copy in copied:
+        print_text(f"{copy.run}  {copy.name}: {_copy_sentence(copy)}")
+    if not any(copy.written for copy in copied):
+        there = f"{sum(not copy.left for copy in copied)} of {len(copied)} runs"
         print_text(f"Nothing was copied: {there} are in {place} already." if copied else "There are no runs to copy.")
 
 
@@ -255,11 +255,11 @@ def check_ledger(address: LedgerOption = None, json_: JsonOption = False) -> Non
         runs = [] if problems else ledger.runs()
         far = {} if problems else ledger.progress()
         place = ledger.place
-    done = {one.id: far[one.id].done if one.id in far else 0 for one in runs}
+    done = {run.id: far[run.id].done if run.id in far else 0 for run in runs}
     problems += [
-        f"The run {one.id} says that it is finished, and has {done[one.id]} of {one.total} verdicts."
-        for one in runs
-        if one.state == FINISHED and done[one.id] < one.total and not one.is_review
+        f"The run {run.id} says that it is finished, and has {done[run.id]} of {run.total} verdicts."
+        for run in runs
+        if run.state == FINISHED and done[run.id] < run.total and not run.is_review
     ]
     if json_:
         typer.echo(json.dumps({"ledger": place, "sound": not problems, "counts": counts, "problems": problems}))

@@ -205,21 +205,21 @@ def _print_run(
     stored = ledger.stored_verdicts(record.id)
     split = tally_groups(stored if apply is None else apply(stored), by) if by else {}
     if by and split.keys() == {""}:
-        groups = sorted({name for one in ledger.stored_verdicts(record.id) for name in one.groups})
+        groups = sorted({name for stored in ledger.stored_verdicts(record.id) for name in stored.groups})
         raise UsageError(f"No case of this run is in a group {by!r}; there are {', '.join(groups) or 'none'}.")
     if as_json:
         found: dict[str, object] = {**run_to_dict(record), "versions": dict(record.versions), **tally.to_dict()}
         if by:
-            found["groups"] = {by: {value: one.to_dict() for value, one in split.items()}}
+            found["groups"] = {by: {value: tally.to_dict() for value, tally in split.items()}}
         print_text(json.dumps(found))
         return
     _print_run_summary(record, tally)
-    for one in islice(
+    for unscored in islice(
         (verdict for verdict in ledger.verdicts(record.id) if verdict.missing_score_reason), UNSCORED_SHOWN
     ):
-        print_text(f"  {one.case}: {printable(one.missing_score_reason)[:200]}")
+        print_text(f"  {unscored.case}: {printable(unscored.missing_score_reason)[:200]}")
     if by:
-        _print_group_means({value or "(none)": one for value, one in split.items()}, by)
+        _print_group_means({value or "(none)": tally for value, tally in split.items()}, by)
 
 
 def _print_run_summary(record: RunRecord, tally: Tally) -> None:

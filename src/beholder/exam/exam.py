@@ -365,7 +365,7 @@ async def plan_sheets(sheets: Sequence[ExamSheet], ledger: Ledger | None, *, fre
 def sum_spent(sheets: Sequence[ExamSheet], ledger: Ledger) -> Decimal:
     """Return what the runs have cost that these sheets would resume, as far as it is known."""
     found = [ledger.find(compute_fingerprint(sheet.suite, check_suite_cases(sheet.suite, ledger))) for sheet in sheets]
-    return sum((one.spent_usd or Decimal(0) for one in found if one), Decimal(0))
+    return sum((record.spent_usd or Decimal(0) for record in found if record), Decimal(0))
 
 
 def _add_plans(whole: JudgePlan, more: JudgePlan, sign: int) -> JudgePlan:

@@ -236,9 +236,9 @@ def _estimate_auc(table: GradingTable, scores: Floats, damaged: Bools, clean: Bo
 
 
 def _describe_first_noticed(kinds: Sequence[DamageMark]) -> str:
-    noticed = [f"{one.kind} from strength {one.first}" for one in kinds if one.first is not None]
-    never = [one.kind for one in kinds if one.first is None and one.estimate.low is not None]
-    alone = [one.kind for one in kinds if one.estimate.low is None]
+    noticed = [f"{kind.kind} from strength {kind.first}" for kind in kinds if kind.first is not None]
+    never = [kind.kind for kind in kinds if kind.first is None and kind.estimate.low is not None]
+    alone = [kind.kind for kind in kinds if kind.estimate.low is None]
     parts = [f"noticed {', '.join(noticed)}"] if noticed else []
     parts += [f"at no strength for certain {', '.join(never)}"] if never else []
     parts += [f"too few photographs to say from which strength {', '.join(alone)}"] if alone else []
@@ -378,7 +378,7 @@ def make_report_card(results: ExamResults, *, draw_count: int = DEFAULT_DRAWS, s
         seed: Of the bootstrap.
     """
     table = GradingTable(results, draw_count=draw_count, seed=seed)
-    criteria = [one.key for one in results.rubric.criteria]
+    criteria = [criterion.key for criterion in results.rubric.criteria]
     columns = [
         column for key in criteria for column in (key, upper_bound_column(key)) if column in results.scores.scores
     ]

@@ -118,7 +118,7 @@ def make_five_sticker_edit(photo: Photo) -> Edit:
     stickers = tuple(Sticker(place, color) for place, color in zip(PLACES, STICKER_COLORS, strict=True))
     first, *more = stickers
     asked = [f"a round {first.color} sticker with a white rim {first.place} of the picture"]
-    asked += [f"a {one.color} one {one.place}" for one in more]
+    asked += [f"a {sticker.color} one {sticker.place}" for sticker in more]
     return _sticker_edit(FIVE, photo, f"Put {', '.join(asked[:-1])}, and {asked[-1]}.", stickers)
 
 
@@ -410,8 +410,8 @@ def _draw_incomplete(material: EditMaterial, five: Edit, wrong: bool, strength: 
     return draw_stickers(
         material.photo.pixels,
         [
-            replace(one, color=WRONG_COLOR) if position in spoilt else one
-            for position, one in enumerate(five.stickers)
+            replace(sticker, color=WRONG_COLOR) if position in spoilt else sticker
+            for position, sticker in enumerate(five.stickers)
             if wrong or position not in spoilt
         ],
     )

@@ -100,9 +100,11 @@ class ScoreSeries:
 def find_noticed_strengths(series: Sequence[ScoreSeries], seed: int) -> tuple[int, ...]:
     """Return the strengths that are noticed, the strongest first; none where not even that one is."""
     noticed: list[int] = []
-    scored = [one.strengths[~np.isnan(one.scores)] for one in series]
-    for strength in sorted({int(one) for strengths in scored for one in strengths if one > 0}, reverse=True):
-        if trend_p_value([one.up_to(strength) for one in series], seed) > ALPHA:
+    scored = [points.strengths[~np.isnan(points.scores)] for points in series]
+    for strength in sorted(
+        {int(strength) for strengths in scored for strength in strengths if strength > 0}, reverse=True
+    ):
+        if trend_p_value([points.up_to(strength) for points in series], seed) > ALPHA:
             break
         noticed.append(strength)
     return tuple(noticed)
@@ -114,12 +116,12 @@ def trend_p_value(series: Sequence[ScoreSeries], seed: int) -> float:
     Over all orders where there are at most `PERMUTATIONS`, else over as many seeded ones, counted as (b + 1) / (m + 1).
     1 where no score moves.
     """
-    moving = [one for one in series if len(one.scores) > 1 and np.ptp(one.scores) > _TREND_TOLERANCE]
+    moving = [points for points in series if len(points.scores) > 1 and np.ptp(points.scores) > _TREND_TOLERANCE]
     if not moving:
         return 1.0
-    observed = -sum(float(one.strengths @ one.scores) for one in moving)
-    fall_sums = [-_permutations(one.scores) @ one.strengths for one in moving]
-    if prod(factorial(len(one.scores)) for one in moving) <= PERMUTATIONS:
+    observed = -sum(float(points.strengths @ points.scores) for points in moving)
+    fall_sums = [-_permutations(points.scores) @ points.strengths for points in moving]
+    if prod(factorial(len(points.scores)) for points in moving) <= PERMUTATIONS:
         sums = np.zeros(1)
         for fall in fall_sums:
             sums = np.add.outer(sums, fall).ravel()
@@ -222,7 +224,9 @@ class GradingTable:
 
     def perfect_rows(self, key: str) -> Bools:
         """Return papers on which a criterion deserves full marks; for the whole, every criterion."""
-        wanted = {one.key for one in self.results.rubric.criteria} if key == OVERALL else {column_criterion(key)}
+        wanted = (
+            {criterion.key for criterion in self.results.rubric.criteria} if key == OVERALL else {column_criterion(key)}
+        )
         return self.where(lambda paper: paper.part in FLAWLESS and wanted <= paper.spares)
 
     def missing_reason(self, key: str, rows: Bools) -> MetricValue | None:
@@ -419,7 +423,7 @@ class Mark:
         if self.beside:
             values["beside"] = dict(self.beside)
         if self.details:
-            values["details"] = [one.to_dict() for one in self.details]
+            values["details"] = [detail.to_dict() for detail in self.details]
         return values
 
 
@@ -475,8 +479,12 @@ class ReportCard:
                 f"The exam of {self.judge} in {self.rubric} is not finished: {self.missing} of {whole} papers are not "
                 "judged yet, and nothing is decided. Run the same command again to resume."
             )
-        criteria = [one for one in self.criteria if one != OVERALL and column_criterion(one) == one]
-        bounded = [one for one in self.criteria if column_criterion(one) != one]
+        criteria = [
+            criterion
+            for criterion in self.criteria
+            if criterion != OVERALL and column_criterion(criterion) == criterion
+        ]
+        bounded = [criterion for criterion in self.criteria if column_criterion(criterion) != criterion]
         sentence = f"In {self.rubric}, {self.judge} is {self._describe_statuses(criteria)}."
         if bounded:
             sentence += (
@@ -485,15 +493,21 @@ class ReportCard:
         return sentence
 
     def _describe_statuses(self, criteria: Sequence[str]) -> str:
-        by = {one: self.qualified(one) for one in criteria}
-        passed = [column_criterion(one) for one in criteria if by[one] is MarkStatus.PASSED]
+        by = {criterion: self.qualified(criterion) for criterion in criteria}
+        passed = [column_criterion(criterion) for criterion in criteria if by[criterion] is MarkStatus.PASSED]
+        failed_metrics = {
+            criterion: _join_names([mark.metric for mark in self.failed if mark.criterion == criterion])
+            for criterion in criteria
+        }
         failed = [
-            f"{column_criterion(one)} ({_join_names([mark.metric for mark in self.failed if mark.criterion == one])})"
-            for one in criteria
-            if by[one] is MarkStatus.FAILED
+            f"{column_criterion(criterion)} ({failed_metrics[criterion]})"
+            for criterion in criteria
+            if by[criterion] is MarkStatus.FAILED
         ]
         unknown = [
-            column_criterion(one) for one in criteria if by[one] in (MarkStatus.NOT_EXAMINED, MarkStatus.NO_PASS_MARK)
+            column_criterion(criterion)
+            for criterion in criteria
+            if by[criterion] in (MarkStatus.NOT_EXAMINED, MarkStatus.NO_PASS_MARK)
         ]
         parts = [f"qualified for {_join_names(passed)}"] if passed else ["qualified for no criterion"]
         parts += [f"not for {_join_names(failed)}"] if failed else []
@@ -512,7 +526,7 @@ class ReportCard:
             "missing": self.missing,
             "photographs": self.photographs,
             "told": self.describe(),
-            "qualified": {one: str(self.qualified(one)) for one in self.criteria},
+            "qualified": {criterion: str(self.qualified(criterion)) for criterion in self.criteria},
             "marks": [mark.to_dict() for mark in self.marks],
             "notes": list(self.notes),
         }

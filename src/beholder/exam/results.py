@@ -156,13 +156,13 @@ def load_results(ledger: Ledger, run: str) -> ExamResults:
         raise _not_an_exam(record)
     rubric = msgspec.convert(record.rubrics[0], Rubric)
     judged = list(ledger.stored_verdicts(record.id))
-    if not any(GROUP in one.groups for one in judged):
+    if not any(GROUP in stored.groups for stored in judged):
         raise _not_an_exam(record)
     scores = collect_paper_scores(rubric, judged)
     repeated: dict[str, RepeatedScores] = {}
     for other in ledger.runs(tag=sitting_tag(record.id)):  # the newest first, which is used
         sheet = list(ledger.stored_verdicts(other.id))
-        variant = next((one.groups.get(ASKED, "") for one in sheet), "")
+        variant = next((stored.groups.get(ASKED, "") for stored in sheet), "")
         if variant in REPEATED_SHEETS and variant not in repeated:
             answers = _pair_repeated(rubric, sheet) if variant == AGAIN else _pair_variants(rubric, sheet, scores)
             repeated[variant] = _collect_repeated(scores.scores, answers, other.total - len(sheet))
@@ -171,9 +171,9 @@ def load_results(ledger: Ledger, run: str) -> ExamResults:
         run=record.id,
         name=record.name,
         judge=shown.judge,
-        model=next((one.verdict.model for one in judged if one.verdict.model), None),
+        model=next((stored.verdict.model for stored in judged if stored.verdict.model), None),
         rubric=rubric,
-        exam=next(one.groups[GROUP] for one in judged if GROUP in one.groups),
+        exam=next(stored.groups[GROUP] for stored in judged if GROUP in stored.groups),
         total=record.total,
         scores=scores,
         paper_set=_tag_suffix(papers_tag(""), record.tags),
@@ -184,16 +184,16 @@ def load_results(ledger: Ledger, run: str) -> ExamResults:
 def collect_paper_scores(rubric: Rubric, judged: Iterable[StoredVerdict]) -> PaperScores:
     """Collect verdicts on papers as columns."""
     listed = list(judged)
-    criteria = [one.key for one in rubric.criteria]
+    criteria = [criterion.key for criterion in rubric.criteria]
     scores = {key: np.full(len(listed), np.nan) for key in (*criteria, *map(upper_bound_column, criteria), OVERALL)}
-    for row, one in enumerate(listed):
-        for key, share in _score_shares(rubric, one.verdict).items():
+    for row, stored in enumerate(listed):
+        for key, share in _score_shares(rubric, stored.verdict).items():
             scores[key][row] = share
     for key in criteria:
         bounded, scored = not np.isnan(scores[upper_bound_column(key)]).all(), not np.isnan(scores[key]).all()
         if scored or not bounded:
             del scores[upper_bound_column(key)]
-    return PaperScores(tuple(map(_read_truth, listed)), scores, tuple(one.verdict.outcome for one in listed))
+    return PaperScores(tuple(map(_read_truth, listed)), scores, tuple(stored.verdict.outcome for stored in listed))
 
 
 def _find_first_run(ledger: Ledger, record: RunRecord) -> RunRecord:
@@ -229,7 +229,9 @@ def _split_names(text: str) -> frozenset[str]:
 def _score_shares(rubric: Rubric, verdict: Verdict) -> dict[str, float]:
     if not verdict.scored:
         return {}
-    shares = _share_of_scale(rubric, {key: one.score for key, one in verdict.criteria.items()}, verdict.score)
+    shares = _share_of_scale(
+        rubric, {key: criterion.score for key, criterion in verdict.criteria.items()}, verdict.score
+    )
     for criterion in rubric.criteria:
         result = verdict.criteria.get(criterion.key)
         if result and result.score is None and result.score_range:
@@ -239,7 +241,9 @@ def _score_shares(rubric: Rubric, verdict: Verdict) -> dict[str, float]:
 
 def _share_of_scale(rubric: Rubric, criteria: Mapping[str, Number | None], overall: float | None) -> dict[str, float]:
     shares = {
-        one.key: _criterion_share(score, one) for one in rubric.criteria if (score := criteria.get(one.key)) is not None
+        criterion.key: _criterion_share(score, criterion)
+        for criterion in rubric.criteria
+        if (score := criteria.get(criterion.key)) is not None
     }
     if overall is not None and len(shares) == len(rubric.criteria):
         shares[OVERALL] = overall
@@ -253,14 +257,14 @@ def _criterion_share(score: Number, criterion: Criterion) -> float:
 
 def _pair_repeated(rubric: Rubric, judged: Iterable[StoredVerdict]) -> Iterator[tuple[str, _PaperAnswer, _PaperAnswer]]:
     """Yield the answers to each paper the first and the second time."""
-    for one in judged:
-        jurors = one.verdict.jury.jurors if one.verdict.jury else ()
+    for stored in judged:
+        jurors = stored.verdict.jury.jurors if stored.verdict.jury else ()
         answers = [
             _PaperAnswer(juror.outcome, _share_of_scale(rubric, juror.criteria, juror.score)) for juror in jurors
         ]
-        no_answer = _PaperAnswer(one.verdict.outcome, {})  # where it came to no jury
+        no_answer = _PaperAnswer(stored.verdict.outcome, {})  # where it came to no jury
         first, second, *_ = *answers, no_answer, no_answer
-        yield one.verdict.case, first, second
+        yield stored.verdict.case, first, second
 
 
 def _pair_variants(
@@ -268,12 +272,12 @@ def _pair_variants(
 ) -> Iterator[tuple[str, _PaperAnswer, _PaperAnswer]]:
     """Yield the answers to each paper in the first run and in this one."""
     first = {paper.id: row for row, paper in enumerate(scores.papers)}
-    for one in judged:
-        row = first.get(one.verdict.case)
+    for stored in judged:
+        row = first.get(stored.verdict.case)
         if row is not None:
             was = {key: float(values[row]) for key, values in scores.scores.items() if not np.isnan(values[row])}
-            now = _PaperAnswer(one.verdict.outcome, _score_shares(rubric, one.verdict))
-            yield one.verdict.case, _PaperAnswer(scores.outcomes[row], was), now
+            now = _PaperAnswer(stored.verdict.outcome, _score_shares(rubric, stored.verdict))
+            yield stored.verdict.case, _PaperAnswer(scores.outcomes[row], was), now
 
 
 def _collect_repeated(

@@ -137,7 +137,7 @@ def render_sheet(measurement: Measurement, pair: ImagePair, about: str = "", *, 
     column = (
         _LEGEND_HEIGHT
         + _LABEL_HEIGHT // 2 * bool(outline)
-        + sum(one.shape[0] + _LABEL_HEIGHT for one in thumbnails.values())
+        + sum(thumbnail.shape[0] + _LABEL_HEIGHT for thumbnail in thumbnails.values())
     )
     foot = head + max(height, column) + _SMALL_SIZE // 2
     notes = wrap_text(about, _SMALL_SIZE, inner_width)

@@ -141,8 +141,14 @@ def parse_rating_map(text: str) -> RatingMap:
     """Parse a map from its JSON; whatever else the file has (scores, provenance) is ignored."""
     stored = json.loads(text)
     features = tuple(
-        RatingFeature(one["name"], one["unit"], tuple((v, z) for v, z in one["knots"]), one["linear"], one["curved"])
-        for one in stored["features"]
+        RatingFeature(
+            feature["name"],
+            feature["unit"],
+            tuple((v, z) for v, z in feature["knots"]),
+            feature["linear"],
+            feature["curved"],
+        )
+        for feature in stored["features"]
     )
     return RatingMap(
         stored["name"], stored["intercept"], features, stored["interval"]["low"], stored["interval"]["high"]
@@ -157,7 +163,10 @@ def predict_pair_ratings(pair: ImagePair) -> dict[str, Measurement]:
     names = {feature.name for name in RATING_MAPS for feature in load_rating_map(name).features}
     measured = measure_pair(small, names)
     predictions = {f"people.{name}": predict_rating(name, measured) for name in RATING_MAPS}
-    return {name: Measurement(name, one.value, "", "higher", one.sentence) for name, one in predictions.items()}
+    return {
+        name: Measurement(name, prediction.value, "", "higher", prediction.sentence)
+        for name, prediction in predictions.items()
+    }
 
 
 def _explain_no_rating(pair: ImagePair) -> str:
@@ -209,4 +218,8 @@ def measure_pixel_features(
         measured = measure_pair(ImagePair.load(before, after, side=RATING_SIDE), names)
     except ImageError as error:
         return {}, str(error)
-    return {f"{FEATURE_PREFIX}{name}": one.value for name, one in measured.items() if one.value is not None}, ""
+    return {
+        f"{FEATURE_PREFIX}{name}": measurement.value
+        for name, measurement in measured.items()
+        if measurement.value is not None
+    }, ""

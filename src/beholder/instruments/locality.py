@@ -44,7 +44,10 @@ def _read_regions(pair: ImagePair) -> PairReading:
     if not regions:
         return PairReading(0.0, "There is no region of change.")
     largest = join_phrases(
-        [f"{one.place} ({format_percent(one.share)} of the image, ΔE {one.difference:.0f})" for one in regions[:3]]
+        [
+            f"{region.place} ({format_percent(region.share)} of the image, ΔE {region.difference:.0f})"
+            for region in regions[:3]
+        ]
     )
     count = f"{len(regions)} regions of change" if len(regions) > 1 else "One region of change"
     return PairReading(float(len(regions)), f"{count}{', the largest' if len(regions) > 3 else ':'} {largest}.")

@@ -208,7 +208,7 @@ def _read_wiped(pair: ImagePair) -> PairReading:
 
 def _read_whitened(pair: ImagePair) -> PairReading:
     layers = _get_layers(pair)
-    before, after = (float((one.gray > _NEAR_WHITE).mean()) for one in (layers.before, layers.after))
+    before, after = (float((layer.gray > _NEAR_WHITE).mean()) for layer in (layers.before, layers.after))
     return PairReading(
         after - before, f"{format_percent(after)} of the image is nearly white, {format_percent(before)} was before."
     )
@@ -216,10 +216,10 @@ def _read_whitened(pair: ImagePair) -> PairReading:
 
 def _read_accents(pair: ImagePair) -> PairReading:
     layers = _get_layers(pair)
-    for which, one in (("before", layers.before), ("after", layers.after)):
-        if _is_flat(one):
+    for which, layer in (("before", layers.before), ("after", layers.after)):
+        if _is_flat(layer):
             return PairReading(None, f"Not measured: the image {which} has no detail, and so no accents.")
-    before, after = (_compute_kurtosis(one.gray) for one in (layers.before, layers.after))
+    before, after = (_compute_kurtosis(layer.gray) for layer in (layers.before, layers.after))
     value = after / before
     sentence = "sharper accents" if value > 1.25 else "softer accents" if value < 0.8 else "accents as before"
     return PairReading(value, f"The image has {sentence} (kurtosis of the detail {format_factor(value)} the input's).")
@@ -228,7 +228,7 @@ def _read_accents(pair: ImagePair) -> PairReading:
 def _read_coarse_shapes(pair: ImagePair) -> PairReading:
     layers = _get_layers(pair)
     height, width = (max(11, side // 4) for side in layers.before.half.shape)
-    values = compute_ssim(*(_resize_area(one.half, (width, height)) for one in (layers.before, layers.after)))[0]
+    values = compute_ssim(*(_resize_area(layer.half, (width, height)) for layer in (layers.before, layers.after)))[0]
     value = float(np.quantile(values, 0.1))
     sentence = f"Coarse shapes are kept by {value:.2f} in the tenth of the image that kept them least"
     return PairReading(value, f"{sentence}{_describe_place(np.maximum(0.6 - values, 0))}.")
@@ -273,7 +273,9 @@ def _compute_texture(image: _PyramidLayers, grid: tuple[int, int]) -> list[Float
     dx, dy = cv2.Sobel(image.half, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(image.half, cv2.CV_32F, 0, 1, scale=1 / 8)
     slope, angle = cv2.cartToPolar(dx, dy)
     which = (angle * np.float32(_DIRECTION_BINS / np.pi)).astype(np.uint8) % _DIRECTION_BINS
-    parts = [np.log1p(_SLOPE_GAIN * _resize_area(slope * (which == one), grid)) for one in range(_DIRECTION_BINS)]
+    parts = [
+        np.log1p(_SLOPE_GAIN * _resize_area(slope * (which == direction), grid)) for direction in range(_DIRECTION_BINS)
+    ]
     return parts + [np.log1p(_DETAIL_GAIN * _resize_area(np.abs(band), grid)) for band in (image.fine, image.detail)]
 
 

@@ -89,12 +89,16 @@ def _select_instruments(kind: InstrumentKind, names: Collection[str] | None, che
             for instrument in _load_family(point)
             if instrument.kind == kind
         ]
-        unknown = set(names) - {part for one in known for part in (one.name, one.name.partition(".")[0])}
+        unknown = set(names) - {
+            part for instrument in known for part in (instrument.name, instrument.name.partition(".")[0])
+        }
         if unknown:
             points = {point.name for point in _find_entry_points()}
             valid = sorted({instrument.name for instrument in list_instruments(kind)} | points)
             raise UsageError(f"No {kind} instrument is named {min(unknown)!r}; there are {', '.join(valid)}.")
-        chosen = tuple(one for one in known if one.name in names or one.name.partition(".")[0] in names)
+        chosen = tuple(
+            instrument for instrument in known if instrument.name in names or instrument.name.partition(".")[0] in names
+        )
     return [instrument for instrument in chosen if instrument.cheap or not cheap_only]
 
 

@@ -181,7 +181,7 @@ def _read_texture_change(pair: ImagePair) -> PairReading:
     bands = [np.abs(after - before) / (before + after + _MAX_GRAIN) for before, after in (surface.fine, surface.coarse)]
     blocks = np.asarray((bands[0] + bands[1]) / 2 * surface.valid, np.float32)
     value = float(blocks[surface.valid].mean())
-    if max(float(one.max()) for one in (*surface.fine, *surface.coarse)) < _MIN_TEXTURE:
+    if max(float(band.max()) for band in (*surface.fine, *surface.coarse)) < _MIN_TEXTURE:
         return PairReading(None, "Neither image has any texture.")
     if value < 0.05:
         sentence = f"There is as much texture as the photo had, block by block (difference {format_percent(value)})."
@@ -239,7 +239,7 @@ def _compare_compositions(pair: ImagePair) -> _Composition:
         blank = has_in_all < _MIN_EDGE_POWER * power.size
         kept.append(0.0 if blank else float(common.sum()) / float(np.sqrt(had_in_all * has_in_all)))
         had, has, same = (
-            cv2.GaussianBlur(_downscale_mean(one, grid), (3, 3), 1.0) for one in (power, other_power, common)
+            cv2.GaussianBlur(_downscale_mean(map_, grid), (3, 3), 1.0) for map_ in (power, other_power, common)
         )
         agreement = np.clip(same / (np.sqrt(had * has) + 1e-6), 0, 1)
         losses.append((1 - agreement) * np.minimum(had * power.size / had_in_all, 1))  # no edge was, none is lost
@@ -273,7 +273,7 @@ def _compare_surfaces(pair: ImagePair) -> _Surface:
     grid = scale_to_side(pair.before.shape, min(_BLOCKS_PER_SIDE, max(1, side // _MIN_BLOCK_SIDE)))
     grays = [np.asarray(cv2.GaussianBlur(_shrink(gray, side), (5, 5), 0.7), np.float32) for gray in pair.luma]
     halves = [_shrink(gray, max(1, side // 2)) for gray in grays]
-    (fine1, fine2), (coarse1, coarse2) = ([_compute_detail(one) for one in images] for images in (grays, halves))
+    (fine1, fine2), (coarse1, coarse2) = ([_compute_detail(image) for image in images] for images in (grays, halves))
     # By quarters of blocks first: texture, unlike a contour that any style keeps, is in most of them.
     quarters = [
         _downscale_mean(product, (2 * grid[0], 2 * grid[1]))

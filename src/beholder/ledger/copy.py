@@ -122,7 +122,7 @@ def _write_changed(target: Ledger, table: Table, run: int, rows: Sequence[AnyRow
     wanted = {tuple(row[name] for name in key): {**row, "run": run} for row in map(_portable_values, rows)}
     columns = [table.c[name] for name in next(iter(wanted.values()))]
     with target._reading() as connection:
-        named = table.c[key[0]].in_({one[0] for one in wanted})
+        named = table.c[key[0]].in_({key_values[0] for key_values in wanted})
         found = connection.execute(select(*columns).where(table.c.run == run, named)).all()
     there = {tuple(getattr(row, name) for name in key): dict(row._mapping) for row in found}
     changed = [row for at, row in wanted.items() if there.get(at) != row]
@@ -208,7 +208,7 @@ def _find_existing(
     """Return those of the wanted values that a table has."""
     found: set[tuple[object, ...]] = set()
     for part in chunks(list(wanted)):
-        named = tuple_(*columns).in_(part) if len(columns) > 1 else columns[0].in_([one[0] for one in part])
+        named = tuple_(*columns).in_(part) if len(columns) > 1 else columns[0].in_([values[0] for values in part])
         found |= {tuple(row) for row in connection.execute(select(*columns).where(named, *conditions))}
     return found
 

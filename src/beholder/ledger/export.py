@@ -149,19 +149,19 @@ def csv_lines(verdicts: Callable[[], Iterable[StoredVerdict]]) -> Iterator[bytes
         verdicts: Called twice: the header needs to know every column.
     """
     columns = ExportColumns()
-    for one in verdicts():
-        columns.add(one)
+    for stored in verdicts():
+        columns.add(stored)
     kinds = columns.kinds
     yield csv_line([escape_formula(name) for name in kinds])
-    for one in verdicts():
-        row = flatten_verdict(one)
+    for stored in verdicts():
+        row = flatten_verdict(stored)
         yield csv_line([_escape_cell(row.get(name)) for name in kinds])
 
 
 def json_lines(verdicts: Iterable[StoredVerdict]) -> Iterator[bytes]:
     """Yield whole verdicts as JSON lines, with `groups` and `reused` beside them; `Verdict.from_dict` reads them."""
-    for one in verdicts:
-        line = {**one.verdict.to_dict(), "groups": dict(one.groups), "reused": one.reused}
+    for stored in verdicts:
+        line = {**stored.verdict.to_dict(), "groups": dict(stored.groups), "reused": stored.reused}
         try:
             yield json.dumps(line, ensure_ascii=False).encode("utf-8") + b"\n"
         except UnicodeEncodeError:  # half a surrogate pair is escaped
@@ -184,9 +184,9 @@ def to_frame(verdicts: Iterable[StoredVerdict]) -> polars.DataFrame:
     iterator = iter(verdicts)
     while True:
         rows: list[dict[str, Cell]] = []
-        for one in islice(iterator, _PAGE_SIZE):
-            columns.add(one)
-            rows.append(_encodable_row(flatten_verdict(one)))
+        for stored in islice(iterator, _PAGE_SIZE):
+            columns.add(stored)
+            rows.append(_encodable_row(flatten_verdict(stored)))
         kinds = columns.kinds
         pages.append(polars.DataFrame(rows, schema={name: types[kind] for name, kind in kinds.items()}))
         if len(rows) < _PAGE_SIZE:

@@ -533,7 +533,7 @@ class Ledger:
         self, run: str, *, outcome: str | None = None, rubric: str | None = None, answers: bool = False
     ) -> Iterator[Verdict]:
         """Stream the verdicts of a run in the order of the cases; `answers` also loads the raw answers."""
-        return (one.verdict for one in self.stored_verdicts(run, outcome=outcome, rubric=rubric, answers=answers))
+        return (stored.verdict for stored in self.stored_verdicts(run, outcome=outcome, rubric=rubric, answers=answers))
 
     def verdict(self, run: str, case_id: str) -> list[Verdict]:
         """Return the verdicts on one case, one for each rubric, with raw answers. Raises `LedgerError` for none."""

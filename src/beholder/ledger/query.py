@@ -319,25 +319,26 @@ class Tally:
             "score": self.score.value,
             "rubrics": {
                 name: {
-                    "outcomes": dict(one.outcomes.most_common()),
-                    "score": one.score.value,
+                    "outcomes": dict(rubric.outcomes.most_common()),
+                    "score": rubric.score.value,
                     "criteria": {
-                        key: {"score": mean.value, "scored": mean.count} for key, mean in one.criteria.items()
+                        key: {"score": mean.value, "scored": mean.count} for key, mean in rubric.criteria.items()
                     },
                     **(
                         {
                             "calibrated": {
-                                key: {"mean": mean.value, "cases": mean.count} for key, mean in one.calibrated.items()
+                                key: {"mean": mean.value, "cases": mean.count}
+                                for key, mean in rubric.calibrated.items()
                             }
                         }
-                        if one.calibrated
+                        if rubric.calibrated
                         else {}
                     ),
-                    "grades": dict(sorted(one.grades.items())),
-                    "passed": one.passed[True],
-                    "failed": one.passed[False],
+                    "grades": dict(sorted(rubric.grades.items())),
+                    "passed": rubric.passed[True],
+                    "failed": rubric.passed[False],
                 }
-                for name, one in self.rubrics.items()
+                for name, rubric in self.rubrics.items()
             },
             "judges": dict(self.judges.most_common()),
             "models": dict(self.models.most_common()),
@@ -356,16 +357,16 @@ def _mean_for(means: dict[str, RunningMean], key: str) -> RunningMean:
 
 def tally_verdicts(verdicts: Iterable[StoredVerdict | TallyInput]) -> Tally:
     tally = Tally()
-    for one in verdicts:
-        tally.add(one)
+    for verdict in verdicts:
+        tally.add(verdict)
     return tally
 
 
 def tally_groups(verdicts: Iterable[StoredVerdict], group: str) -> dict[str, Tally]:
     """Return a tally for each value of a group; cases without that group are under the empty text."""
     tallies: dict[str, Tally] = {}
-    for one in verdicts:
-        tallies.setdefault(one.groups.get(group, ""), Tally()).add(one)
+    for verdict in verdicts:
+        tallies.setdefault(verdict.groups.get(group, ""), Tally()).add(verdict)
     return tallies
 
 

@@ -189,7 +189,7 @@ def to_stored_verdict(row: AnyRow, texts: Mapping[bytes, str]) -> StoredVerdict:
 def read_case_verdicts(connection: Connection, run: int, case_id: str) -> list[Verdict]:
     """Return the verdicts of a run on a case, with raw answers."""
     stored = stream_verdicts(lambda: nullcontext(connection), run, case=case_id, answers=True)
-    return [one.verdict for one in stored]
+    return [row.verdict for row in stored]
 
 
 def read_outcomes(connection: Connection, run: int, case_ids: Sequence[str] | None) -> dict[VerdictKey, str]:

@@ -16,14 +16,14 @@ TableSpec = tuple[str, Sequence[str], list[Sequence[str]]]
 
 def agreement_tables(found: Agreement, *, full: bool) -> Iterable[TableSpec]:
     """Yield narrow tables that fit a terminal with their intervals; with `full` also every coefficient and rater."""
-    people = any(one.people for one in found.criteria)
-    if any(not one.is_decision for one in found.criteria):
+    people = any(criterion.people for criterion in found.criteria)
+    if any(not criterion.is_decision for criterion in found.criteria):
         yield from _scored_tables(found, people=people)
-    if any(one.is_decision for one in found.criteria):
+    if any(criterion.is_decision for criterion in found.criteria):
         yield _decided_tables(found)
     if people:
         yield _people_tables(found)
-    if any(one.baselines for one in found.criteria):
+    if any(criterion.baselines for criterion in found.criteria):
         yield _metric_rows(found)
     if full:
         yield from _full_tables(found)
@@ -127,14 +127,14 @@ def _metric_rows(found: Agreement) -> TableSpec:
         ("criterion", "metric", "cases", "Spearman ρ", "judge better by"),
         [
             (
-                one.aspect,
+                criterion.aspect,
                 metric.name,
                 f"{metric.cases:,}",
                 _format_estimate(metric.spearman),
                 _format_estimate(metric.difference),
             )
-            for one in found.criteria
-            for metric in one.baselines
+            for criterion in found.criteria
+            for metric in criterion.baselines
         ],
     )
 
@@ -142,7 +142,11 @@ def _metric_rows(found: Agreement) -> TableSpec:
 def _rows(
     found: Agreement, cells: Callable[[CriterionAgreement], Sequence[str]], *, decides: bool | None = None
 ) -> list[Sequence[str]]:
-    return [(one.aspect, *cells(one)) for one in found.criteria if decides is None or one.is_decision is decides]
+    return [
+        (criterion.aspect, *cells(criterion))
+        for criterion in found.criteria
+        if decides is None or criterion.is_decision is decides
+    ]
 
 
 def _format_estimate(estimate: Estimate | None) -> str:
@@ -165,19 +169,23 @@ def _full_tables(found: Agreement) -> Iterable[TableSpec]:
         "Every coefficient",
         ("criterion", "coefficient", "value"),
         [
-            (one.aspect, name, format_interval(estimate) + (f": {estimate.why}" if estimate.why else ""))
-            for one in found.criteria
-            for name, estimate in (*one.coefficients.items(), *one.people.items(), ("constant", one.constant.mae))
+            (criterion.aspect, name, format_interval(estimate) + (f": {estimate.why}" if estimate.why else ""))
+            for criterion in found.criteria
+            for name, estimate in (
+                *criterion.coefficients.items(),
+                *criterion.people.items(),
+                ("constant", criterion.constant.mae),
+            )
         ],
     )
-    everybody = [(one, rater) for one in found.criteria for rater in one.each_rater]
+    everybody = [(criterion, rater) for criterion in found.criteria for rater in criterion.each_rater]
     if everybody:
         yield (
             "Every rater: mean and spread of the ratings, how far above the others, and the value given most",
             ("criterion", "rater", "rated", "mean", "sd", "bias", "most given"),
             [
                 (
-                    one.aspect,
+                    criterion.aspect,
                     rater.rater,
                     str(rater.rated),
                     format_number(rater.mean, 2),
@@ -186,6 +194,6 @@ def _full_tables(found: Agreement) -> Iterable[TableSpec]:
                     f"{rater.most_frequent:g} in {rater.most_frequent_share:.0%}"
                     + (" (straight line)" if rater.is_straightlining else ""),
                 )
-                for one, rater in everybody
+                for criterion, rater in everybody
             ],
         )

@@ -118,16 +118,16 @@ def _headline(verdict: Verdict) -> Text:
 
 def _render_calibrated(verdict: Verdict) -> Iterator[Text]:
     """Yield the calibrated scores (predicted human ratings with intervals) beside the judge's own."""
-    for aspect, one in verdict.calibrated.items():
+    for aspect, rating in verdict.calibrated.items():
         line = Text.assemble((f"{printable(aspect)}: ", "bold"))
-        if one.value is None or one.low is None or one.high is None:
-            line.append(f"not calibrated, {printable(one.why)}", "yellow")
+        if rating.value is None or rating.low is None or rating.high is None:
+            line.append(f"not calibrated, {printable(rating.why)}", "yellow")
         else:
-            raw = "–" if one.raw is None else format_score(one.raw)
-            line.append(f"people would say {format_score(one.value)}", "bold")
-            low, high, most = (format_score(end) for end in (one.low, one.high, one.scale[1]))
+            raw = "–" if rating.raw is None else format_score(rating.raw)
+            line.append(f"people would say {format_score(rating.value)}", "bold")
+            low, high, most = (format_score(end) for end in (rating.low, rating.high, rating.scale[1]))
             line.append(f" ({low} to {high} of {most}); the judge said {raw}")
-        line.append(f"  calibration {one.calibration}", "dim")
+        line.append(f"  calibration {rating.calibration}", "dim")
         yield line
 
 
@@ -154,7 +154,7 @@ def _criteria(verdict: Verdict) -> Table:
     for key, result in verdict.criteria.items():
         points = f"{_render_points(result)} / {format_score(result.scale[1])}"
         cells: list[RenderableType] = [Text(_criterion_name(key)), _bar(result), Text(points)]
-        if len({one.weight for one in verdict.criteria.values()}) > 1:
+        if len({criterion.weight for criterion in verdict.criteria.values()}) > 1:
             cells.append(Text(f"× {format_score(result.weight)}", "dim"))
         if result.assertions:
             asked = result.yes + result.no
@@ -186,9 +186,9 @@ def _bar(result: CriterionResult) -> Text:
 
 
 def _assertions(result: CriterionResult, full: bool) -> Iterator[RenderableType]:
-    for one in result.assertions:
-        if full or one.answer not in ("yes", "abstained"):
-            yield _assertion(one)
+    for assertion in result.assertions:
+        if full or assertion.answer not in ("yes", "abstained"):
+            yield _assertion(assertion)
 
 
 def _assertion(one: AssertionResult) -> RenderableType:
@@ -230,10 +230,11 @@ def _render_notes(verdict: Verdict) -> Iterator[RenderableType]:
         rows = [
             _item(
                 "±",
-                f"{one.at}: said {_format_value(one.said)}, used {_format_value(one.stands)} ({one.why})",
+                f"{correction.at}: said {_format_value(correction.said)}, "
+                f"used {_format_value(correction.stands)} ({correction.why})",
                 "yellow",
             )
-            for one in verdict.corrections
+            for correction in verdict.corrections
         ]
         yield Padding(Group(Text("Corrected by code", "bold"), *rows), (1, 0, 0, 0))
     if verdict.flags:
@@ -243,11 +244,11 @@ def _render_notes(verdict: Verdict) -> Iterator[RenderableType]:
         rows = [
             _item(
                 "▣",
-                f"{one.role} {one.width}×{one.height}, {one.bytes / 1000:.0f} kB, {one.digest[:8]}"
-                + (f", scaled from {one.source_width}×{one.source_height}" if one.scaled else ""),
+                f"{image.role} {image.width}×{image.height}, {image.bytes / 1000:.0f} kB, {image.digest[:8]}"
+                + (f", scaled from {image.source_width}×{image.source_height}" if image.scaled else ""),
                 "dim",
             )
-            for one in verdict.images
+            for image in verdict.images
         ]
         yield Padding(Group(Text("Images", "bold"), *rows), (1, 0, 0, 0))
 
@@ -255,8 +256,8 @@ def _render_notes(verdict: Verdict) -> Iterator[RenderableType]:
 def _flag_lines(flags: Sequence[Flag]) -> Iterator[str]:
     """Yield a line for each flag and reason, with all its places."""
     places: dict[tuple[str, str], list[str]] = {}
-    for one in flags:
-        places.setdefault((one.flag, one.why), []).append(one.at)
+    for raised in flags:
+        places.setdefault((raised.flag, raised.why), []).append(raised.at)
     for (flag, why), at in places.items():
         listed = ", ".join(dict.fromkeys(place for place in at if place))
         yield " ".join(part for part in (flag, listed, f"({_truncate(why)})" if why else "") if part)
@@ -360,7 +361,7 @@ def print_report_cards(cards: Sequence[ReportCard]) -> None:
         beside = [card for card in cards if card.rubric == rubric]
         console.print(Text.assemble("\n", (printable(f"exam in {rubric}"), "bold")))
         rows = []
-        for criterion in dict.fromkeys(one for card in beside for one in card.criteria):
+        for criterion in dict.fromkeys(criterion for card in beside for criterion in card.criteria):
             for examined in ExamMetric:
                 marks = [card.marks_for(criterion).get(examined) for card in beside]
                 if any(mark and mark.status is not MarkStatus.NOT_EXAMINED for mark in marks):
@@ -405,19 +406,19 @@ def _print_details(console: Console, marks: Sequence[Mark]) -> None:
     by = {mark.metric: mark.details for mark in marks}
     found = by.get(ExamMetric.DETECTION, ())
     if found:
-        strengths = sorted({one.strength for one in found if one.strength is not None})
-        doses = {one.kind: one for one in by.get(ExamMetric.DOSE, ())}
+        strengths = sorted({detail.strength for detail in found if detail.strength is not None})
+        doses = {detail.kind: detail for detail in by.get(ExamMetric.DOSE, ())}
         rows = []
-        for kind in dict.fromkeys(one.kind for one in found):
-            at = {one.strength: format_number(one.estimate.value, 2) for one in found if one.kind == kind}
+        for kind in dict.fromkeys(detail.kind for detail in found):
+            at = {detail.strength: format_number(detail.estimate.value, 2) for detail in found if detail.kind == kind}
             dose = doses.get(kind)
             noticed = "–" if dose is None or dose.first is None else str(dose.first)
-            rows.append((kind, *(at.get(one, "") for one in strengths), _format_detail(dose), noticed))
+            rows.append((kind, *(at.get(strength, "") for strength in strengths), _format_detail(dose), noticed))
         heads = ("detection at strength", *map(str, strengths), "dose", "first noticed")
         console.print(Padding(numbers_table(heads, rows), (1, 0, 0, 3), expand=False))
     for examined in (ExamMetric.INDEPENDENCE, ExamMetric.INJECTION, ExamMetric.PADDING):
         if by.get(examined):
-            kinds = [(one.kind, str(one.papers), format_interval(one.estimate, 2)) for one in by[examined]]
+            kinds = [(detail.kind, str(detail.papers), format_interval(detail.estimate, 2)) for detail in by[examined]]
             table = numbers_table((str(examined), "papers", "mark"), kinds)
             console.print(Padding(table, (1, 0, 0, 3), expand=False))
 

@@ -62,7 +62,7 @@ def histogram_chart(histogram: ScoreHistogram) -> Markup:
 
     parts += _interval(histogram.mean, x, HISTOGRAM_HEIGHT + 9)
     if whole:
-        parts += [_text("tick", (at + 0.5) * slot, height - 4, one.label) for at, one in enumerate(histogram.bins)]
+        parts += [_text("tick", (at + 0.5) * slot, height - 4, bin_.label) for at, bin_ in enumerate(histogram.bins)]
     else:
         parts.append(_text("tick start", 0, height - 4, f"{low:g}"))
         parts.append(_text("tick", HISTOGRAM_WIDTH / 2, height - 4, f"{(low + high) / 2:g}"))
@@ -73,7 +73,7 @@ def histogram_chart(histogram: ScoreHistogram) -> Markup:
 def bar_chart(bins: Sequence[HistogramBin]) -> Markup:
     """Draw a bar for each bin with its label under it: for grades."""
     slot = HISTOGRAM_WIDTH / max(1, len(bins))
-    crowded = any(len(one.label) * 7 > slot for one in bins)  # then every second label is a line lower
+    crowded = any(len(bin_.label) * 7 > slot for bin_ in bins)  # then every second label is a line lower
     height = HISTOGRAM_HEIGHT + (34 if crowded else 18)
     parts = _bars(bins)
     for at, (one, tall) in enumerate(_bar_heights(bins)):
@@ -163,14 +163,14 @@ def scatter_chart(
 def reliability_chart(bins: Sequence[ReliabilityBin], scale: ScaleRange) -> Markup:
     """Draw the mean human rating, with its interval, over the judge's score; the diagonal is perfect calibration."""
     drawn = [*_plot_axes(scale), _line("same", *_point(scale[0], scale[0], scale), *_point(scale[1], scale[1], scale))]
-    known = [(one, one.people.value) for one in bins if one.people.value is not None]
+    known = [(bin_, bin_.people.value) for bin_ in bins if bin_.people.value is not None]
     for (one, low), (other, high) in pairwise(known):
         drawn.append(_line("curve", *_point(one.judge, low, scale), *_point(other.judge, high, scale)))
-    for one, value in known:
-        if one.people.low is not None and one.people.high is not None:
-            ends = (*_point(one.judge, one.people.low, scale), *_point(one.judge, one.people.high, scale))
+    for bin_, value in known:
+        if bin_.people.low is not None and bin_.people.high is not None:
+            ends = (*_point(bin_.judge, bin_.people.low, scale), *_point(bin_.judge, bin_.people.high, scale))
             drawn.append(_line("interval", *ends))
-        drawn.append(_dot(*_point(one.judge, value, scale)))
+        drawn.append(_dot(*_point(bin_.judge, value, scale)))
     return _plot(drawn)
 
 
@@ -185,9 +185,9 @@ def bias_chart(bias: float | None, reach: float) -> Markup:
 
 
 def _bar_heights(bins: Sequence[HistogramBin]) -> list[tuple[HistogramBin, float]]:
-    most = max((one.count for one in bins), default=0) or 1
-    heights = (round((HISTOGRAM_HEIGHT - 14) * one.count / most, 1) for one in bins)
-    return [(one, max(tall, MIN_BAR_HEIGHT) if one.count else 0.0) for one, tall in zip(bins, heights, strict=True)]
+    most = max((bin_.count for bin_ in bins), default=0) or 1
+    heights = (round((HISTOGRAM_HEIGHT - 14) * bin_.count / most, 1) for bin_ in bins)
+    return [(bin_, max(tall, MIN_BAR_HEIGHT) if bin_.count else 0.0) for bin_, tall in zip(bins, heights, strict=True)]
 
 
 def _bars(bins: Sequence[HistogramBin]) -> list[Markup]:

@@ -79,12 +79,12 @@ def _comparison_lines(comparison: Comparison, gate: ComparisonGate | None) -> It
     yield from _collapsible("Assertions", COMPARISON_HEADERS, _name_list(comparison.select_kinds(ColumnKind.ASSERTION)))
     moved = (
         (
-            format_code(one.case),
-            format_code(one.group) if one.group else "",
-            f"{one.by:+.3f}",
-            _change_rows(one.changes),
+            format_code(case.case),
+            format_code(case.group) if case.group else "",
+            f"{case.by:+.3f}",
+            _change_rows(case.changes),
         )
-        for one in comparison.changed_cases
+        for case in comparison.changed_cases
     )
     headers = ("case", comparison.group or "group", "by", "what")
     yield from _collapsible("Cases that changed most", headers, moved, texts=(0, 1, 3))
@@ -117,9 +117,11 @@ def _change_rows(changes: Mapping[str, tuple[float, float]]) -> str:
 
 
 def _grade_rows(comparison: Comparison) -> Iterator[str]:
-    for one in comparison.select_kinds(GRADE):
-        counts = ((format_code(name), f"{old:,}", f"{new:,}") for name, (old, new) in one.grades.items())
-        yield from _collapsible(f"Grades: {one.better:,} up, {one.worse:,} down", (one.name, "before", "after"), counts)
+    for change in comparison.select_kinds(GRADE):
+        counts = ((format_code(name), f"{old:,}", f"{new:,}") for name, (old, new) in change.grades.items())
+        yield from _collapsible(
+            f"Grades: {change.better:,} up, {change.worse:,} down", (change.name, "before", "after"), counts
+        )
 
 
 def _collapsible(
@@ -174,20 +176,20 @@ def _run_lines(gathered: RunData, summary: ReportSummary) -> Iterator[str]:
     if spreads := (*figures.overall, *figures.criteria):
         yield ""
         yield from ("| | verdicts | scale | mean |", "|---|--:|--:|--:|")
-        for one in spreads:
-            low, high = one.scale
-            mean = format_prose(format_interval(one.mean, one.places))
-            yield f"| {format_code(one.title)} | {one.count:,} | {low:g}–{high:g} | {mean} |"
+        for spread in spreads:
+            low, high = spread.scale
+            mean = format_prose(format_interval(spread.mean, spread.places))
+            yield f"| {format_code(spread.title)} | {spread.count:,} | {low:g}–{high:g} | {mean} |"
     yield from _collapsible_list("Worst cases", "| case | score | grade |\n|---|--:|---|", _worst_cases(gathered))
     several = len(gathered.versions) > 1
     rows = [
         f"| {format_code(asked.id)} | {format_prose(asked.question)} | {_assertion_context(asked, several)} "
-        f"| {one.count:,} of {one.of:,} |"
-        for asked, one in summary.failing[:MAX_WORST]
+        f"| {failures.count:,} of {failures.of:,} |"
+        for asked, failures in summary.failing[:MAX_WORST]
     ]
     head = "| assertion | question | style | answered No |\n|---|---|---|--:|"
     yield from _collapsible_list("Assertions that fail most", head, rows)
-    flags = [f"| {format_code(name)} | {one.count:,} |" for name, _, one in summary.flags]
+    flags = [f"| {format_code(name)} | {flagged.count:,} |" for name, _, flagged in summary.flags]
     yield from _collapsible_list("Flags", "| flag | verdicts |\n|---|--:|", flags)
     if figures.method:
         yield ""
@@ -222,7 +224,7 @@ def comparison_junit(comparison: Comparison, gate: ComparisonGate) -> str:
     suspected regression that was not confirmed is in the test's `system-out`, everything else in that of the suite.
     Control characters in names become blanks, since XML does not allow them.
     """
-    checked = [one for one in comparison.changes if one.name in gate.on]
+    checked = [change for change in comparison.changes if change.name in gate.on]
     unknown = [name for name in gate.undecided if name not in gate.on]
     suite = Xml.Element(
         "testsuite",
@@ -250,7 +252,7 @@ def _comparison_test(suite: Xml.Element, change: ColumnChange, comparison: Compa
         kind = "regression" if change.name in gate.regressed else "inconclusive"
         reason = printable(gate.failed[change.name])
         failure = Xml.SubElement(test, "failure", type=kind, message=reason)
-        dropped = [_change_line(one) for one in comparison.changed_cases if _has_dropped(one, change.name)]
+        dropped = [_change_line(case) for case in comparison.changed_cases if _has_dropped(case, change.name)]
         cases = ["Cases that fell most:", *dropped] if dropped else []
         failure.text = printable("\n".join([reason, *cases]), lines=True)
     elif change.name in gate.undecided:
@@ -343,7 +345,9 @@ def _verdict_test(suite: Xml.Element, verdict: Verdict, fail_under: Mapping[str,
         message = "; ".join([_result_line(verdict), *below])
         failure = Xml.SubElement(test, "failure", type=kind, message=printable(message))
         failure.text = printable("\n".join(_failure_reasons(verdict)), lines=True)
-    scores = [f"{key} {one.score:g}" for key, one in verdict.criteria.items() if one.score is not None]
+    scores = [
+        f"{key} {criterion.score:g}" for key, criterion in verdict.criteria.items() if criterion.score is not None
+    ]
     lines = [_result_line(verdict), *([", ".join(scores)] if scores else [])]
     Xml.SubElement(test, "system-out").text = printable("\n".join(lines), lines=True)
     return "failures" if failed else ""
@@ -370,6 +374,10 @@ def _below_threshold(verdict: Verdict, fail_under: Mapping[str, float]) -> list[
 
 
 def _failure_reasons(verdict: Verdict) -> list[str]:
-    lines = [f"{key} {one.score}: {one.reason}" for key, one in verdict.criteria.items() if one.score is not None]
+    lines = [
+        f"{key} {criterion.score}: {criterion.reason}"
+        for key, criterion in verdict.criteria.items()
+        if criterion.score is not None
+    ]
     lines += [f"{key}: {item}" for key, items in verdict.findings.items() for item in items]
     return lines + [f"{flag.flag} {flag.at} {flag.why}".strip() for flag in verdict.flags]

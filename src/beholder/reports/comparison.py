@@ -42,8 +42,8 @@ def with_titles(comparison: Comparison, label: Callable[[str], str]) -> Comparis
         label: Gives the title of a column name. Where two columns have the same title, both get their names after it.
             Assertions keep their ids.
     """
-    ids = {one.name for one in comparison.select_kinds(ColumnKind.ASSERTION)}
-    title_counts = Counter(label(one.name) for one in comparison.changes if one.name not in ids)
+    ids = {change.name for change in comparison.select_kinds(ColumnKind.ASSERTION)}
+    title_counts = Counter(label(change.name) for change in comparison.changes if change.name not in ids)
 
     def title_of(name: str) -> str:
         title = name if name in ids else label(name)
@@ -51,15 +51,16 @@ def with_titles(comparison: Comparison, label: Callable[[str], str]) -> Comparis
 
     def rename(cases: Sequence[UnevenCase]) -> tuple[UnevenCase, ...]:
         return tuple(
-            replace(one, lost=tuple(map(title_of, one.lost)), gained=tuple(map(title_of, one.gained))) for one in cases
+            replace(case, lost=tuple(map(title_of, case.lost)), gained=tuple(map(title_of, case.gained)))
+            for case in cases
         )
 
     return replace(
         comparison,
-        changes=tuple(replace(one, name=title_of(one.name)) for one in comparison.changes),
+        changes=tuple(replace(change, name=title_of(change.name)) for change in comparison.changes),
         changed_cases=tuple(
-            replace(one, changes={title_of(name): both for name, both in one.changes.items()})
-            for one in comparison.changed_cases
+            replace(case, changes={title_of(name): both for name, both in case.changes.items()})
+            for case in comparison.changed_cases
         ),
         uneven_cases=rename(comparison.uneven_cases),
         unscored_cases=rename(comparison.unscored_cases),
@@ -68,16 +69,16 @@ def with_titles(comparison: Comparison, label: Callable[[str], str]) -> Comparis
 
 def comparison_rows(changes: Sequence[ColumnChange]) -> Iterator[tuple[str, ...]]:
     """Yield the cells of each column of the comparison, under `COMPARISON_HEADERS`."""
-    for one in changes:
+    for change in changes:
         yield (
-            one.name,
-            f"{one.cases:,}",
-            format_number(one.before),
-            format_number(one.after),
-            _format_signed(one),
-            format_p_value(one.p_holm),
-            f"{one.better:,}–{one.same:,}–{one.worse:,}",
-            format_number(one.power.minimum_detectable),
+            change.name,
+            f"{change.cases:,}",
+            format_number(change.before),
+            format_number(change.after),
+            _format_signed(change),
+            format_p_value(change.p_holm),
+            f"{change.better:,}–{change.same:,}–{change.worse:,}",
+            format_number(change.power.minimum_detectable),
         )
 
 
@@ -85,7 +86,7 @@ def conclusion(comparison: Comparison) -> str:
     """Return the result in one sentence for a reader who is no statistician; a sentence on lost scores comes first."""
     main = comparison.select_kinds(ColumnKind.OVERALL, ColumnKind.PASSED, ColumnKind.CRITERION)
     lost = _lost_sentence(comparison, main)
-    if not any(one.cases for one in main):
+    if not any(change.cases for change in main):
         nothing = f"Nothing has a number in both {comparison.before} and {comparison.after}: they cannot be compared."
         return f"{lost} {nothing}" if lost else nothing
     changed = _change_sentence(comparison, main)
@@ -108,23 +109,23 @@ def _change_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> st
     """Return what changed on the cases with a number in both runs."""
     parts = []
     for word, chosen in (
-        ("worse", [one for one in main if one.is_worse]),
-        ("better", [one for one in main if one.is_better]),
+        ("worse", [change for change in main if change.is_worse]),
+        ("better", [change for change in main if change.is_better]),
     ):
         if chosen:
-            amounts = [f"{one.name} by {_format_amount(one.difference, word)}" for one in chosen]
+            amounts = [f"{change.name} by {_format_amount(change.difference, word)}" for change in chosen]
             parts.append(f"{word} on {_join_with_and(amounts)}")
     for word, chosen in (
-        ("more often fails", [one for one in comparison.select_kinds(ColumnKind.ASSERTION) if one.is_worse]),
-        ("more often passes", [one for one in comparison.select_kinds(ColumnKind.ASSERTION) if one.is_better]),
+        ("more often fails", [change for change in comparison.select_kinds(ColumnKind.ASSERTION) if change.is_worse]),
+        ("more often passes", [change for change in comparison.select_kinds(ColumnKind.ASSERTION) if change.is_better]),
     ):
         if chosen:
-            parts.append(f"{word} {join_names([one.name for one in chosen], _MAX_NAMED)}")
-    count = max(one.cases for one in main)
+            parts.append(f"{word} {join_names([change.name for change in chosen], _MAX_NAMED)}")
+    count = max(change.cases for change in main)
     cases = f"these {count:,} cases" if count != 1 else "this one case"
-    hinted = [one for one in main if one.is_uncertain]
+    hinted = [change for change in main if change.is_uncertain]
     if not parts:
-        if all(one.better == one.worse == 0 for one in main):
+        if all(change.better == change.worse == 0 for change in main):
             return f"{comparison.after} is the same as {comparison.before} on every one of {cases}."
         if hinted:
             return f"Not sure: {_hint_sentences(hinted)}{_undetectable_sentence(main)}."
@@ -132,7 +133,7 @@ def _change_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> st
     found = f"{comparison.after} {_change_phrase(parts)}"
     if hinted:
         return f"{found}; not sure: {_hint_sentences(hinted)}{_undetectable_sentence(main)}."
-    if all(one.is_significant for one in main):
+    if all(change.is_significant for change in main):
         return f"{found}."
     return f"{found}; nothing else changed that {cases} could show{_undetectable_sentence(main)}."
 
@@ -147,14 +148,14 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         counts = "counts" if len(unlike) == 1 else "count"
         notes.append(
             f"{_count_cases(len(unlike), 'lacks', 'lack')} a number in one of the two runs, and {counts} only where "
-            f"both have one: {join_names([_describe_uneven(one) for one in unlike])}."
+            f"both have one: {join_names([_describe_uneven(case) for case in unlike])}."
         )
     if comparison.unscored_cases:
         named = join_names(
-            [f"{one.case} (before: {one.before}; now: {one.after})" for one in comparison.unscored_cases]
+            [f"{case.case} (before: {case.before}; now: {case.after})" for case in comparison.unscored_cases]
         )
         notes.append(f"{_count_cases(len(comparison.unscored_cases), 'has', 'have')} no score in either run: {named}.")
-    notes += [sentence for one in comparison.changes if (sentence := _lost_scores_sentence(one))]
+    notes += [sentence for change in comparison.changes if (sentence := _lost_scores_sentence(change))]
     if comparison.group is None:
         notes.append("The cases name no source: each is taken as independent of the others (--group says otherwise).")
     return notes
@@ -163,19 +164,19 @@ def comparison_notes(comparison: Comparison) -> list[str]:
 def cases_needed(comparison: Comparison) -> list[str]:
     """Return how many cases detect the difference asked about, for each overall score, else for each criterion."""
     sentences = []
-    for one in comparison.select_kinds(ColumnKind.OVERALL) or comparison.select_kinds(ColumnKind.CRITERION):
-        power = one.power
+    for change in comparison.select_kinds(ColumnKind.OVERALL) or comparison.select_kinds(ColumnKind.CRITERION):
+        power = change.power
         if power.detect is None:
             continue
         if power.more_cases is None:
             sentence = f"how many cases show {power.detect:g} is not known; {power.why}."
         elif power.more_cases == 0:
-            sentence = f"these {one.cases:,} cases are enough to see a difference of {power.detect:g}."
+            sentence = f"these {change.cases:,} cases are enough to see a difference of {power.detect:g}."
         else:
             sentence = (
                 f"to see a difference of {power.detect:g} takes {power.cases:,} cases, {power.more_cases:,} more."
             )
-        sentences.append(f"{one.name}: {sentence}")
+        sentences.append(f"{change.name}: {sentence}")
     return sentences
 
 
@@ -201,12 +202,13 @@ def _format_amount(difference: Estimate, word: str) -> str:
 def _hint_sentences(hinted: Sequence[ColumnChange]) -> str:
     """Return the changes that the interval shows and the permutation test does not confirm."""
     words = [
-        (one, "worse" if one.difference.value is not None and one.difference.value < 0 else "better") for one in hinted
+        (change, "worse" if change.difference.value is not None and change.difference.value < 0 else "better")
+        for change in hinted
     ]
     named = join_names(
-        [f"{one.name} is {word} by {_format_amount(one.difference, word)}" for one, word in words], _MAX_NAMED
+        [f"{change.name} is {word} by {_format_amount(change.difference, word)}" for change, word in words], _MAX_NAMED
     )
-    p = ", ".join(format_p_value(one.p_holm) for one in hinted[:_MAX_NAMED])
+    p = ", ".join(format_p_value(change.p_holm) for change in hinted[:_MAX_NAMED])
     return f"{named}, but the permutation test does not agree (p = {p})"
 
 
@@ -215,8 +217,10 @@ def _undetectable_sentence(main: Sequence[ColumnChange]) -> str:
 
     The drop is that of the first column without a shown change (the overall score, if there is one).
     """
-    first = next((one for one in main if one.power.minimum_detectable is not None and not one.is_significant), None)
-    blind = next((one for one in main if one.cases and one.power.detects_nothing), None)
+    first = next(
+        (change for change in main if change.power.minimum_detectable is not None and not change.is_significant), None
+    )
+    blind = next((change for change in main if change.cases and change.power.detects_nothing), None)
     parts = [blind.power.why] if blind is not None else []
     if first is not None:
         parts.insert(
@@ -343,7 +347,7 @@ def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str
         warnings=describe_run_differences(before, after),
     )
     titles = criterion_titles((*other.rubrics, *record.rubrics))
-    cases = [one.case for one in found.changed_cases]
+    cases = [case.case for case in found.changed_cases]
     return RunComparison(
         with_titles(found, lambda name: column_title(name, titles)), _case_pictures(ledger, record, other, cases)
     )
@@ -354,7 +358,11 @@ def _case_pictures(
 ) -> dict[str, tuple[tuple[str, str], ...]]:
     """Return for each case its input and its output before and now, as far as the ledger has thumbnails."""
     old, new = (
-        {one.verdict.case: one.verdict.images for one in ledger.stored_verdicts_on(run.id, cases) if one.verdict.images}
+        {
+            stored.verdict.case: stored.verdict.images
+            for stored in ledger.stored_verdicts_on(run.id, cases)
+            if stored.verdict.images
+        }
         for run in (other, record)
     )
     found: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -383,20 +391,22 @@ def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunD
         for _, digest in shots:
             gathered.pictures.setdefault(digest, len(gathered.pictures))
     main = comparison.select_kinds(ColumnKind.OVERALL, ColumnKind.PASSED, GRADE, ColumnKind.CRITERION)
-    assertions = [one for one in comparison.select_kinds(ColumnKind.ASSERTION) if one.is_significant][:_MAX_ASSERTIONS]
+    assertions = [change for change in comparison.select_kinds(ColumnKind.ASSERTION) if change.is_significant][
+        :_MAX_ASSERTIONS
+    ]
     place = {case: number for number, case in reversed(list(enumerate(gathered.index.case)))}
     movers = [
         ChangedCase(
-            one.case,
-            place.get(escape_hidden(one.case)),
-            use_minus_sign(f"{one.by:+.3f}"),
+            case.case,
+            place.get(escape_hidden(case.case)),
+            use_minus_sign(f"{case.by:+.3f}"),
             tuple(
                 f"{escape_hidden(name)} {_case_number(old)} → {_case_number(new)}"
-                for name, (old, new) in one.changes.items()
+                for name, (old, new) in case.changes.items()
             ),
-            compared.shots.get(one.case, ()),
+            compared.shots.get(case.case, ()),
         )
-        for one in comparison.changed_cases
+        for case in comparison.changed_cases
     ]
     return ComparisonSection(
         escape_hidden(other.name),
@@ -411,20 +421,20 @@ def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunD
 def _section_rows(columns: Sequence[ColumnChange]) -> list[ComparisonRow]:
     """Return the rows; differences of one kind are drawn on the same scale, with 0 in the middle."""
     widest: dict[str, float] = {}
-    for one in columns:
-        ends = (one.difference.value, one.difference.low, one.difference.high)
-        widest[one.kind] = max([widest.get(one.kind, 0.0), *(abs(end) for end in ends if end is not None)])
+    for column in columns:
+        ends = (column.difference.value, column.difference.low, column.difference.high)
+        widest[column.kind] = max([widest.get(column.kind, 0.0), *(abs(end) for end in ends if end is not None)])
     rows = []
-    for one, cells in zip(columns, comparison_rows(columns), strict=True):
-        wide = widest[one.kind] or 1.0
-        way = "worse" if one.is_worse else "better" if one.is_better else ""
-        chart = interval_chart(one.difference, (-wide * 1.1, wide * 1.1), middle=0.0)
+    for column, cells in zip(columns, comparison_rows(columns), strict=True):
+        wide = widest[column.kind] or 1.0
+        way = "worse" if column.is_worse else "better" if column.is_better else ""
+        chart = interval_chart(column.difference, (-wide * 1.1, wide * 1.1), middle=0.0)
         rows.append(
             ComparisonRow(
                 (escape_hidden(cells[0]), *(use_minus_sign(cell) for cell in cells[1:])),
                 chart,
                 way,
-                escape_hidden(one.question),
+                escape_hidden(column.question),
             )
         )
     return rows

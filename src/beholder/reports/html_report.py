@@ -449,7 +449,7 @@ def _render_parts(
             "starts": list(pictures.starts) if pictures else [],
             "missing": sorted(pictures.missing) if pictures else [],
             "titles": {escape_hidden(key): title for key, title in criterion_titles(gathered.record.rubrics).items()}
-            | {escape_hidden(one.key): one.title for one in summary.figures.criteria},
+            | {escape_hidden(criterion.key): criterion.title for criterion in summary.figures.criteria},
             "flag_titles": {name: flag_title(name) for name in gathered.index.flags.texts},
         },
         details=details,

@@ -166,7 +166,7 @@ class FindingCount:
 
     def add(self, number: int, verdict: Verdict, text: str = "") -> None:
         self.count += 1
-        if len(self.examples) < MAX_EXAMPLES and all(one.number != number for one in self.examples):
+        if len(self.examples) < MAX_EXAMPLES and all(example.number != number for example in self.examples):
             self.examples.append(ExampleVerdict(number, verdict.case, verdict.rubric, truncate(text, _MAX_QUOTE)))
 
 
@@ -270,13 +270,15 @@ def collect_run_data(
     fields = {} if details is None else {case.id: case.fields for case in ledger.cases(record.id)}
 
     def read() -> Iterator[tuple[Verdict, Mapping[str, str]]]:
-        for one in ledger.stored_verdicts(record.id):
-            number = _record_verdict(gathered, one)
+        for stored in ledger.stored_verdicts(record.id):
+            number = _record_verdict(gathered, stored)
             if details is not None:
-                line = verdict_detail(one, fields.get(one.verdict.case, {}), gathered.questions, gathered.pictures)
+                line = verdict_detail(
+                    stored, fields.get(stored.verdict.case, {}), gathered.questions, gathered.pictures
+                )
                 details.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
             watch("reading verdicts", number + 1, record.total)
-            yield one.verdict, _verdict_groups(one)
+            yield stored.verdict, _verdict_groups(stored)
 
     gathered.scores = tabulate_verdicts(escape_hidden(record.name), read())
     gathered.cases = len(gathered.scores)
@@ -322,12 +324,12 @@ def _record_findings(gathered: RunData, number: int, verdict: Verdict) -> None:
                 found.setdefault(text, FindingCount()).add(number, verdict)
     for flag in {flag.flag: flag for flag in reversed(verdict.flags)}.values():  # a verdict counts once for each flag
         gathered.flags.setdefault(flag.flag, FindingCount()).add(number, verdict, flag.why)
-    for one in verdict.corrections:
+    for correction in verdict.corrections:
         what = (
-            escape_hidden(one.at),
-            format_correction_value(one.said),
-            format_correction_value(one.stands),
-            escape_hidden(one.why),
+            escape_hidden(correction.at),
+            format_correction_value(correction.said),
+            format_correction_value(correction.stands),
+            escape_hidden(correction.why),
         )
         gathered.corrections.setdefault(what, FindingCount()).add(number, verdict)
 

@@ -109,30 +109,36 @@ def compute_figures(gathered: RunData, group: str | None = None) -> RunFigures:
     bootstrap = ClusterBootstrap(together, len(scores))
     titles = criterion_titles(gathered.record.rubrics)
     plain_columns = [
-        one
+        column
         for kind in (ColumnKind.OVERALL, ColumnKind.CRITERION)
-        for one in scores.columns.values()
-        if one.kind is kind
+        for column in scores.columns.values()
+        if column.kind is kind
     ]
     names, unsplit = _split_groups(scores, group or SOURCE_GROUP)
     wanted: dict[str, Floats] = {
-        f"{one.kind}/{one.name}": one.values
-        for one in scores.columns.values()
-        if one.kind in (ColumnKind.OVERALL, ColumnKind.CRITERION, ColumnKind.PASSED)
+        f"{column.kind}/{column.name}": column.values
+        for column in scores.columns.values()
+        if column.kind in (ColumnKind.OVERALL, ColumnKind.CRITERION, ColumnKind.PASSED)
     }
     for name in names:
         members = np.asarray(scores.groups[name])
         for value in _group_values(scores, name):
-            for one in plain_columns:
-                wanted[_group_cell(name, value, one)] = np.where(members == value, one.values, np.nan)
+            for column in plain_columns:
+                wanted[_group_cell(name, value, column)] = np.where(members == value, column.values, np.nan)
     means = mean_estimates_of(bootstrap, wanted)
-    spreads = {one.name: _histogram(one, means[f"{one.kind}/{one.name}"], titles) for one in plain_columns}
-    overall = tuple(spreads[one.name] for one in plain_columns if one.kind is ColumnKind.OVERALL)
-    criteria = tuple(spreads[one.name] for one in plain_columns if one.kind is ColumnKind.CRITERION)
+    spreads = {
+        column.name: _histogram(column, means[f"{column.kind}/{column.name}"], titles) for column in plain_columns
+    }
+    overall = tuple(spreads[column.name] for column in plain_columns if column.kind is ColumnKind.OVERALL)
+    criteria = tuple(spreads[column.name] for column in plain_columns if column.kind is ColumnKind.CRITERION)
     return RunFigures(
         overall,
         criteria,
-        {one.name: means[f"passed/{one.name}"] for one in scores.columns.values() if one.kind is ColumnKind.PASSED},
+        {
+            column.name: means[f"passed/{column.name}"]
+            for column in scores.columns.values()
+            if column.kind is ColumnKind.PASSED
+        },
         tuple(_split_group(scores, name, plain_columns, spreads, means) for name in names) if plain_columns else (),
         bootstrap.describe() if scores.cases else "",
         unsplit,
@@ -194,14 +200,14 @@ def _split_group(
     means: Mapping[str, Estimate],
 ) -> GroupSplit:
     members = np.asarray(scores.groups[name])
-    overall = [one for one in columns if one.kind is ColumnKind.OVERALL] or list(columns[:1])
+    overall = [column for column in columns if column.kind is ColumnKind.OVERALL] or list(columns[:1])
     rows = []
     for value in _group_values(scores, name):
         here = members == value
         scored = sum(
             1 for one in zip(*(column.values[here] for column in overall), strict=True) if not np.isnan(one).all()
         )
-        found = {one.name: means[_group_cell(name, value, one)] for one in columns}
+        found = {column.name: means[_group_cell(name, value, column)] for column in columns}
         rows.append(GroupSplitRow(value, int(here.sum()), scored, found))
     by = overall[0].name
 
@@ -209,7 +215,7 @@ def _split_group(
         mean = row.means[by].value
         return mean is None, -(mean or 0.0), row.value
 
-    return GroupSplit(name, tuple(spreads[one.name] for one in columns), tuple(sorted(rows, key=best_first)))
+    return GroupSplit(name, tuple(spreads[column.name] for column in columns), tuple(sorted(rows, key=best_first)))
 
 
 MAX_LISTED = 12  # assertions, findings, corrections
@@ -260,7 +266,7 @@ def summarize_run(gathered: RunData, group: str | None = None) -> ReportSummary:
         count_findings(gathered),
         count_flags(gathered),
         most_common(gathered.corrections),
-        sum(one.count for one in gathered.corrections.values()),
+        sum(correction.count for correction in gathered.corrections.values()),
     )
 
 
@@ -276,7 +282,10 @@ def run_facts(gathered: RunData) -> list[tuple[str, list[str]]]:
         (
             "Rubric",
             rubrics
-            or [escape_hidden(f"{_rubric_line(one)} {one.get('version', '')}".strip()) for one in record.rubrics],
+            or [
+                escape_hidden(f"{_rubric_line(rubric)} {rubric.get('version', '')}".strip())
+                for rubric in record.rubrics
+            ],
         ),
         ("Prompt digest", [digest[:12] for digest in prompt_digests(record).values()]),
         ("Cost", [_cost_lines(record.spent_usd, record.unpriced, tally.reused)]),
@@ -290,7 +299,11 @@ def run_facts(gathered: RunData) -> list[tuple[str, list[str]]]:
 def run_judges(record: RunRecord) -> list[str]:
     """Return the judges that the suite of a run names."""
     judges = record.suite.get("judges")
-    names = [one.get("judge") if isinstance(one, dict) else one for one in judges] if isinstance(judges, list) else []
+    names = (
+        [judge.get("judge") if isinstance(judge, dict) else judge for judge in judges]
+        if isinstance(judges, list)
+        else []
+    )
     return [str(name) for name in names if name]
 
 
@@ -337,7 +350,7 @@ def _token_lines(usage: Mapping[str, int]) -> list[str]:
 
 def count_outcomes(gathered: RunData) -> list[tuple[str, int, list[ExampleVerdict]]]:
     """Return states with counts and examples: scored first, then those without a score by frequency."""
-    counts = {SCORED: gathered.tally.score.count} | {state: one.count for state, one in gathered.lacks.items()}
+    counts = {SCORED: gathered.tally.score.count} | {state: lack.count for state, lack in gathered.lacks.items()}
     lacks = gathered.lacks
     return [
         (state, count, list(lacks[state].examples) if state in lacks else []) for state, count in count_states(counts)
@@ -355,7 +368,7 @@ def count_grades(gathered: RunData) -> dict[str, list[HistogramBin]]:
     found = {}
     for rubric, tally in gathered.tally.rubrics.items():
         if tally.grades:
-            rubrics = [one for one in gathered.record.rubrics if one.get("rubric") == rubric]
+            rubrics = [stored for stored in gathered.record.rubrics if stored.get("rubric") == rubric]
             found[rubric] = [
                 HistogramBin(escape_hidden(name), tally.grades[name]) for name in grade_names(rubrics, tally.grades)
             ]
@@ -391,7 +404,7 @@ def top_failing_assertions(gathered: RunData) -> list[tuple[AskedAssertion, Find
 def count_findings(gathered: RunData) -> dict[str, tuple[int, list[tuple[str, FindingCount]]]]:
     """Return for each kind of finding the number of all and the most common ones."""
     return {
-        key: (sum(one.count for one in items.values()), most_common(items))
+        key: (sum(item.count for item in items.values()), most_common(items))
         for key, items in gathered.findings.items()
         if items
     }
@@ -405,6 +418,6 @@ def most_common(items: Mapping[Key, FindingCount]) -> list[tuple[Key, FindingCou
 def count_flags(gathered: RunData) -> list[tuple[str, bool, FindingCount]]:
     """Return the flags: those of the audit first, then by frequency."""
     return sorted(
-        ((name, name in AUDIT_FLAGS, one) for name, one in gathered.flags.items()),
+        ((name, name in AUDIT_FLAGS, flag) for name, flag in gathered.flags.items()),
         key=lambda item: (not item[1], -item[2].count, item[0]),
     )

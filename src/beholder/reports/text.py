@@ -94,11 +94,11 @@ def criterion_titles(rubrics: Iterable[Mapping[str, object]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for rubric in rubrics:
         criteria = rubric.get("criteria")
-        for one in criteria if isinstance(criteria, list | tuple) else ():
-            if isinstance(one, Mapping) and isinstance(one.get("key"), str):
-                title = escape_hidden(str(one.get("title") or "")) or humanize(one["key"])
-                found[one["key"]] = title
-                found[f"{rubric.get('rubric', '')}.{one['key']}"] = (
+        for criterion in criteria if isinstance(criteria, list | tuple) else ():
+            if isinstance(criterion, Mapping) and isinstance(criterion.get("key"), str):
+                title = escape_hidden(str(criterion.get("title") or "")) or humanize(criterion["key"])
+                found[criterion["key"]] = title
+                found[f"{rubric.get('rubric', '')}.{criterion['key']}"] = (
                     f"{title}, {escape_hidden(str(rubric.get('rubric', '')))}"
                 )
     return found

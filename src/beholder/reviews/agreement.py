@@ -74,7 +74,7 @@ def compare_with_judge(ledger: Ledger, review: Review) -> tuple[list[ReviewAgree
     """Return the agreement of a rater with the judge by aspect, and the cases, those where they differ most first."""
     record = ledger.run(review.run)
     names = load_column_names(ledger, record, assertions=False)
-    own = {(one.case, one.rubric): one for one in ledger.verdicts(review.id) if one.scored}
+    own = {(verdict.case, verdict.rubric): verdict for verdict in ledger.verdicts(review.id) if verdict.scored}
     pairs: dict[str, list[tuple[float, float]]] = {}
     scales: dict[str, tuple[float, float]] = {}
     widest: dict[str, CaseDifference] = {}
@@ -116,11 +116,11 @@ def pair_verdicts(person: Verdict, judge: Verdict | None) -> ReviewedCase:
         theirs = None if other is None else other.score
         apart = None if own.score is None or theirs is None else (theirs - own.score) / (own.scale[1] - own.scale[0])
         rows.append((key, own.scale, own.score, theirs, apart))
-        said = {one.id: one for one in other.assertions} if other is not None else {}
+        said = {assertion.id: assertion for assertion in other.assertions} if other is not None else {}
         split += [
-            (one.id, one.question, one.answer, said[one.id].answer, said[one.id].evidence)
-            for one in own.assertions
-            if one.id in said and {one.answer, said[one.id].answer} == {"yes", "no"}
+            (assertion.id, assertion.question, assertion.answer, said[assertion.id].answer, said[assertion.id].evidence)
+            for assertion in own.assertions
+            if assertion.id in said and {assertion.answer, said[assertion.id].answer} == {"yes", "no"}
         ]
     return ReviewedCase(person, judge, rows, split)
 

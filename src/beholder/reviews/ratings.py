@@ -71,10 +71,10 @@ def _criterion_keys(record: RunRecord) -> Iterator[tuple[ColumnKind, str, str]]:
 def rated_values(verdict: Verdict, names: ColumnNames) -> Iterator[RatedValue]:
     """Yield every number of a verdict, in the order of its rubric, the overall score last."""
     for key, result in verdict.criteria.items():
-        for one in result.assertions:
-            if one.answer in _ASSERTION_VALUES:
-                name = names((ColumnKind.ASSERTION, verdict.style or "", one.id))
-                yield RatedValue(name, ColumnKind.ASSERTION, _ASSERTION_VALUES[one.answer], (0, 1))
+        for assertion in result.assertions:
+            if assertion.answer in _ASSERTION_VALUES:
+                name = names((ColumnKind.ASSERTION, verdict.style or "", assertion.id))
+                yield RatedValue(name, ColumnKind.ASSERTION, _ASSERTION_VALUES[assertion.answer], (0, 1))
         if result.score is not None:
             name = names((ColumnKind.CRITERION, verdict.rubric, key))
             yield RatedValue(
@@ -331,7 +331,7 @@ class _ImportPlan:
 
     def _sheet(self, case: str) -> ReviewSheet:
         if case not in self._sheets:
-            verdicts = [one.verdict for one in self._ledger.stored_verdicts(self._record.id, case=case)]
+            verdicts = [stored.verdict for stored in self._ledger.stored_verdicts(self._record.id, case=case)]
             self._sheets[case] = build_sheet(self._record, self._ledger.case(self._record.id, case), verdicts, "")
         return self._sheets[case]
 
@@ -339,24 +339,32 @@ class _ImportPlan:
 def _to_answers(sheet: ReviewSheet, names: ColumnNames, aspect: str, value: float) -> dict[str, str] | str:
     """Return the answers that a rating means, by the names of their questions; or, as a text, what is wrong with it. A
     criterion is found by the name of its column, or by its key, which several rubrics may have."""
-    criteria = [(rubric, one) for rubric in sheet.rubrics for one in rubric.criteria]
+    criteria = [(rubric, criterion) for rubric in sheet.rubrics for criterion in rubric.criteria]
     for scored in (
-        [(rubric, one) for rubric, one in criteria if names((ColumnKind.CRITERION, rubric.name, one.key)) == aspect],
-        [(rubric, one) for rubric, one in criteria if one.key == aspect],
-        [(rubric, one) for rubric, one in criteria if normalize_name(one.key) == normalize_name(aspect)],
+        [
+            (rubric, criterion)
+            for rubric, criterion in criteria
+            if names((ColumnKind.CRITERION, rubric.name, criterion.key)) == aspect
+        ],
+        [(rubric, criterion) for rubric, criterion in criteria if criterion.key == aspect],
+        [
+            (rubric, criterion)
+            for rubric, criterion in criteria
+            if normalize_name(criterion.key) == normalize_name(aspect)
+        ],
     ):
         if scored:
-            if wrong := next((why for _, one in scored if (why := _scale_problem(one, value))), ""):
+            if wrong := next((why for _, criterion in scored if (why := _scale_problem(criterion, value))), ""):
                 return f"{aspect!r} {wrong}, not {format_exact(value)}."
             return {score_name(rubric, criterion): format_exact(value) for rubric, criterion in scored}
     asserted = [
-        assertion_name(rubric, criterion, one)
+        assertion_name(rubric, criterion, assertion)
         for rubric, criterion in criteria
-        for one in criterion.assertions
-        if aspect in (one.id, f"{rubric.style.style}/{one.id}" if rubric.style else one.id)
+        for assertion in criterion.assertions
+        if aspect in (assertion.id, f"{rubric.style.style}/{assertion.id}" if rubric.style else assertion.id)
     ]
     if not asserted:
-        keys = [names((ColumnKind.CRITERION, rubric.name, one.key)) for rubric, one in criteria]
+        keys = [names((ColumnKind.CRITERION, rubric.name, criterion.key)) for rubric, criterion in criteria]
         return (
             f"the aspect {aspect!r} is no criterion of the rubric; there are {', '.join(keys)}. "
             f"Say which is meant with --map {aspect}=CRITERION, or leave these rows out."

@@ -180,11 +180,11 @@ class CriterionAgreement:
             "raters": self.raters,
             "judged_on": list(self.judged_on),
             "rated_on": list(self.rated_on),
-            "coefficients": {name: one.to_dict() for name, one in self.coefficients.items()},
-            "people": {name: one.to_dict() for name, one in self.people.items()},
+            "coefficients": {name: coefficient.to_dict() for name, coefficient in self.coefficients.items()},
+            "people": {name: estimate.to_dict() for name, estimate in self.people.items()},
             "constant": self.constant.to_dict(),
-            "baselines": [one.to_dict() for one in self.baselines],
-            "each_rater": [one.to_dict() for one in self.each_rater],
+            "baselines": [baseline.to_dict() for baseline in self.baselines],
+            "each_rater": [rater.to_dict() for rater in self.each_rater],
         }
 
 
@@ -218,8 +218,8 @@ class Agreement:
             "reference": self.reference,
             "against": str(self.against),
             "cases": self.cases,
-            "criteria": [one.to_dict() for one in self.criteria],
-            "overall": {name: one.to_dict() for name, one in self.overall.items()},
+            "criteria": [criterion.to_dict() for criterion in self.criteria],
+            "overall": {name: estimate.to_dict() for name, estimate in self.overall.items()},
             "notes": list(self.notes),
             "intervals": self.intervals,
         }
@@ -262,14 +262,16 @@ def agree(
         against=options.against,
         cases=len(rows),
         criteria=tuple(
-            _build_criterion(one, _select_aspect(one.aspect, found), options.against, other_judge=bool(other_judge))
-            for one in aspects
+            _build_criterion(
+                aspect, _select_aspect(aspect.aspect, found), options.against, other_judge=bool(other_judge)
+            )
+            for aspect in aspects
         ),
         overall=_select_aspect("", found),
         notes=(
             *describe_data(scores, ratings, columns, options.pairs, other_judge=bool(other_judge)),
             *describe_scales(columns, ratings, options.scales, options.rating_scales, other_judge=bool(other_judge)),
-            *describe_rank_bins([one.aspect for one in aspects if _uses_rank_bins(one, options.against)]),
+            *describe_rank_bins([aspect.aspect for aspect in aspects if _uses_rank_bins(aspect, options.against)]),
         ),
         intervals=bootstrap.describe(),
     )
@@ -331,11 +333,11 @@ def _metric_values(
     baselines: Sequence[Scores], aspect: str, ratings: Mapping[str, Ratings], cases: Sequence[str]
 ) -> dict[str, Floats]:
     found = {}
-    for one in baselines:
-        column = _metric_column(one, aspect, ratings)
+    for baseline in baselines:
+        column = _metric_column(baseline, aspect, ratings)
         if column is not None:
-            place = {case: row for row, case in enumerate(one.cases)}
-            found[one.name] = np.append(column.values, np.nan)[[place.get(case, -1) for case in cases]]
+            place = {case: row for row, case in enumerate(baseline.cases)}
+            found[baseline.name] = np.append(column.values, np.nan)[[place.get(case, -1) for case in cases]]
     return found
 
 
@@ -380,7 +382,7 @@ def _estimate_aspects(
     averaged = _averaged_aspects(aspects)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = pool.map(lambda one: _aspect_statistics(one, against, bootstrap.group_index, people=people), aspects)
-        statistics = {one.aspect: own for one, own in zip(aspects, made, strict=True)}
+        statistics = {aspect.aspect: own for aspect, own in zip(aspects, made, strict=True)}
         return _bootstrap_estimates(bootstrap, lambda weights: _evaluate_aspects(statistics, averaged, weights, pool))
 
 
@@ -409,9 +411,9 @@ def _evaluate_aspects(
 
 def _averaged_aspects(aspects: Sequence[_AlignedAspect]) -> list[str]:
     """Return the criteria whose errors may be averaged: two or more, on one scale."""
-    criteria = [one for one in aspects if one.column.kind is ColumnKind.CRITERION]
-    alike = len({one.rated_on for one in criteria}) == 1
-    return [one.aspect for one in criteria] if alike and len(criteria) > 1 else []
+    criteria = [aspect for aspect in aspects if aspect.column.kind is ColumnKind.CRITERION]
+    alike = len({criterion.rated_on for criterion in criteria}) == 1
+    return [criterion.aspect for criterion in criteria] if alike and len(criteria) > 1 else []
 
 
 def _build_criterion(
@@ -471,4 +473,4 @@ def _join_key(first: str, second: str) -> str:
 
 def _select_aspect(aspect: str, found: Mapping[str, Estimate]) -> dict[str, Estimate]:
     start = _join_key(aspect, "")
-    return {name.removeprefix(start): one for name, one in found.items() if name.startswith(start)}
+    return {name.removeprefix(start): estimate for name, estimate in found.items() if name.startswith(start)}

@@ -38,8 +38,9 @@ def describe_overall(found: Agreement) -> str:
     judge, constant, difference = (found.overall[name] for name in ("mae", "constant", "difference"))
     if judge.value is None or constant.value is None:
         return ""
+    count = sum(criterion.kind == "criterion" for criterion in found.criteria)
     return (
-        f"Over the {sum(one.kind == 'criterion' for one in found.criteria)} criteria together the judge is off by "
+        f"Over the {count} criteria together the judge is off by "
         f"{judge.value:.2f} and the constant by {constant.value:.2f}: "
         f"{_describe_difference(difference, _name_reference(found.reference != 'people'))}."
     )
@@ -107,7 +108,7 @@ def _describe_distance(one: CriterionAgreement, whom: str) -> Iterator[str]:
 
 def describe_straightlining(criteria: Sequence[CriterionAgreement]) -> str:
     """Return a sentence on raters who give nearly always the same rating; empty where nobody does."""
-    found = Counter(rater.rater for one in criteria for rater in one.each_rater if rater.is_straightlining)
+    found = Counter(rater.rater for criterion in criteria for rater in criterion.each_rater if rater.is_straightlining)
     if not found:
         return ""
     most = found.most_common(MAX_EXAMPLES)

@@ -64,7 +64,9 @@ def describe_matches(found: Mapping[str, Column], aspects: Iterable[str] = (), g
     """Return sentences on inferred and unmatched names; none where all names are the same on both sides."""
     by_hand = _parse_pairs(given)
     inferred = [
-        f"{aspect} = {one.name}" for aspect, one in found.items() if one.name != aspect and aspect not in by_hand
+        f"{aspect} = {column.name}"
+        for aspect, column in found.items()
+        if column.name != aspect and aspect not in by_hand
     ]
     left = [aspect for aspect in dict.fromkeys(aspects) if aspect not in found]
     sentences = [f"Inferred by name: {_join_names(inferred)} (--map ASPECT=CRITERION changes it)."] if inferred else []
@@ -353,7 +355,7 @@ def _check_on_scale(scale: Scale | None, values: Floats, said: str, option: str)
     hair = 1e-9 * (scale[1] - scale[0])  # of rounding, in a mean of thirds
     off = values[(values < scale[0] - hair) | (values > scale[1] + hair)]  # nan is neither
     if len(off):
-        low, high = (float(one) for one in (np.nanmin(values), np.nanmax(values)))
+        low, high = (float(end) for end in (np.nanmin(values), np.nanmax(values)))
         wide = f"{min(low, scale[0]):g}..{max(high, scale[1]):g}"
         raise UsageError(
             f"The scale {scale[0]:g}..{scale[1]:g} was given, and {said} {off[0]:g}, which is not on it; "
@@ -362,12 +364,12 @@ def _check_on_scale(scale: Scale | None, values: Floats, said: str, option: str)
 
 
 def _find_ranges(values: Mapping[str, Floats]) -> dict[str, Scale | None]:
-    own = {aspect: find_range(one) for aspect, one in values.items()}
-    known = [one for one in own.values() if one is not None]
+    own = {aspect: find_range(value) for aspect, value in values.items()}
+    known = [range_ for range_ in own.values() if range_ is not None]
     if not known:
         return own
     every = min(low for low, _ in known), max(high for _, high in known)
     return {
-        aspect: every if one is not None and 2 * (one[1] - one[0]) >= every[1] - every[0] else one
-        for aspect, one in own.items()
+        aspect: every if range_ is not None and 2 * (range_[1] - range_[0]) >= every[1] - every[0] else range_
+        for aspect, range_ in own.items()
     }

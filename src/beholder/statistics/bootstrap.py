@@ -253,7 +253,7 @@ def mean_of_defined(values: Sequence[Floats]) -> Floats:
 
 def _evaluate_blocks(statistics: Statistics, blocks: Iterator[Floats]) -> dict[str, Floats]:
     found = [statistics(weights) for weights in blocks]
-    return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+    return {name: np.concatenate([block[name] for block in found]) for name in found[0]}
 
 
 NO_VALUES = "no case has a value"

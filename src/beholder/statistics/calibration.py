@@ -82,7 +82,7 @@ def average_statistics(statistics: list[Statistic]) -> Statistic:
     def statistic(weights: Floats) -> Floats:
         if not statistics:
             return np.full(len(weights), np.nan)
-        return mean_of_defined([one(weights) for one in statistics])
+        return mean_of_defined([statistic(weights) for statistic in statistics])
 
     return statistic
 
@@ -154,7 +154,7 @@ class CandidateScore:
             "error_gain_over_judge": self.error_gain,
             "error_gain_over_constant": self.constant_gain,
         }
-        return {name: one.to_dict() for name, one in given.items() if one is not None}
+        return {name: estimate.to_dict() for name, estimate in given.items() if estimate is not None}
 
 
 class CandidateEvaluation:
@@ -192,8 +192,8 @@ class CandidateEvaluation:
     def predict_across(self, fold: Ints) -> dict[str, list[Floats]]:
         """Predict each case by maps that saw none of its fold, for each recipe."""
         return {
-            name: [predict_out_of_fold(task, one, fold[rows]) for task, rows in self._tasks_with_rows()]
-            for name, one in self.recipes.items()
+            name: [predict_out_of_fold(task, recipe, fold[rows]) for task, rows in self._tasks_with_rows()]
+            for name, recipe in self.recipes.items()
         }
 
     def predict_within(self, some: Bools) -> dict[str, list[Floats]]:
@@ -202,9 +202,9 @@ class CandidateEvaluation:
         fold[some] = assign_folds(self.groups[some], SELECTION_FOLDS, self.seed)
         return {
             name: [
-                predict_out_of_fold(task, one, fold[rows], rows=some[rows]) for task, rows in self._tasks_with_rows()
+                predict_out_of_fold(task, recipe, fold[rows], rows=some[rows]) for task, rows in self._tasks_with_rows()
             ]
-            for name, one in self.recipes.items()
+            for name, recipe in self.recipes.items()
         }
 
     def score_new_makers(self, names: Collection[str], fold: Ints | None = None) -> dict[str, CandidateScore]:
@@ -220,15 +220,15 @@ class CandidateEvaluation:
             for task, rows in self._tasks_with_rows()
         ]
         predictions = {
-            name: [predict_out_of_fold(task, one, *by) for task, by in zip(self.tasks, divided, strict=True)]
-            for name, one in self.recipes.items()
+            name: [predict_out_of_fold(task, recipe, *by) for task, by in zip(self.tasks, divided, strict=True)]
+            for name, recipe in self.recipes.items()
             if name in names
         }
         return self.score(predictions)
 
     def choose_best(self, predictions: Predictions, by: SelectionMeasure) -> str:
         """Return the candidate that is closest to people; of equal ones the first, which is the simplest."""
-        found = {name: self._distance(name, one, by) for name, one in predictions.items()}
+        found = {name: self._distance(name, prediction, by) for name, prediction in predictions.items()}
         return min(found, key=lambda name: found[name])
 
     def predict_nested(
@@ -237,11 +237,11 @@ class CandidateEvaluation:
         """Predict each fold by the recipe that is best without it; also return the recipes that were chosen."""
         nested = [np.full(len(task.cases), np.nan) for task in self.tasks]
         picked = set()
-        for one in np.unique(fold):
-            name = self.choose_best(self.predict_within(fold != one), by)
+        for number in np.unique(fold):
+            name = self.choose_best(self.predict_within(fold != number), by)
             picked.add(name)
             for values, predicted, rows in zip(nested, predictions[name], self._rows, strict=True):
-                out = fold[rows] == one
+                out = fold[rows] == number
                 values[out] = predicted[out]
         return nested, picked
 
@@ -254,8 +254,8 @@ class CandidateEvaluation:
         """
         return frozenset(
             name
-            for name, one in self.recipes.items()
-            if all(np.ptp(task.clip(fit_map(task, one).predict(task.features))) == 0 for task in self.tasks)
+            for name, recipe in self.recipes.items()
+            if all(np.ptp(task.clip(fit_map(task, recipe).predict(task.features))) == 0 for task in self.tasks)
         )
 
     @property
@@ -264,7 +264,7 @@ class CandidateEvaluation:
 
         Across folds they would seem to lose some of it, since the shift differs a little from fold to fold.
         """
-        return frozenset(name for name, one in self.recipes.items() if one.keeps_order)
+        return frozenset(name for name, recipe in self.recipes.items() if recipe.keeps_order)
 
     def score(self, predictions: Predictions, chosen: Set[str] = frozenset()) -> dict[str, CandidateScore]:
         """Score predictions and the raw judge; `chosen` are the recipes behind the predictions `AS_CHOSEN`."""
@@ -272,22 +272,25 @@ class CandidateEvaluation:
         recipes_behind = {name: {name} for name in candidates} | {AS_CHOSEN: set(chosen)}
         rho = {
             name: self._average_over_tasks(
-                rank_correlation_statistic, self.judges if recipes_behind[name] <= self.order_preserving else one
+                rank_correlation_statistic, self.judges if recipes_behind[name] <= self.order_preserving else candidate
             )
-            for name, one in candidates.items()
+            for name, candidate in candidates.items()
             if not recipes_behind[name] <= self.constant_recipes
         }
-        error = {name: self._average_over_tasks(absolute_error_statistic, one) for name, one in candidates.items()}
+        error = {
+            name: self._average_over_tasks(absolute_error_statistic, candidate)
+            for name, candidate in candidates.items()
+        }
 
         def statistics(weights: Floats) -> dict[str, Floats]:
-            rhos = {name: one(weights) for name, one in rho.items()}
-            errors = {name: one(weights) for name, one in error.items()}
-            found = {f"rho {name}": one for name, one in rhos.items()}
-            found |= {f"error {name}": one for name, one in errors.items()}
-            found |= {f"rho_gain {name}": one - rhos[RAW_JUDGE] for name, one in rhos.items()}
-            found |= {f"error_gain {name}": errors[RAW_JUDGE] - one for name, one in errors.items()}
+            rhos = {name: statistic(weights) for name, statistic in rho.items()}
+            errors = {name: statistic(weights) for name, statistic in error.items()}
+            found = {f"rho {name}": rho for name, rho in rhos.items()}
+            found |= {f"error {name}": error for name, error in errors.items()}
+            found |= {f"rho_gain {name}": rho - rhos[RAW_JUDGE] for name, rho in rhos.items()}
+            found |= {f"error_gain {name}": errors[RAW_JUDGE] - error for name, error in errors.items()}
             if CONSTANT_NAME in errors:
-                found |= {f"constant_gain {name}": errors[CONSTANT_NAME] - one for name, one in errors.items()}
+                found |= {f"constant_gain {name}": errors[CONSTANT_NAME] - error for name, error in errors.items()}
             return found
 
         found = self.bootstrap.estimates(statistics)
@@ -323,7 +326,9 @@ class CandidateEvaluation:
         kind = rank_correlation_statistic if by is SelectionMeasure.RANK else absolute_error_statistic
         ordered = self.judges if by is SelectionMeasure.RANK and name in self.order_preserving else predictions
         measured = []
-        for mean, one, known in zip(self._means, ordered, (~np.isnan(one) for one in predictions), strict=True):
+        for mean, one, known in zip(
+            self._means, ordered, (~np.isnan(prediction) for prediction in predictions), strict=True
+        ):
             value = float(kind(one[known], mean[known])(np.ones((1, int(known.sum()))))[0])
             measured.append((0.0 if np.isnan(value) else -value) if by is SelectionMeasure.RANK else value)
         return float(np.mean(measured))
@@ -334,8 +339,8 @@ class CandidateEvaluation:
         """Return the statistic for the mean over the tasks of a statistic of predictions and ratings."""
         return average_statistics(
             [
-                _restrict_rows(kind(one, mean), rows)
-                for one, mean, rows in zip(predictions, self._means, self._rows, strict=True)
+                _restrict_rows(kind(prediction, mean), rows)
+                for prediction, mean, rows in zip(predictions, self._means, self._rows, strict=True)
             ]
         )
 
@@ -441,7 +446,9 @@ def calibrate(
         learned_makers=learned,
         interval_note=evaluation.bootstrap.describe(),
         maps={task.aspect: fit_map(task, recipes[chosen]) for task in tasks} if helps else {},
-        error_bounds={task.aspect: _bound_errors(task, one) for task, one in zip(tasks, nested, strict=True)},
+        error_bounds={
+            task.aspect: _bound_errors(task, predictions) for task, predictions in zip(tasks, nested, strict=True)
+        },
     )
 
 
@@ -471,9 +478,9 @@ def _describe_unseen_makers(
     else:
         what, seen, kept = "the error", rows[chosen].error.value, unseen[chosen].error.value
         rivals = [rows[RAW_JUDGE].error.value, unseen[CONSTANT_NAME].error.value if CONSTANT_NAME in unseen else None]
-        without = min((one for one in rivals if one is not None), default=0.0)
+        without = min((rival for rival in rivals if rival is not None), default=0.0)
         gained, lost = seen is not None and seen < without, kept is None or kept >= without
-    first, then = ("not defined" if one is None else f"{one:.3f}" for one in (seen, kept))
+    first, then = ("not defined" if value is None else f"{value:.3f}" for value in (seen, kept))
     sentence = f"Where the map has seen other images of the same maker, {what} of {chosen} is {first}; "
     sentence += f"where it has seen neither the maker nor the photograph, {then}"
     if not lost:
@@ -489,7 +496,7 @@ def _describe_unseen_makers(
 def _is_surely_better(row: CandidateScore, by: SelectionMeasure) -> bool:
     """Return whether a map is better than the judge, and than a constant, by intervals that exclude 0."""
     gains = [row.rho_gain] if by is SelectionMeasure.RANK else [row.error_gain, row.constant_gain]
-    return all(one is not None and _is_above_zero(one) for one in gains)
+    return all(gain is not None and _is_above_zero(gain) for gain in gains)
 
 
 def _describe_lost_order(chosen: str, unseen: Mapping[str, CandidateScore], by: SelectionMeasure) -> str:
@@ -555,7 +562,7 @@ def summarize_task(result: CalibrationResult, task: CalibrationTask) -> dict[str
         "cases": len(task.cases),
         "raters": len(task.ratings.raters),
         "groups": len(set(task.group_index.tolist())),
-        "together_with": [one.aspect for one in result.tasks if one is not task],
+        "together_with": [other.aspect for other in result.tasks if other is not task],
         "chosen": result.chosen,
         "by": str(result.by),
         "helps": result.helps,
@@ -573,15 +580,15 @@ def summarize_task(result: CalibrationResult, task: CalibrationTask) -> dict[str
 def format_json(values: object, depth: int = 0) -> str:
     """Format JSON for people: short values, and every list of numbers, on one line."""
     flat = json.dumps(values, ensure_ascii=False, allow_nan=False)
-    nested = isinstance(values, dict) or (isinstance(values, list) and any(isinstance(one, dict) for one in values))
+    nested = isinstance(values, dict) or (isinstance(values, list) and any(isinstance(value, dict) for value in values))
     if len(flat) <= 100 or not nested:
         return flat
     inner = "  " * (depth + 1)
     if isinstance(values, dict):
         lines = [
-            f"{inner}{json.dumps(key, ensure_ascii=False)}: {format_json(one, depth + 1)}"
-            for key, one in values.items()
+            f"{inner}{json.dumps(key, ensure_ascii=False)}: {format_json(value, depth + 1)}"
+            for key, value in values.items()
         ]
         return "{\n" + ",\n".join(lines) + "\n" + "  " * depth + "}"
     assert isinstance(values, list)
-    return "[\n" + ",\n".join(f"{inner}{format_json(one, depth + 1)}" for one in values) + "\n" + "  " * depth + "]"
+    return "[\n" + ",\n".join(f"{inner}{format_json(value, depth + 1)}" for value in values) + "\n" + "  " * depth + "]"

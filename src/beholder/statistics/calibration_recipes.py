@@ -209,7 +209,7 @@ def fit_linear(data: TrainingData, penalties: Sequence[float] = (STRONG_PENALTY,
     means, scales = data.values.mean(axis=0), data.values.std(axis=0)
     scales = np.where(scales > 0, scales, 1.0)
     weights = _fit_ridge((data.values - means) / scales, data, penalties)
-    return LinearMap(float(data.ratings.mean()), *(tuple(one.tolist()) for one in (means, scales, weights)))
+    return LinearMap(float(data.ratings.mean()), *(tuple(row.tolist()) for row in (means, scales, weights)))
 
 
 def fit_curved(data: TrainingData, penalties: Sequence[float] = PENALTIES) -> CurvedMap:
@@ -251,8 +251,8 @@ def snap_to_ends(
     def fitted(data: TrainingData) -> SnapToEndsMap:
         fold = assign_folds(data.groups, INNER_FOLDS, data.seed)
         predicted = np.full(len(fold), np.nan)
-        for one in np.unique(fold):
-            out = fold == one
+        for number in np.unique(fold):
+            out = fold == number
             if not out.all():
                 predicted[out] = fit(data.select(~out)).predict(data.values[out])
         known = ~np.isnan(predicted)
@@ -317,8 +317,8 @@ def _choose_penalty(design: Floats, data: TrainingData, penalties: Sequence[floa
     """Return the penalty with the least squared error on held-out cases."""
     fold = assign_folds(data.groups, INNER_FOLDS, data.seed)
     squares = np.zeros(len(penalties))
-    for one in np.unique(fold):
-        out = fold == one
+    for number in np.unique(fold):
+        out = fold == number
         if out.all():
             return penalties[-1]
         weights = solve_ridge(design[~out], data.ratings[~out], penalties)

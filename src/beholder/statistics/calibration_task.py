@@ -142,7 +142,7 @@ def build_features(scores: Scores, raw: Column, extra_features: ExtraFeatures = 
             the mean the minimum.
         extra_features: Further features.
     """
-    columns = {one.name: one.values for one in scores.columns.values() if one.kind not in _IGNORED_KINDS}
+    columns = {column.name: column.values for column in scores.columns.values() if column.kind not in _IGNORED_KINDS}
     for column in (raw, *extra_features.other_columns):
         columns[column.name] = column.values
         combined = parse_combination(column.name)
@@ -183,7 +183,7 @@ def read_features(path: Path) -> dict[str, dict[str, float]]:
         }
         for name in names
     }
-    whole = [name for name, found in numbers.items() if found and not any(np.isinf(one) for one in found.values())]
+    whole = [name for name, found in numbers.items() if found and not any(map(np.isinf, found.values()))]
     if not whole:
         raise UsageError(f"{str(path)!r} has no column of numbers; it should have a row for each case: case,NAME,…")
     return {
@@ -439,7 +439,7 @@ def _keep_raw(found: UsableFeatures, features: Features, raw: str) -> UsableFeat
     place = features.names.index(raw)
     if place in found.positions:
         return found
-    at = sum(one < place for one in found.positions)
+    at = sum(position < place for position in found.positions)
     middle = float(np.median(features.values[:, place]))
     return UsableFeatures(
         (*found.positions[:at], place, *found.positions[at:]),
@@ -466,8 +466,8 @@ def predict_out_of_fold(
     predictions = np.full(len(task.cases), np.nan)
     within = np.ones(len(task.cases), np.bool_) if rows is None else rows
     cell = cross_folds(*folds)
-    for one in np.unique(cell[within]):
-        out = within & (cell == one)
+    for number in np.unique(cell[within]):
+        out = within & (cell == number)
         first = int(out.argmax())
         seen = within & np.logical_and.reduce([fold != fold[first] for fold in folds])
         if seen.any():
@@ -516,7 +516,7 @@ class Provenance:
         it is `Anime/A1`.
         """
         style = self.styles[0] if len(self.styles) == 1 else ""
-        plain = [one.name for one in scores.columns.values() if one.kind is ColumnKind.ASSERTION]
+        plain = [column.name for column in scores.columns.values() if column.kind is ColumnKind.ASSERTION]
         return ColumnAliases({name: f"{style}/{name}" for name in plain} if style else {})
 
     def to_dict(self) -> dict[str, object]:
@@ -549,7 +549,7 @@ class ColumnAliases:
         return replace(column, name=str(Combination(combined.how, parts)))
 
     def rename_all(self, scores: Scores) -> Scores:
-        return replace(scores, columns={one.name: one for one in map(self.rename, scores.columns.values())})
+        return replace(scores, columns={column.name: column for column in map(self.rename, scores.columns.values())})
 
 
 def load_run_provenance(ledger: Ledger, run: str) -> Provenance:
@@ -559,8 +559,8 @@ def load_run_provenance(ledger: Ledger, run: str) -> Provenance:
     rubrics: dict[str, str] = {}
     names: dict[str, set[str]] = {}
     styles: dict[str, None] = {}
-    for one in ledger.stored_verdicts(record.id):
-        verdict = one.verdict
+    for stored in ledger.stored_verdicts(record.id):
+        verdict = stored.verdict
         judges[verdict.judge] = None
         rubrics[verdict.rubric] = verdict.rubric_version
         styles[verdict.style or ""] = None

@@ -236,11 +236,11 @@ class Comparison:
     @property
     def is_empty(self) -> bool:
         """Whether nothing has a number in both runs."""
-        return not any(one.cases for one in self.changes)
+        return not any(change.cases for change in self.changes)
 
     def select_kinds(self, *kinds: str) -> tuple[ColumnChange, ...]:
         """Return the changes of columns of these kinds."""
-        return tuple(one for one in self.changes if one.kind in kinds)
+        return tuple(change for change in self.changes if change.kind in kinds)
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -249,12 +249,12 @@ class Comparison:
             "cases": self.cases,
             "groups": self.groups,
             "group": self.group,
-            "changes": [one.to_dict() for one in self.changes],
-            "moved": [one.to_dict() for one in self.changed_cases],
+            "changes": [change.to_dict() for change in self.changes],
+            "moved": [case.to_dict() for case in self.changed_cases],
             "only_before": list(self.only_before),
             "only_after": list(self.only_after),
-            "unlike": [one.to_dict() for one in self.uneven_cases],
-            "neither": [one.to_dict() for one in self.unscored_cases],
+            "unlike": [case.to_dict() for case in self.uneven_cases],
+            "neither": [case.to_dict() for case in self.unscored_cases],
             "warnings": list(self.warnings),
             "told": self.interval_note,
         }
@@ -262,8 +262,8 @@ class Comparison:
 
 def find_most_lost(changes: Sequence[ColumnChange]) -> ColumnChange | None:
     """Return the column that lost the most cases, preferably an overall score; None where none was lost."""
-    lost = [one for one in changes if one.lost]
-    overall = [one for one in lost if one.kind == ColumnKind.OVERALL]
+    lost = [change for change in changes if change.lost]
+    overall = [change for change in lost if change.kind == ColumnKind.OVERALL]
     return max(overall or lost, key=lambda one: one.lost, default=None)
 
 
@@ -289,18 +289,20 @@ def compare(
     """
     options = options or ComparisonOptions()
     pairs = pair_cases(before, after, options.group)
-    columns = (*pairs.columns, *(_grade_steps(one, pairs.cases) for one in graded))
+    columns = (*pairs.columns, *(_grade_steps(grades, pairs.cases) for grades in graded))
     allowed = _resolve_margins(columns, options)
     bootstrap = ClusterBootstrap(pairs.groups, len(pairs.cases), count=options.draw_count, seed=options.seed)
     changes = _measure_changes(columns, bootstrap, allowed, options.detect)
-    counts = {one.name: _count_grades(one, pairs.cases) for one in graded}
+    counts = {grades.name: _count_grades(grades, pairs.cases) for grades in graded}
     return Comparison(
         before=before.name,
         after=after.name,
         cases=len(pairs.cases),
         groups=bootstrap.group_count,
         group=pairs.group if pairs.groups is not None else None,
-        changes=tuple(replace(one, grades=counts[one.name]) if one.kind == GRADE else one for one in changes),
+        changes=tuple(
+            replace(change, grades=counts[change.name]) if change.kind == GRADE else change for change in changes
+        ),
         changed_cases=_find_changed_cases(pairs, options.top),
         only_before=pairs.only_before,
         only_after=pairs.only_after,
@@ -312,18 +314,18 @@ def compare(
 
 
 def _resolve_margins(columns: Sequence[PairedColumn], options: ComparisonOptions) -> list[float]:
-    unknown = options.margins.keys() - {one.name for one in columns}
+    unknown = options.margins.keys() - {column.name for column in columns}
     if unknown and columns:
-        there = ", ".join(one.name for one in columns)
+        there = ", ".join(column.name for column in columns)
         raise UsageError(f"There is no {sorted(unknown)[0]!r} to have a margin; there are: {there}.")
-    return [options.margins.get(one.name, options.margin) for one in columns]
+    return [options.margins.get(column.name, options.margin) for column in columns]
 
 
 def _measure_changes(
     columns: Sequence[PairedColumn], bootstrap: ClusterBootstrap, margins: Sequence[float], detect: float | None
 ) -> list[ColumnChange]:
-    differences = [one.difference for one in columns]
-    bounds = {at: ends for at, one in enumerate(columns) if (ends := _bound_differences(one)) is not None}
+    differences = [column.difference for column in columns]
+    bounds = {at: ends for at, column in enumerate(columns) if (ends := _bound_differences(column)) is not None}
     found = estimate_differences(
         bootstrap, differences, margins, [values for ends in bounds.values() for values in ends]
     )
@@ -364,8 +366,8 @@ def _measure_changes(
 def _correct_by_kind(columns: Sequence[PairedColumn], p: Floats) -> tuple[Floats, list[int]]:
     """Return p-values corrected by Holm within each kind, and the number of tests in each column's family."""
     corrected, tests = np.full(len(columns), np.nan), [1] * len(columns)
-    for kind in dict.fromkeys(one.kind for one in columns):
-        family = [at for at, one in enumerate(columns) if one.kind == kind]
+    for kind in dict.fromkeys(column.kind for column in columns):
+        family = [at for at, column in enumerate(columns) if column.kind == kind]
         corrected[family] = correct_holm(p[family])
         for at in family:
             tests[at] = int((~np.isnan(p[family])).sum())
@@ -400,20 +402,20 @@ def _count_grades(one: RubricGrades, cases: Sequence[str]) -> dict[str, tuple[in
 
 def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
     """Return the cases that changed most: by their mean overall score, or by their criteria as shares of the scale."""
-    overall = [one for one in pairs.columns if one.kind == ColumnKind.OVERALL]
-    ranked = overall or [one for one in pairs.columns if one.kind == ColumnKind.CRITERION]
-    told = [one for one in pairs.columns if one.kind != ColumnKind.ASSERTION]
+    overall = [column for column in pairs.columns if column.kind == ColumnKind.OVERALL]
+    ranked = overall or [column for column in pairs.columns if column.kind == ColumnKind.CRITERION]
+    told = [column for column in pairs.columns if column.kind != ColumnKind.ASSERTION]
     if not ranked or not top:
         return ()
-    by = np.nan_to_num(mean_of_defined([one.difference / _scale_width(one) for one in ranked]))
+    by = np.nan_to_num(mean_of_defined([column.difference / _scale_width(column) for column in ranked]))
     found = []
     for row in np.argsort(-np.abs(by), kind="stable")[:top]:
         if abs(by[row]) <= EQUALITY_TOLERANCE:
             break
         changes = {
-            one.name: (float(one.before[row]), float(one.after[row]))
-            for one in told
-            if abs(one.difference[row]) > EQUALITY_TOLERANCE
+            column.name: (float(column.before[row]), float(column.after[row]))
+            for column in told
+            if abs(column.difference[row]) > EQUALITY_TOLERANCE
         }
         group = pairs.groups[row] if pairs.groups is not None else ""
         found.append(CaseChange(pairs.cases[row], group, float(by[row]), changes))

@@ -93,8 +93,8 @@ class Scores:
         places = np.asarray(rows, np.int64)
         cases = tuple(self.cases[row] for row in places)
         columns = {
-            name: Column(one.name, one.kind, one.values[places], one.scale, one.question)
-            for name, one in self.columns.items()
+            name: Column(column.name, column.kind, column.values[places], column.scale, column.question)
+            for name, column in self.columns.items()
         }
         groups = {name: tuple(values[row] for row in places) for name, values in self.groups.items()}
         kept = set(cases)
@@ -247,7 +247,7 @@ def select_group(scores: Scores, name: str | None) -> tuple[str, ...] | None:
 def load_run_scores(ledger: Ledger, run: str) -> Scores:
     """Return the scores of a run in the ledger; `run` is a name or id as in `Ledger.run`."""
     record = ledger.run(run)
-    judged = ((one.verdict, one.groups) for one in ledger.stored_verdicts(record.id))
+    judged = ((stored.verdict, stored.groups) for stored in ledger.stored_verdicts(record.id))
     return tabulate_verdicts(f"run {record.id} ({record.name})", judged)
 
 
@@ -287,10 +287,12 @@ def _add_verdict(builder: _ColumnBuilder, row: int, verdict: Verdict) -> None:
             builder.add(
                 row, (ColumnKind.CRITERION, verdict.rubric, key), ColumnKind.CRITERION, result.score, result.scale
             )
-        for one in result.assertions:
-            if one.answer in _ANSWER_VALUES:
-                name = (ColumnKind.ASSERTION, verdict.style or "", one.id)
-                builder.add(row, name, ColumnKind.ASSERTION, _ANSWER_VALUES[one.answer], (0, 1), one.question)
+        for assertion in result.assertions:
+            if assertion.answer in _ANSWER_VALUES:
+                name = (ColumnKind.ASSERTION, verdict.style or "", assertion.id)
+                builder.add(
+                    row, name, ColumnKind.ASSERTION, _ANSWER_VALUES[assertion.answer], (0, 1), assertion.question
+                )
     if verdict.score is not None:
         builder.add(row, (ColumnKind.OVERALL, verdict.rubric, "score"), ColumnKind.OVERALL, verdict.score, (0, 1))
     if verdict.passed is not None:

@@ -399,7 +399,9 @@ def estimate_human_mean(
     )
     if scale is None:
         return found
-    people, alone, combined = (_clip_estimate(one, scale) for one in (found.people, found.judge, found.combined))
+    people, alone, combined = (
+        _clip_estimate(estimate, scale) for estimate in (found.people, found.judge, found.combined)
+    )
     same = (people, alone, combined) == (found.people, found.judge, found.combined)
     return replace(found, people=people, judge=alone, combined=combined, clipped_to=None if same else scale)
 
@@ -477,7 +479,8 @@ def _add_interval(fit: RegressionFit | None, human: Floats, rate: bool) -> Estim
 
 def _clip_estimate(estimate: Estimate, scale: tuple[float, float]) -> Estimate:
     value, low, high = (
-        None if one is None else float(np.clip(one, *scale)) for one in (estimate.value, estimate.low, estimate.high)
+        None if number is None else float(np.clip(number, *scale))
+        for number in (estimate.value, estimate.low, estimate.high)
     )
     return replace(estimate, value=value, low=low, high=high)
 

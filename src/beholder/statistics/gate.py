@@ -83,7 +83,7 @@ def gate_comparison(
         fail_on: What fails the gate.
     """
     looked, undecided = _select_changes(comparison, on)
-    p = np.array([np.nan if one.p_beyond is None else one.p_beyond for one in looked])
+    p = np.array([np.nan if change.p_beyond is None else change.p_beyond for change in looked])
     regressed: dict[str, str] = {}
     unsure: dict[str, str] = {}
     doubted: dict[str, str] = {}
@@ -101,13 +101,13 @@ def gate_comparison(
     failed = regressed | (unsure if fail_on is FailOn.INCONCLUSIVE else {})
     undecided |= {} if failed else _explain_undecided(looked, p)
     unweighed = "" if failed or undecided else _describe_lost_cases(looked, comparison.cases)
-    names = tuple(one.name for one in looked)
+    names = tuple(change.name for change in looked)
     return ComparisonGate(names, tuple(regressed), tuple(unsure), failed, doubted, undecided, unweighed)
 
 
 def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[ColumnChange], dict[str, str]]:
     """Return the columns that `on` names, and a sentence for each name that matches none."""
-    by_name = {one.name: one for one in comparison.changes}
+    by_name = {change.name: change for change in comparison.changes}
     found: dict[str, ColumnChange] = {}
     unknown: dict[str, str] = {}
     for name in on:
@@ -122,31 +122,31 @@ def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[Col
                 if by_name
                 else f"Nothing has a score in both runs, so that there is nothing to decide {name!r} by."
             )
-        found |= {one.name: one for one in chosen}
+        found |= {change.name: change for change in chosen}
     return list(found.values()), unknown
 
 
 def _explain_undecided(looked: Sequence[ColumnChange], p: Floats) -> dict[str, str]:
     """Return sentences on columns for which the gate could not have failed, whatever the data."""
-    if all(one.difference.value is None for one in looked):
+    if all(change.difference.value is None for change in looked):
         return {
-            one.name: f"Nothing has a score in both runs, so that there is nothing to decide {one.name!r} by."
-            for one in looked
+            change.name: f"Nothing has a score in both runs, so that there is nothing to decide {change.name!r} by."
+            for change in looked
         }
     tests = int((~np.isnan(p)).sum())
     found = {}
-    for at, one in enumerate(looked):
-        value = one.difference.value
+    for at, change in enumerate(looked):
+        value = change.difference.value
         if (
             value is not None
-            and value < -one.margin - EQUALITY_TOLERANCE
-            and _cannot_reach_significance(at, p, one.groups)
+            and value < -change.margin - EQUALITY_TOLERANCE
+            and _cannot_reach_significance(at, p, change.groups)
         ):
-            few = "1 group" if one.groups == 1 else f"{one.groups} groups"
+            few = "1 group" if change.groups == 1 else f"{change.groups} groups"
             among = f" among {tests} columns" if tests > 1 else ""
             fewer = " (--on names fewer columns)" if tests > 1 else ""
-            found[one.name] = (
-                f"{one.name} fell by {-value:.3g}, and {few} of cases cannot tell that from chance{among}: "
+            found[change.name] = (
+                f"{change.name} fell by {-value:.3g}, and {few} of cases cannot tell that from chance{among}: "
                 f"it takes {min_groups_to_decide(tests)} at least, and more for small changes{fewer}."
             )
     return found

@@ -76,7 +76,7 @@ class HistoryLine:
     common: int
 
     def to_dict(self) -> dict[str, object]:
-        points = [one.to_dict() for one in self.points]
+        points = [point.to_dict() for point in self.points]
         return {"name": self.name, "points": points, "slope": self.slope.to_dict(), "common": self.common}
 
 
@@ -103,7 +103,7 @@ def analyze_history(
     Raises:
         UsageError: No run has such a column, or no case has the named group.
     """
-    there = {name: one.kind for scores in runs for name, one in scores.columns.items()}
+    there = {name: column.kind for scores in runs for name, column in scores.columns.items()}
     names = list(on) or [name for name, kind in there.items() if kind is ColumnKind.OVERALL]
     unknown = [name for name in names if name not in there]
     if unknown or not names:
@@ -151,7 +151,7 @@ def _estimate_changes(
     if not set(before.cases) & set(after.cases):
         return [(undefined_estimate("no case is in both runs"), None, 0)] * len(names)
     pairs = pair_cases(before, after, group if group in before.groups or group in after.groups else None)
-    columns = {one.name: one.difference for one in pairs.columns if one.name in names}
+    columns = {column.name: column.difference for column in pairs.columns if column.name in names}
     bootstrap = ClusterBootstrap(pairs.groups, len(pairs.cases), count=draw_count, seed=seed)
     found = estimate_differences(bootstrap, list(columns.values()))
     by_name: dict[str, tuple[Estimate, float | None, int]] = {}
@@ -173,11 +173,11 @@ def _estimate_slopes(
         return [(undefined_estimate("no case is in every run"), 0)] * len(names)
     places = [[known[case] for case in common] for known in rows]
     table = np.array(
-        [[one[own] for one in _column_values(scores, names)] for scores, own in zip(runs, places, strict=True)]
+        [[column[own] for column in _column_values(scores, names)] for scores, own in zip(runs, places, strict=True)]
     )  # runs × columns × cases
     when = np.arange(len(runs)) - (len(runs) - 1) / 2
     slopes: Floats = np.tensordot(when, table, 1) / float(when @ when)  # nan where a run has no number
     given = runs[0].groups.get(group or SOURCE_GROUP)
     groups = None if given is None else [given[row] for row in places[0]]
     means = _estimate_run_means(list(slopes), groups, draw_count, seed)
-    return [(mean, int((~np.isnan(one)).sum())) for mean, one in zip(means, slopes, strict=True)]
+    return [(mean, int((~np.isnan(slope)).sum())) for mean, slope in zip(means, slopes, strict=True)]

@@ -128,7 +128,7 @@ def pair_cases(before: Scores, after: Scores, group: str | None = None) -> Share
     columns, warnings = _pair_columns(before, after, old, new)
     groups, sentences = _pair_groups(before, after, old, new, group)
     uneven = tuple(_find_uneven_cases(before, after, cases, columns))
-    uneven_ids = {one.case for one in uneven}
+    uneven_ids = {uneven_case.case for uneven_case in uneven}
     return SharedCases(
         cases=cases,
         columns=columns,
@@ -184,7 +184,7 @@ def _pair_columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[
 
 
 def _comparable_columns(scores: Scores) -> dict[str, Column]:
-    return {name: one for name, one in scores.columns.items() if one.kind in COMPARED_KINDS}
+    return {name: column for name, column in scores.columns.items() if column.kind in COMPARED_KINDS}
 
 
 def _empty_columns(columns: Mapping[str, Column], scores: Scores, other: Scores) -> dict[str, Column]:
@@ -215,24 +215,24 @@ def _pair_groups(
         raise UsageError(f"No case is in a group {name!r}; there are: {there}.")
     mine = [first[row] if first else "" for row in old]
     others = [second[row] if second else "" for row in new]
-    differ = sum(bool(one and other and one != other) for one, other in zip(mine, others, strict=True))
+    differ = sum(bool(own and other and own != other) for own, other in zip(mine, others, strict=True))
     sentences = [f"{differ:,} cases are of another {wanted} in each run; {before.name} is followed."] if differ else []
-    return tuple(one or other for one, other in zip(mine, others, strict=True)), sentences
+    return tuple(own or other for own, other in zip(mine, others, strict=True)), sentences
 
 
 def _find_uneven_cases(
     before: Scores, after: Scores, cases: tuple[str, ...], columns: tuple[PairedColumn, ...]
 ) -> Iterator[UnevenCase]:
     """Yield cases that were scored, or whose overall score or criteria have a number, in one run only."""
-    numbers = [one for one in columns if one.kind in (ColumnKind.OVERALL, ColumnKind.CRITERION)]
+    numbers = [column for column in columns if column.kind in (ColumnKind.OVERALL, ColumnKind.CRITERION)]
     shape = (len(cases), len(numbers))
-    old = np.array([~np.isnan(one.before) for one in numbers], np.bool_).T.reshape(shape)
-    new = np.array([~np.isnan(one.after) for one in numbers], np.bool_).T.reshape(shape)
+    old = np.array([~np.isnan(number.before) for number in numbers], np.bool_).T.reshape(shape)
+    new = np.array([~np.isnan(number.after) for number in numbers], np.bool_).T.reshape(shape)
     odd = (old != new).any(axis=1)
     for row, case in enumerate(cases):
         if odd[row] or (case in before.missing_reasons) != (case in after.missing_reasons):
-            lost = tuple(one.name for one, gone in zip(numbers, old[row] & ~new[row], strict=True) if gone)
-            gained = tuple(one.name for one, came in zip(numbers, new[row] & ~old[row], strict=True) if came)
+            lost = tuple(number.name for number, gone in zip(numbers, old[row] & ~new[row], strict=True) if gone)
+            gained = tuple(number.name for number, came in zip(numbers, new[row] & ~old[row], strict=True) if came)
             yield UnevenCase(
                 case, before.missing_reasons.get(case, SCORED), after.missing_reasons.get(case, SCORED), lost, gained
             )
@@ -284,13 +284,13 @@ def load_compared_run(ledger: Ledger, run: str) -> ComparedRun:
 
     def seen(judged: Iterable[StoredVerdict]) -> Iterator[tuple[Verdict, Mapping[str, str]]]:
         nonlocal count
-        for one in judged:
-            verdict = one.verdict
+        for stored in judged:
+            verdict = stored.verdict
             count += 1
             if verdict.grade is not None:
                 grades.setdefault(verdict.rubric, {})[verdict.case] = verdict.grade
             models.update([verdict.model] if verdict.model else ())
-            yield verdict, one.groups
+            yield verdict, stored.groups
 
     scores = tabulate_verdicts(f"{record.name} ({record.id})", seen(ledger.stored_verdicts(record.id)))
     return ComparedRun(record, scores, count, grades, models)
@@ -341,9 +341,9 @@ def describe_run_differences(before: ComparedRun, after: ComparedRun) -> list[st
     if first_version != second_version:
         sentences.append(f"Beholder was version {first_version}, then {second_version}.")
     sentences += [
-        f"{one.scores.name} is {one.record.state}: it has {one.verdicts:,} of {one.record.total:,} verdicts."
-        for one in (before, after)
-        if one.verdicts < one.record.total
+        f"{run.scores.name} is {run.record.state}: it has {run.verdicts:,} of {run.record.total:,} verdicts."
+        for run in (before, after)
+        if run.verdicts < run.record.total
     ]
     return sentences
 
@@ -351,16 +351,16 @@ def describe_run_differences(before: ComparedRun, after: ComparedRun) -> list[st
 def _pair_rubrics(
     old: RunRecord, new: RunRecord
 ) -> Iterator[tuple[str, Mapping[str, object] | None, Mapping[str, object] | None]]:
-    first, second = ({str(one.get("rubric")): one for one in record.rubrics} for record in (old, new))
+    first, second = ({str(stored.get("rubric")): stored for stored in record.rubrics} for record in (old, new))
     for name in dict.fromkeys((*first, *second)):
         yield name, first.get(name), second.get(name)
 
 
 def _grade_order(record: RunRecord, rubric: str) -> tuple[str, ...]:
     """Return a rubric's grades in the order in which it lists them, the best first."""
-    for one in record.rubrics:
-        scoring = one.get("scoring")
-        if one.get("rubric") == rubric and isinstance(scoring, Mapping):
+    for stored in record.rubrics:
+        scoring = stored.get("scoring")
+        if stored.get("rubric") == rubric and isinstance(scoring, Mapping):
             return tuple(str(grade["grade"]) for grade in scoring.get("grades", ()))
     return ()
 
@@ -382,7 +382,7 @@ def _format_value(value: object) -> str:
             return ", ".join(rest)
         return f"{value['judge']} ({', '.join(rest)})" if rest else str(value["judge"])
     if isinstance(value, list | tuple):
-        return ", ".join(_format_value(one) for one in value)
+        return ", ".join(_format_value(item) for item in value)
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 

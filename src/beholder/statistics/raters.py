@@ -122,8 +122,8 @@ def krippendorff_statistics(values: Floats, multiplicity: Ints | None = None) ->
 
     def tabled(weights: WeightsLike) -> dict[str, Floats]:
         blocks = [
-            (_alpha_from_correlation(spearman_from_table(one), one.sum(axis=(1, 2))), _nominal_alpha(one))
-            for one in table.tables(weights)
+            (_alpha_from_correlation(spearman_from_table(block), block.sum(axis=(1, 2))), _nominal_alpha(block))
+            for block in table.tables(weights)
         ]
         names = ("alpha_ordinal", "alpha_nominal")
         return {name: np.concatenate([block[at] for block in blocks]) for at, name in enumerate(names)}
@@ -216,7 +216,7 @@ def intraclass_statistics(values: Floats) -> SumStatistics:
         mean_k = divide_or_nan(ratings - divide_or_nan(squares, ratings), np.where(n > 1, n - 1, 0.0))
         among = divide_or_nan(between - divide_or_nan(total**2, ratings), np.where(n > 1, n - 1, 0.0))
         within = divide_or_nan(every - between, ratings - n)
-        among, within = (np.where(np.abs(one) < _ROUNDING_ERROR, 0.0, one) for one in (among, within))
+        among, within = (np.where(np.abs(variance) < _ROUNDING_ERROR, 0.0, variance) for variance in (among, within))
         return {
             "icc_1": divide_or_nan(among - within, among + (mean_k - 1) * within),
             "icc_k": divide_or_nan(among - within, among),
@@ -274,7 +274,7 @@ def _pair_with_other_raters(values: Floats, multiplicity: Ints | None, each: boo
 def _average_spearman(found: Sequence[WeightedStatistics], weights: WeightsLike) -> Floats:
     if not found:
         return np.full(len(weights), np.nan)
-    return mean_of_defined([one(weights)["spearman"] for one in found])
+    return mean_of_defined([statistic(weights)["spearman"] for statistic in found])
 
 
 def rater_distance_statistics(values: Floats) -> SumStatistics:
@@ -385,7 +385,7 @@ def constant_statistics(x: Floats, values: Floats, against: ReferenceMode, group
     told = np.abs(pairs.y - medians)
     less = np.abs(pairs.y - pairs.x) - told
     counts = np.where(np.isnan(told), 0.0, 1.0)
-    terms = (counts, *(np.where(np.isnan(one), 0.0, one) for one in (told, less)))
+    terms = (counts, *(np.where(np.isnan(distance), 0.0, distance) for distance in (told, less)))
 
     def finish(sums: Floats) -> dict[str, Floats]:
         n, constant, difference = sums.T
@@ -435,8 +435,8 @@ def leave_group_out_medians(values: Floats, group: Ints) -> Floats:
 def _rank_position(rank: int, without: Ints) -> int:
     """Return the position of the value of this rank when those at the ascending positions `without` are skipped."""
     place = rank
-    for one in without.tolist():
-        if one > place:
+    for skipped in without.tolist():
+        if skipped > place:
             break
         place += 1
     return place

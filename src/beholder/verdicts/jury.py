@@ -62,8 +62,8 @@ def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Ver
         verdict = score_jury(header, observations, flags)
     else:
         verdict = header.make_verdict(failed.most_common(1)[0][0], f"no juror has a score: {failures}")
-    scored = [one for one in verdicts if one.scored]
-    models = {one.model for one in scored}
+    scored = [verdict for verdict in verdicts if verdict.scored]
+    models = {verdict.model for verdict in scored}
     return replace(
         verdict,
         model=models.pop() if len(models) == 1 else None,
@@ -71,14 +71,14 @@ def combine_verdicts(header: VerdictHeader, jurors: Sequence[JuryMember]) -> Ver
             answered=len(scored),
             failed=len(verdicts) - len(scored),
             spread=compute_spread(header.rubric, scored),
-            agreement=compute_agreement([one for one in observations if one is not None]),
+            agreement=compute_agreement([observation for observation in observations if observation is not None]),
             jurors=tuple(_make_juror(juror.verdict, juror.sample) for juror in jurors),
         ),
-        images=next((one.images for one in verdicts if one.images), ()),
-        usage={name: sum_if_known([one.usage.get(name) for one in verdicts]) for name in verdicts[0].usage},
-        cost_usd=sum_if_known([one.cost_usd for one in verdicts]),
-        latency_s=max((one.latency_s for one in verdicts if one.latency_s is not None), default=None),
-        attempts=sum(one.attempts for one in verdicts),
+        images=next((verdict.images for verdict in verdicts if verdict.images), ()),
+        usage={name: sum_if_known([verdict.usage.get(name) for verdict in verdicts]) for name in verdicts[0].usage},
+        cost_usd=sum_if_known([verdict.cost_usd for verdict in verdicts]),
+        latency_s=max((verdict.latency_s for verdict in verdicts if verdict.latency_s is not None), default=None),
+        attempts=sum(verdict.attempts for verdict in verdicts),
         brief_digest=verdicts[0].brief_digest,
     )
 
@@ -103,21 +103,23 @@ def combine_observations(rubric: Rubric, jurors: Sequence[Observations | None]) 
         jurors: The observations of all jurors in order, `None` for one without an answer, so that a flag can name the
             juror by its position. A single answer is taken as it is.
     """
-    answers = [one for one in jurors if one is not None]
-    juror_flags = _name_jurors((position, one.flags) for position, one in enumerate(jurors, 1) if one is not None)
+    answers = [juror for juror in jurors if juror is not None]
+    juror_flags = _name_jurors((position, juror.flags) for position, juror in enumerate(jurors, 1) if juror is not None)
     if len(answers) == 1:
         return answers[0] if len(jurors) == 1 else replace(answers[0], flags=juror_flags)
     criteria: dict[str, ObservedCriterion] = {}
     ties: list[Flag] = []
     for criterion in rubric.criteria:
-        criteria[criterion.key], flags = _combine_criterion(criterion, [one.criteria[criterion.key] for one in answers])
+        criteria[criterion.key], flags = _combine_criterion(
+            criterion, [answer.criteria[criterion.key] for answer in answers]
+        )
         ties += flags
     findings = {
-        finding.key: _combine_finding([one.findings.get(finding.key, ()) for one in answers])
+        finding.key: _combine_finding([answer.findings.get(finding.key, ()) for answer in answers])
         for finding in rubric.findings
     }
-    assessment = next((one.assessment for one in answers if one.assessment), "")
-    measurements = next((one.measurements for one in answers if one.measurements), {})
+    assessment = next((answer.assessment for answer in answers if answer.assessment), "")
+    measurements = next((answer.measurements for answer in answers if answer.measurements), {})
     return Observations(criteria, findings, assessment, {}, (*juror_flags, *ties), measurements)
 
 
@@ -151,16 +153,16 @@ def compute_agreement(answers: Sequence[Observations]) -> float | None:
 def _combine_criterion(
     criterion: Criterion, observed: Sequence[ObservedCriterion]
 ) -> tuple[ObservedCriterion, list[Flag]]:
-    score = _exact_median([one.score for one in observed])
-    answering = [one for one in observed if not one.abstained] or observed
+    score = _exact_median([juror.score for juror in observed])
+    answering = [juror for juror in observed if not juror.abstained] or observed
     nearest = min(answering, key=lambda one: abs(Decimal(one.score or 0) - Decimal(score or 0)))
     assertions: dict[str, ObservedAssertion] = {}
     ties: list[Flag] = []
     for assertion in criterion.assertions:
-        votes = [one.assertions[assertion.id] for one in observed]
+        votes = [juror.assertions[assertion.id] for juror in observed]
         assertions[assertion.id], flags = _combine_assertion(assertion, votes)
         ties += flags
-    abstained = all(one.abstained for one in observed)
+    abstained = all(juror.abstained for juror in observed)
     return ObservedCriterion(score, nearest.reason, assertions, abstained=abstained), ties
 
 

@@ -376,7 +376,7 @@ class _AnswerReader:
 
 
 def _any_applies(assertions: Mapping[str, ObservedAssertion]) -> bool:
-    return not assertions or any(one.answer != "not_applicable" for one in assertions.values())
+    return not assertions or any(assertion.answer != "not_applicable" for assertion in assertions.values())
 
 
 def _read_claims(block: Mapping[str, object]) -> dict[str, object]:

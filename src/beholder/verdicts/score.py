@@ -214,8 +214,8 @@ def _tally_criterion(
     elif abstained and (not scorable or not yes + no):
         score, why = None, f"{format_count(abstained, 'answer')} left open"
     elif rubric.scoring.criterion_score == "confidence":
-        answered = (one for one in observed.assertions.values() if one.answer in ("yes", "no"))
-        confidence = sum((to_fraction(one.confidence or 0) for one in answered), Fraction(0)) / (yes + no)
+        answered = (assertion for assertion in observed.assertions.values() if assertion.answer in ("yes", "no"))
+        confidence = sum((to_fraction(assertion.confidence or 0) for assertion in answered), Fraction(0)) / (yes + no)
         score = min(Fraction(yes, yes + no) * confidence, to_fraction(criterion.scale[1]))
         # What the judge claims as its score is compared with the other claims.
         return replace(tally, score=score, mean_confidence=confidence), []

@@ -66,7 +66,10 @@ def _write_acrue_confidence(verdict: Verdict, rubric: Rubric) -> Json:
                 "pass_rate": f"{result.yes}/{result.yes + result.no}",
                 "dimension_score": _write_score(result),
                 "reason": result.reason,
-                "assertions": [{**_write_assertion(one), "confidence": one.confidence} for one in result.assertions],
+                "assertions": [
+                    {**_write_assertion(assertion), "confidence": assertion.confidence}
+                    for assertion in result.assertions
+                ],
             }
             for key, result in verdict.criteria.items()
         },

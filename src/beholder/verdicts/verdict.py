@@ -332,7 +332,7 @@ def _to_json(value: object) -> object:
 
 @cache
 def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 _MAX_QUOTED = 60

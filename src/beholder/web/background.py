@@ -92,8 +92,8 @@ def load_choices(ledger: Ledger, record: RunRecord, counts: RunCounts) -> Filter
 
 def _criteria(ledger: Ledger, record: RunRecord, rubric: str) -> Iterator[str]:
     """Yield the criteria of a rubric, from its first scored verdict."""
-    for one in islice(ledger.stored_verdicts(record.id, outcome="scored", rubric=rubric), 1):
-        yield from one.verdict.criteria
+    for stored in islice(ledger.stored_verdicts(record.id, outcome="scored", rubric=rubric), 1):
+        yield from stored.verdict.criteria
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +115,25 @@ class RunProgressCache:
         """Return the progress of all runs of the ledger, as `Ledger.runs` lists them, by their ids."""
         with self._lock:  # a second request waits for the result of the first
             old = self._cached
-            progress = {one.id: old[one.id][1] for one in records if one.id in old and old[one.id][0] == one.updated}
-            progress |= _count_progress(ledger, [one for one in records if one.id not in progress])
-            self._cached = {one.id: (one.updated, progress[one.id]) for one in records if one.state == FINISHED}
+            progress = {
+                record.id: old[record.id][1]
+                for record in records
+                if record.id in old and old[record.id][0] == record.updated
+            }
+            progress |= _count_progress(ledger, [record for record in records if record.id not in progress])
+            self._cached = {
+                record.id: (record.updated, progress[record.id]) for record in records if record.state == FINISHED
+            }
             return progress
 
 
 def _count_progress(ledger: Ledger, records: Sequence[RunRecord]) -> dict[str, RunListProgress]:
-    reviews = [one.id for one in records if one.is_review]
-    progress, rated = ledger.progress([one.id for one in records]), ledger.rated_cases(reviews)
-    return {one.id: RunListProgress(progress.get(one.id, RunProgress()), rated.get(one.id, 0)) for one in records}
+    reviews = [record.id for record in records if record.is_review]
+    progress, rated = ledger.progress([record.id for record in records]), ledger.rated_cases(reviews)
+    return {
+        record.id: RunListProgress(progress.get(record.id, RunProgress()), rated.get(record.id, 0))
+        for record in records
+    }
 
 
 def _get_progress_cache(request: Request) -> RunProgressCache:

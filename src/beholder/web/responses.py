@@ -85,7 +85,9 @@ def make_url(path: str, **asked: object) -> str:
         path: Path, which is quoted.
         asked: Query parameters; None and empty ones are omitted, a tuple is repeated.
     """
-    values = [(name, one) for name, value in asked.items() for one in (value if isinstance(value, tuple) else (value,))]
+    values = [
+        (name, item) for name, value in asked.items() for item in (value if isinstance(value, tuple) else (value,))
+    ]
     kept = [(name, storable_text(str(value))) for name, value in values if value is not None and value != ""]
     return quote(storable_text(path)) + (f"?{urlencode(kept)}" if kept else "")
 
@@ -129,7 +131,9 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
-        wrong = [f"{'.'.join(str(part) for part in one['loc'][1:])}: {one['msg']}" for one in error.errors()]
+        wrong = [
+            f"{'.'.join(str(part) for part in problem['loc'][1:])}: {problem['msg']}" for problem in error.errors()
+        ]
         return _error_response(request, 422, "This address cannot be read. " + "; ".join(wrong))
 
     @app.exception_handler(Exception)

@@ -90,7 +90,9 @@ def make_form(sheet: ReviewSheet, answers: Mapping[str, str]) -> list[RubricForm
 def score_keys(asked: Sequence[RubricForm]) -> list[str]:
     """Return the keys that give a score, the lowest first; empty if no score is asked for."""
     asks = (ask for section in asked for part in section.parts for ask in part.asks if ask.kind == "score")
-    return next(([one.key for one in ask.choices if one.key and one.value != OPEN_ANSWER] for ask in asks), [])
+    return next(
+        ([choice.key for choice in ask.choices if choice.key and choice.value != OPEN_ANSWER] for ask in asks), []
+    )
 
 
 def image_labels(sheet: ReviewSheet) -> dict[str, str]:
@@ -105,15 +107,15 @@ def _rubric_form(rubric: Rubric, answers: Mapping[str, str]) -> RubricForm:
         rubric.title or rubric.name,
         rubric.summary,
         f"{style.style}: {style.description}" if style and style.description else "",
-        tuple(_criterion_form(rubric, one, answers) for one in rubric.criteria),
+        tuple(_criterion_form(rubric, criterion, answers) for criterion in rubric.criteria),
         tuple(
             FindingField(
-                finding_name(rubric, one.key),
-                one.key.replace("_", " ").capitalize(),
-                one.about,
-                answers.get(finding_name(rubric, one.key), ""),
+                finding_name(rubric, finding.key),
+                finding.key.replace("_", " ").capitalize(),
+                finding.about,
+                answers.get(finding_name(rubric, finding.key), ""),
             )
-            for one in rubric.findings
+            for finding in rubric.findings
         ),
     )
 
@@ -182,7 +184,9 @@ def _score_choices(criterion: Criterion) -> dict[str, str]:
     low, high = criterion.scale
     if criterion.whole:
         values = range(int(low), int(high) + 1)
-        return {str(one): str(one) if one < TENTHS else "0" if one == TENTHS and low > 0 else "" for one in values}
+        return {
+            str(value): str(value) if value < TENTHS else "0" if value == TENTHS and low > 0 else "" for value in values
+        }
     step = (high - low) / TENTHS
     keys = ("-", *map(str, range(1, TENTHS)), "0")
     return {f"{low + step * at:.6g}": keys[at] for at in range(TENTHS + 1)}

@@ -52,7 +52,7 @@ def _compile_templates() -> None:
 def _newest_finished(records: list[RunRecord]) -> RunRecord | None:
     """Return the newest run that is not running (its cached data would be outdated at once); only one, so that early
     visitors do not wait."""
-    return next((one for one in records if not one.is_review and one.state != RUNNING), None)
+    return next((record for record in records if not record.is_review and record.state != RUNNING), None)
 
 
 def allowed_hosts(host: str, token: str | None) -> frozenset[str]:

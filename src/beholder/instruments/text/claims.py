@@ -350,13 +350,13 @@ def find_contradictions(
         asked: The things that the question names. What the text says of no thing is said of them, or, where nothing
             is expected of them, of any thing.
     """
-    names = {name: word for one in reversed(expected) for name, word in one.names.items()}
-    sides = [*(one.sides for one in expected), *(one.implied for one in expected)]
+    names = {name: word for reference in reversed(expected) for name, word in reference.names.items()}
+    sides = [*(reference.sides for reference in expected), *(reference.implied for reference in expected)]
     checked: dict[str, int] = {}
     conflicts: dict[str, tuple[Contradiction, ...]] = {}
     for kind, mine, theirs in (
-        ("colors", claims.colors, _merge_claims([one.colors for one in expected])),
-        ("numbers", claims.numbers, _merge_claims([one.numbers for one in expected])),
+        ("colors", claims.colors, _merge_claims([reference.colors for reference in expected])),
+        ("numbers", claims.numbers, _merge_claims([reference.numbers for reference in expected])),
         ("sides", claims.sides, _merge_claims(sides)),
     ):
         if "" in mine and "" not in theirs:
@@ -384,9 +384,9 @@ def _find_negation_conflicts(
     claims: TextClaims, expected: Sequence[TextClaims], names: Mapping[str, str]
 ) -> tuple[int, tuple[Contradiction, ...]]:
     """Return how many denials could be compared with something expected, and those that are contradicted."""
-    denied = frozenset().union(*(one.denied for one in expected))
-    affirmed = frozenset().union(*(one.affirmed for one in expected))
-    acts = frozenset().union(*(one.acts for one in expected))
+    denied = frozenset().union(*(reference.denied for reference in expected))
+    affirmed = frozenset().union(*(reference.affirmed for reference in expected))
+    acts = frozenset().union(*(reference.acts for reference in expected))
     wrong = [
         (name, claims.format_denial(name), names[name])
         for name in claims.denied & (affirmed - denied) - claims.affirmed
@@ -397,8 +397,8 @@ def _find_negation_conflicts(
     ]
     checked = len(claims.denied & (affirmed | denied)) + len((claims.affirmed - claims.denied) & denied)
     # "no red cup" is wrong where the cup is red, and is not checked for a cup of which no color is given.
-    theirs = _merge_claims([one.qualities for one in expected])
-    lacking = _merge_claims([one.denied_qualities for one in expected])
+    theirs = _merge_claims([reference.qualities for reference in expected])
+    lacking = _merge_claims([reference.denied_qualities for reference in expected])
     for name in claims.denied_qualities.keys() & theirs.keys():
         checked += 1
         if claims.denied_qualities[name] <= theirs[name] - lacking.get(name, frozenset()):
@@ -421,8 +421,8 @@ def _join_qualities(qualities: frozenset[str], name: str, forms: Mapping[str, st
 
 def _merge_claims(maps: Sequence[ClaimMap]) -> dict[str, frozenset[str]]:
     joined: dict[str, frozenset[str]] = defaultdict(frozenset)
-    for one in maps:
-        for name, values in one.items():
+    for mapping in maps:
+        for name, values in mapping.items():
             joined[name] |= values
     return dict(joined)
 

@@ -250,7 +250,7 @@ def _collect_findings(
     unsupported, missing = find_unsupported(comparison), find_missing(comparison)
     contradictions = comparison.contradictions
     hallucinations = [f"not in the expected description: {phrase}" for phrase in unsupported]
-    hallucinations += [f"against the expected description: {one}" for one in contradictions.all]
+    hallucinations += [f"against the expected description: {contradiction}" for contradiction in contradictions.all]
     return {
         "hallucinations": _limit_findings(hallucinations),
         "missing_elements": _limit_findings(missing),
@@ -312,7 +312,7 @@ def _list_improvements(
     others = _find_often_expected(comparison)
     if others:
         improvements.append(f"most expected descriptions also speak of: {join_names(others)}")
-    improvements += [f"check {one}" for one in comparison.contradictions.all[:_MAX_FINDINGS]]
+    improvements += [f"check {contradiction}" for contradiction in comparison.contradictions.all[:_MAX_FINDINGS]]
     if unsupported:
         improvements.append(f"check whether the image really shows {join_names(unsupported)}")
     repetition = measurements["description.repetition"].value

@@ -230,7 +230,7 @@ def measure_expected_subject(comparison: TextComparison) -> TextResult:
     subjects = [reading.subject for reading in comparison.references if reading.subject]
     if not subjects:
         return "the expected description names no thing"
-    value = sum(comparison.output.word_set.similarity(one) for one in subjects) / len(subjects)
+    value = sum(comparison.output.word_set.similarity(subject) for subject in subjects) / len(subjects)
     most = Counter(subjects).most_common(1)[0][0]
     return value, f"The output comes {format_whole_percent(value)} near to the expected subject, “{most}”."
 

@@ -85,18 +85,18 @@ def compute_agreement(ledger: Ledger, record: RunRecord) -> RunAgreement | None:
     titles = criterion_titles(record.rubrics)
     aspects = [
         AspectAgreement(
-            column_title(one.aspect, titles),
-            one,
-            tuple(describe_criterion(one)),
+            column_title(criterion.aspect, titles),
+            criterion,
+            tuple(describe_criterion(criterion)),
             scatter_chart(
-                _score_pairs(scores, scores.columns[one.criterion], ratings[one.aspect]),
-                one.rated_on,
-                one.constant.value,
-                one.people["rater_mae"].value if "rater_mae" in one.people else None,
+                _score_pairs(scores, scores.columns[criterion.criterion], ratings[criterion.aspect]),
+                criterion.rated_on,
+                criterion.constant.value,
+                criterion.people["rater_mae"].value if "rater_mae" in criterion.people else None,
             ),
-            _rater_biases(one),
+            _rater_biases(criterion),
         )
-        for one in found.criteria
+        for criterion in found.criteria
     ]
     return RunAgreement(found, tuple(aspects), describe_overall(found))
 
@@ -128,9 +128,9 @@ def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityC
 
 def _rated_scores(ledger: Ledger, record: RunRecord, ratings: dict[str, Ratings]) -> Scores:
     """Return the scores of the judge for the cases that people rated."""
-    cases = list(dict.fromkeys(case for one in ratings.values() for case in one.cases))
+    cases = list(dict.fromkeys(case for people in ratings.values() for case in people.cases))
     return tabulate_verdicts(
-        record.name, ((one.verdict, one.groups) for one in ledger.stored_verdicts_on(record.id, cases))
+        record.name, ((stored.verdict, stored.groups) for stored in ledger.stored_verdicts_on(record.id, cases))
     )
 
 
@@ -197,17 +197,17 @@ def _agreement_page(
     work: Callable[[Ledger, RunRecord], T | None],
 ) -> HTMLResponse:
     records = ledger.runs()
-    rated = {id_: one.rated for id_, one in progress_cache.load(ledger, records).items()}
+    rated = {id_: progress.rated for id_, progress in progress_cache.load(ledger, records).items()}
     reviews: dict[str, list[RunRecord]] = {}
-    for one in records:
-        if one.is_review and rated.get(one.id):  # a review without a saved rating does not count
-            reviews.setdefault(review_from_record(one).run, []).append(one)
+    for candidate in records:
+        if candidate.is_review and rated.get(candidate.id):  # a review without a saved rating does not count
+            reviews.setdefault(review_from_record(candidate).run, []).append(candidate)
     runs = [record for record in records if record.id in reviews]
     record = find_run(ledger, run) if run else runs[0] if runs else None
     found, waiting, fresh = None, False, True
     if record is not None and record.id in reviews:
         chosen = record
-        stamp = (record.updated, *((one.id, one.updated, rated[one.id]) for one in reviews[record.id]))
+        stamp = (record.updated, *((review.id, review.updated, rated[review.id]) for review in reviews[record.id]))
         result = background.poll((name, record.id), stamp, lambda: work(ledger, chosen))
         found, waiting, fresh = result.value, result.value is None and not result.fresh, result.fresh
     answer = render_page(

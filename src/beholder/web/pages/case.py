@@ -108,7 +108,7 @@ def case_view(
     """A case of a run. With the filters of a list and the place in it, it links to the next and the previous."""
     record = find_run(ledger, run)
     judged, asked = _case_verdicts(ledger, record, id)
-    chosen = next((one for one in judged if one.verdict.rubric == rubric_), judged[0])
+    chosen = next((stored for stored in judged if stored.verdict.rubric == rubric_), judged[0])
     others = _other_verdicts(ledger, record, chosen)
     back = make_url(
         f"/runs/{record.id}/cases", **filters.asked, at=place // PAGE_SIZE + 1 if place and place >= PAGE_SIZE else None
@@ -124,7 +124,7 @@ def case_view(
         chosen=chosen,
         rubrics=[
             (name, case_link(record, chosen.verdict.case, {**filters.asked, "by": name}, place))
-            for name in (one.verdict.rubric for one in judged)
+            for name in (stored.verdict.rubric for stored in judged)
         ],
         state=verdict_state(chosen),
         fields=asked.fields,
@@ -140,7 +140,7 @@ def case_view(
         images=_case_images(ledger, record, chosen, asked),
         raw=ledger.raw_answers(record.id, id).get(chosen.verdict.rubric, []),
         others=others,
-        columns=list(dict.fromkeys(key for one in others for key in one.verdict.criteria)),
+        columns=list(dict.fromkeys(key for other in others for key in other.verdict.criteria)),
         back=back,
         turns=_neighbor_links(ledger, record, filters, place),
         place=place,
@@ -155,7 +155,7 @@ def case_json(ledger: LedgerDep, run: str, id: CaseId = "") -> dict[str, object]
     return {
         "run": record.id,
         "case": to_json_values(asked.id),
-        "verdicts": [verdict_json(one, asked) for one in judged],
+        "verdicts": [verdict_json(stored, asked) for stored in judged],
     }
 
 
@@ -208,11 +208,11 @@ def _neighbor_links(ledger: Ledger, record: RunRecord, filters: GalleryFilters, 
 
 
 def _other_verdicts(ledger: Ledger, record: RunRecord, chosen: StoredVerdict) -> list[OtherVerdict]:
-    records = {one.id: one for one in ledger.runs()}
+    records = {run.id: run for run in ledger.runs()}
     images = {image.source_digest for image in chosen.verdict.images}
     found = []
-    for run_id, one in ledger.case_history(chosen.verdict.case):
-        verdict = one.verdict
+    for run_id, stored in ledger.case_history(chosen.verdict.case):
+        verdict = stored.verdict
         if verdict.rubric != chosen.verdict.rubric or run_id not in records:
             continue
         other = records[run_id]
@@ -224,7 +224,7 @@ def _other_verdicts(ledger: Ledger, record: RunRecord, chosen: StoredVerdict) ->
                 f"{verdict.judge.removeprefix(PERSON_PREFIX)}, a person"
                 if verdict.judge.startswith(PERSON_PREFIX)
                 else verdict.model or verdict.judge,
-                verdict_state(one),
+                verdict_state(stored),
                 verdict,
                 {image.source_digest for image in verdict.images} == images,
             )
@@ -322,8 +322,8 @@ def _require_image(ledger: Ledger, record: RunRecord, case_id: str, digest: str)
 
 def _image_role(ledger: Ledger, record: RunRecord, case_id: str, digest: str) -> str | None:
     """Return the role of an image in the case; None if it has no such image."""
-    for one in ledger.stored_verdicts(record.id, case=case_id):
-        for image in one.verdict.images:
+    for stored in ledger.stored_verdicts(record.id, case=case_id):
+        for image in stored.verdict.images:
             if image.source_digest == digest:
                 return image.role
     return None

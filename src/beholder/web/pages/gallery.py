@@ -73,7 +73,7 @@ def _detail_query(
         "assertion": assertion,
         "flag": flag,
         "style": style,
-        "group": tuple(one for one in group if one),
+        "group": tuple(item for item in group if item),
     }
 
 
@@ -186,8 +186,8 @@ def gallery_json(
     record = find_run(ledger, run)
     found = ledger.browse(record.id, filters.wanted, offset=(at - 1) * size, limit=size)
     verdicts = [
-        to_json_values({**one.verdict.to_dict(), "groups": dict(one.groups), "reused": one.reused})
-        for one in found.verdicts
+        to_json_values({**stored.verdict.to_dict(), "groups": dict(stored.groups), "reused": stored.reused})
+        for stored in found.verdicts
     ]
     return {"total": found.total, "at": at, "size": size, "verdicts": verdicts}
 
@@ -200,9 +200,9 @@ def case_link(record: RunRecord, case: str, asked: QueryValues | None = None, pl
 def _make_cards(
     ledger: Ledger, record: RunRecord, judged: Sequence[StoredVerdict], filters: GalleryFilters, first: int
 ) -> list[GalleryCard]:
-    digests = {image.source_digest for one in judged for image in one.verdict.images[:2]}
+    digests = {image.source_digest for stored in judged for image in stored.verdict.images[:2]}
     kept, titles = ledger.has_thumbnail(list(digests)), criterion_titles(record.rubrics)
-    return [_make_card(record, one, filters, first + place, kept, titles) for place, one in enumerate(judged)]
+    return [_make_card(record, stored, filters, first + place, kept, titles) for place, stored in enumerate(judged)]
 
 
 def _make_card(
@@ -244,7 +244,7 @@ def _make_bars(verdict: Verdict, titles: Mapping[str, str]) -> list[CardBar]:
 
 def _group_filters(asked: Sequence[str]) -> dict[str, str]:
     groups: dict[str, str] = {}
-    for name, _, value in (one.partition("=") for one in asked if one):
+    for name, _, value in (pair.partition("=") for pair in asked if pair):
         if name in groups:
             raise UsageError(f"Of the group {name!r} one value can be asked for, not {groups[name]!r} and {value!r}.")
         groups[name] = value

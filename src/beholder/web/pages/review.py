@@ -131,7 +131,7 @@ def summary_view(request: Request, ledger: LedgerDep, queues: QueuesDep, review:
         record=find_run(ledger, review.run),
         far=far,
         agreed=agreed,
-        apart=[(one, case_label(ledger, review, one.case)) for one in apart[:MAX_PAIRS_SHOWN]],
+        apart=[(difference, case_label(ledger, review, difference.case)) for difference in apart[:MAX_PAIRS_SHOWN]],
         more=len(apart) - MAX_PAIRS_SHOWN,
         hidden=hidden,
         called=_aspect_title(ledger, review),
@@ -262,7 +262,7 @@ def _start_page(
     if record.is_review:
         raise NotFound(f"The run {record.id} is a review itself; rate the run that it is about.")
     reviews = list_reviews(ledger, record.id)
-    rated = ledger.rated_cases([one.id for one in reviews])
+    rated = ledger.rated_cases([review.id for review in reviews])
     return render_page(
         request,
         "review_start.html",
@@ -271,8 +271,8 @@ def _start_page(
         here="Review",
         record=record,
         cases=ledger.case_count(record.id),
-        reviews=[(one, rated.get(one.id, 0)) for one in reviews],
-        groups=sorted({name for one in ledger.case_groups(record.id, MAX_GROUP_CASES).values() for name in one}),
+        reviews=[(review, rated.get(review.id, 0)) for review in reviews],
+        groups=sorted({name for group in ledger.case_groups(record.id, MAX_GROUP_CASES).values() for name in group}),
         sent=sent or {},
         wrong=wrong,
     )
@@ -303,7 +303,7 @@ def _form_page(
         images=[image_labels(sheet).get(role, role) for role in sheet.roles],
         sections=asked,
         score_keys=score_keys(asked),
-        assertions=any(ask.id for one in asked for part in one.parts for ask in part.asks),
+        assertions=any(ask.id for section in asked for part in section.parts for ask in part.asks),
         comment=answers.get(COMMENT_NAME, ""),
         far=far,
         again=rating.saved,
@@ -330,14 +330,18 @@ def _reveal_page(
         fields=sheet.fields,
         images=[image_labels(sheet).get(role, role) for role in sheet.roles],
         pairs=[
-            pair_verdicts(own[one.rubric], None if hidden else one)
-            for one in rating.judge_verdicts
-            if one.rubric in own
+            pair_verdicts(own[verdict.rubric], None if hidden else verdict)
+            for verdict in rating.judge_verdicts
+            if verdict.rubric in own
         ],
         names={criterion.key: criterion.name for rubric in sheet.rubrics for criterion in rubric.criteria},
         several=len(rating.judge_verdicts) > 1,
         agreed=agreed,
-        apart=[(one, case_label(ledger, review, one.case)) for one in apart[:5] if one.share > 0],
+        apart=[
+            (difference, case_label(ledger, review, difference.case))
+            for difference in apart[:5]
+            if difference.share > 0
+        ],
         far=far,
         hidden=hidden,
         called=_aspect_title(ledger, review),

@@ -155,7 +155,7 @@ def run_view(request: Request, ledger: LedgerDep, background: BackgroundDep, run
         counts=counts,
         outcomes=overview.value.outcomes
         if overview.value and overview.fresh
-        else [(*one, list[ExampleVerdict]()) for one in count_states(counts.states)],
+        else [(*state, list[ExampleVerdict]()) for state in count_states(counts.states)],
         facts=[*_run_facts(record, overview), ("Run", [record.id])],
         summary=overview.value,
         fresh=overview.fresh,
