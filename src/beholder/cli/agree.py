@@ -167,10 +167,10 @@ def _in_group(judge: Scores, name: str, value: str) -> Scores:
     if name not in judge.groups:
         known = ", ".join(judge.groups) or "none (--cases FILE brings those of cases in plain files)"
         raise UsageError(f"--only asks for {name!r}, and no case of {judge.name} has such a group; there are: {known}.")
-    rows = [row for row, own in enumerate(judge.groups[name]) if own == value]
+    rows = [row for row, group in enumerate(judge.groups[name]) if group == value]
     if not rows:
-        there = ", ".join(sorted(set(judge.groups[name]) - {""})[:10])
-        raise UsageError(f"No case of {judge.name} has {name} {value!r}; there is: {there}.")
+        values = ", ".join(sorted(set(judge.groups[name]) - {""})[:10])
+        raise UsageError(f"No case of {judge.name} has {name} {value!r}; there is: {values}.")
     return judge.select(rows)
 
 

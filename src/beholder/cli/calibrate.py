@@ -294,8 +294,8 @@ def _load_data(files: _CalibrationSources, judge: str | None, aspects: Collectio
     found = load_scores(files.run, files.scores, files.cases, files.ledger)
     named = [scores for scores in found if judge is None or scores.name == judge]
     if len(named) != 1:
-        there = ", ".join(scores.name for scores in found)
-        raise UsageError(f"A calibration is for one judge; say which with --judge: {there}.")
+        names = ", ".join(scores.name for scores in found)
+        raise UsageError(f"A calibration is for one judge; say which with --judge: {names}.")
     if files.scores:
         return _CalibrationData(people, named[0], read_file_provenance(named[0], files.scores, files.cases))
     from beholder.ledger.ledger import Ledger
@@ -338,14 +338,14 @@ def _make_tasks(
     further = {name for values in known.extra.values() for name in values}
     tasks = []
     for aspect, column in columns.items():
-        own, of_people = scales[aspect]
+        judge_scale, of_people = scales[aspect]
         beside = [given for given in columns.values() if given is not column]
         names = known.pedigree.names_for(column.name)
         tasks.append(
             build_task(
                 judged,
                 people[aspect],
-                replace(column, scale=own),
+                replace(column, scale=judge_scale),
                 replace(wanted.terms, scale=of_people),
                 ExtraFeatures(known.extra, None if names is None else names | further, beside),
             )

@@ -155,8 +155,10 @@ def _estimate_for_judge(
     columns = match_aspects(people.ratings, judge, pairs)
     notes = [*describe_matches(columns, people.ratings, pairs)]
     belongs = select_group(judge, group)
-    own = {name: column.scale for name, column in columns.items() if people.reviewed and column.scale is not None}
-    rated_on = people.scales or own
+    rubric_scales = {
+        name: column.scale for name, column in columns.items() if people.reviewed and column.scale is not None
+    }
+    rated_on = people.scales or rubric_scales
     scales = infer_scales_by_aspect(columns, people.ratings, people.judge_scales, rated_on)
     guessed = find_guessed_scales(columns, scales, people.judge_scales, rated_on)
     found = []

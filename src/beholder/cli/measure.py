@@ -67,11 +67,11 @@ def _select_instruments(names: Sequence[str]) -> list[Instrument]:
     families = list(dict.fromkeys(_family(instrument.name) for instrument in known))
     for name in names:
         if name not in families and name not in {instrument.name for instrument in known}:
-            there = [instrument.name for instrument in known if _family(instrument.name) == _family(name)] or [
+            valid = [instrument.name for instrument in known if _family(instrument.name) == _family(name)] or [
                 *families,
                 PEOPLE_FAMILY,
             ]
-            raise UsageError(f"No instrument is named {name!r}; there are {', '.join(there)}.")
+            raise UsageError(f"No instrument is named {name!r}; there are {', '.join(valid)}.")
     picked = [
         instrument for instrument in known if not names or instrument.name in names or _family(instrument.name) in names
     ]
@@ -157,9 +157,9 @@ def _print_measurements(files: Sequence[str], pair: ImagePair, found: Mapping[st
             value = (
                 Text("—", "dim") if member.value is None else Text(printable(format_value(member.value, member.unit)))
             )
-            said = Text(printable(member.sentence), "dim" if member.value is None else "")
+            sentence = Text(printable(member.sentence), "dim" if member.value is None else "")
             name = Text(f"  {printable(member.name.partition('.')[2])}")
-            table.add_row(name, value, ARROWS[member.better], said)
+            table.add_row(name, value, ARROWS[member.better], sentence)
     console = Console(highlight=False, emoji=False)
     console.print(table)
     console.print(Text("↑ higher is better   ↓ lower is better   — no meaning here", "dim"))

@@ -290,7 +290,7 @@ def _add_parameters(
         make: Called with the values by name.
         first: Parameters before the flags.
     """
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != made]
+    own_parameters = [p for p in inspect.signature(command).parameters.values() if p.name != made]
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = [
         *first,
@@ -299,13 +299,14 @@ def _add_parameters(
             for name, type_, default, option in flags
         ),
     ]
-    for p in own:  # annotations are strings in the command's module, and typer would evaluate them in this one
+    # Annotations are strings in the command's module, and typer would evaluate them in this one.
+    for p in own_parameters:
         annotation = eval(p.annotation, command.__globals__) if isinstance(p.annotation, str) else p.annotation
         parameters.append(p.replace(kind=kind, annotation=annotation))
 
     @wraps(command)
     def wrapped(**given: Any) -> None:
-        mine = {p.name: given.pop(p.name, p.default) for p in own}
+        mine = {p.name: given.pop(p.name, p.default) for p in own_parameters}
         command(**{made: make(given)}, **mine)
 
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it

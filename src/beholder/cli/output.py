@@ -94,8 +94,8 @@ def verdicts_exit_code(
         return EXIT_THRESHOLD
     if strict and any(verdict.passed is False for verdict in verdicts):
         return EXIT_THRESHOLD
-    there = [verdict.score is not None and not (seed and explain_no_seed(verdict)) for verdict in verdicts]
-    return 0 if all(there) else EXIT_UNSCORED
+    scored = [verdict.score is not None and not (seed and explain_no_seed(verdict)) for verdict in verdicts]
+    return 0 if all(scored) else EXIT_UNSCORED
 
 
 def brief_to_dict(brief: Brief) -> dict[str, object]:

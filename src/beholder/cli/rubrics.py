@@ -62,7 +62,7 @@ def check_rubrics(
     from beholder.rubrics.load import check_rubrics as checked
     from beholder.verdicts.verdict import format_count
 
-    wrong = False
+    any_problem = False
     for path in paths:
         problems: tuple[Problem, ...] = ()
         try:
@@ -73,12 +73,12 @@ def check_rubrics(
             )
             report = f"{path}: sound ({names})"
         except UsageError as error:
-            wrong = True
+            any_problem = True
             report = str(error)
             problems = error.problems if isinstance(error, RubricError) else (Problem(report),)
         listed = [{"line": problem.line, "key": problem.key, "message": problem.message} for problem in problems]
         print_text(json.dumps({"path": path, "problems": listed}) if json_ else report)
-    raise typer.Exit(EXIT_USAGE if wrong else 0)
+    raise typer.Exit(EXIT_USAGE if any_problem else 0)
 
 
 @app.command("new")

@@ -99,9 +99,9 @@ def delete(
     with Ledger.open(address, create=False) as ledger:
         # Settled first: after the first deletion "latest" would be another run.
         records = list({record.id: record for record in map(ledger.run, runs)}.values())
-        far = ledger.progress()
+        progress = ledger.progress()
         for record in records:
-            done = far[record.id].done if record.id in far else 0
+            done = progress[record.id].done if record.id in progress else 0
             named = printable(f"run {record.id} ({record.name}) with {done} verdicts")
             if not yes and not _confirm(f"Delete {named}?"):
                 print_text(f"Kept {named}.")
@@ -239,8 +239,10 @@ def copy_runs(
     for copy in copied:
         print_text(f"{copy.run}  {copy.name}: {_copy_sentence(copy)}")
     if not any(copy.written for copy in copied):
-        there = f"{sum(not copy.left for copy in copied)} of {len(copied)} runs"
-        print_text(f"Nothing was copied: {there} are in {place} already." if copied else "There are no runs to copy.")
+        complete = f"{sum(not copy.left for copy in copied)} of {len(copied)} runs"
+        print_text(
+            f"Nothing was copied: {complete} are in {place} already." if copied else "There are no runs to copy."
+        )
 
 
 @ledger_app.command("check")
@@ -253,9 +255,9 @@ def check_ledger(address: LedgerOption = None, json_: JsonOption = False) -> Non
         problems = ledger.check()
         counts = {} if problems else ledger.row_counts()
         runs = [] if problems else ledger.runs()
-        far = {} if problems else ledger.progress()
+        progress = {} if problems else ledger.progress()
         place = ledger.place
-    done = {run.id: far[run.id].done if run.id in far else 0 for run in runs}
+    done = {run.id: progress[run.id].done if run.id in progress else 0 for run in runs}
     problems += [
         f"The run {run.id} says that it is finished, and has {done[run.id]} of {run.total} verdicts."
         for run in runs

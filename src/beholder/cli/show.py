@@ -123,10 +123,10 @@ def export_ratings(
             record = ledger.run(reviews[0].run)
         if rater:
             wanted = {name.casefold() for name in rater}
-            there = ", ".join(review.rater for review in reviews) or "nobody"
+            raters = ", ".join(review.rater for review in reviews) or "nobody"
             reviews = [review for review in reviews if review.rater.casefold() in wanted]
             if len(reviews) < len(wanted):
-                raise UsageError(f"Not all of these rated the run {record.id}; who did: {there}.")
+                raise UsageError(f"Not all of these rated the run {record.id}; who did: {raters}.")
         if not reviews:
             raise UsageError(
                 f"Nobody reviewed the run {record.id} ({record.name}); `beholder view` lets people rate it, and "

@@ -277,8 +277,8 @@ def make_sheets(exam: Exam, flags: Mapping[str, object]) -> list[ExamSheet]:
         changed = change(exam.rubric)
         if changed != exam.rubric:
             folder = write_variant(changed, exam.folder / "variants" / variant)
-            own = {**common, "cases": str(_write_repeated_cases(exam, variant)), "rubric": str(folder)}
-            sheets.append(ExamSheet(variant, _make_suite(exam, variant, own)))
+            settings = {**common, "cases": str(_write_repeated_cases(exam, variant)), "rubric": str(folder)}
+            sheets.append(ExamSheet(variant, _make_suite(exam, variant, settings)))
     return sheets
 
 

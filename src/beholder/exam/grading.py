@@ -167,10 +167,11 @@ def grade_independence(table: GradingTable, key: str) -> MetricValue:
     beside = {"moved": moved, "on_balance": on_balance}
     beside |= {} if aimed is None else {"own_damage": aimed}
     beside |= {} if noise is None else {"by_itself": noise}
-    own = f"; its own damage lowers it by {format_percent(aimed)}" if aimed is not None else ""
+    own_damage = f"; its own damage lowers it by {format_percent(aimed)}" if aimed is not None else ""
     return MetricValue(
         beyond,
-        f"Damage that is not its business {_describe_change(moved, on_balance)}{own}.{_share_by_chance(moved, noise)}",
+        f"Damage that is not its business {_describe_change(moved, on_balance)}{own_damage}."
+        f"{_share_by_chance(moved, noise)}",
         papers=_count_scored(drop, rows),
         lacking=table.results.scores.lacking(key, rows),
         beside=beside,
@@ -267,8 +268,8 @@ def _count_scored(values: Floats, rows: Bools) -> int:
 
 def _share_where(holds: Bools, values: Floats) -> float | None:
     """Return the share of the values that are not nan for which it holds."""
-    there = ~np.isnan(values)
-    return float(holds[there].mean()) if there.any() else None
+    defined = ~np.isnan(values)
+    return float(holds[defined].mean()) if defined.any() else None
 
 
 _VARIANT_PHRASES = {
@@ -307,18 +308,18 @@ def _grade_distance(table: GradingTable, key: str, variant: str) -> MetricValue:
         return MetricValue(
             undefined_estimate(f"only {len(papers)} of {of} papers have a score both times"), lacking=lacking
         )
-    apart = _distances(papers, pairs)
-    beside = {"apart": float(apart.mean()), "identical": float((apart == 0).mean())}
+    distances = _distances(papers, pairs)
+    beside = {"apart": float(distances.mean()), "identical": float((distances == 0).mean())}
     sentence = f"{_VARIANT_PHRASES[variant]}, {_describe_distance(beside)}."
     again = table.results.repeated[AGAIN].pairs.get(key, {}) if AGAIN in table.results.repeated else {}
-    numbers = apart
+    numbers = distances
     if variant != AGAIN and all(paper.id in again for paper in papers):
-        own = _distances(papers, again)
-        numbers = apart - own
-        beside["by_itself"] = float(own.mean())
-        if own.any():
+        repeat_distances = _distances(papers, again)
+        numbers = distances - repeat_distances
+        beside["by_itself"] = float(repeat_distances.mean())
+        if repeat_distances.any():
             sentence += f" Of that, {format_percent(beside['by_itself'])} is due to repetition alone."
-    elif variant != AGAIN and apart.any():
+    elif variant != AGAIN and distances.any():
         sentence += " Not all were asked twice, so how much of that is chance is not known."
     number = table.estimate(papers, weighted_mean(numbers))
     return MetricValue(number, sentence, papers=len(papers), lacking=lacking, beside=beside)
@@ -344,8 +345,8 @@ def _distances(papers: Sequence[PaperTruth], pairs: Mapping[str, tuple[float, fl
 def _describe_distance(beside: Mapping[str, float]) -> str:
     if beside["identical"] == 1:
         return "every score is the same"
-    apart, identical = format_percent(beside["apart"]), format_percent(beside["identical"])
-    return f"scores differ by {apart} of the scale; {identical} are the same"
+    distance, identical = format_percent(beside["apart"]), format_percent(beside["identical"])
+    return f"scores differ by {distance} of the scale; {identical} are the same"
 
 
 METRICS: Mapping[ExamMetric, Callable[[GradingTable, str], MetricValue]] = {

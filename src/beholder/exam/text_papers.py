@@ -266,8 +266,8 @@ def description_papers(rubric: Rubric, photos: Sequence[Photo], size: ExamSize, 
                 )
         thin = f"{photo.name}/{PaperPart.OMISSION}-{OMISSION.kind}-{THIN_FILLER_TWIN}"
         strength = (1, 3, 5)[number % 3]
-        said = _altered_sentences(facts, photo, OMISSION.kind, THIN_FILLER_TWIN, seed)
-        yield _description_paper(photo, THIN_FILLER, strength, f"{said} {_filler(strength)}", thin)
+        sentences = _altered_sentences(facts, photo, OMISSION.kind, THIN_FILLER_TWIN, seed)
+        yield _description_paper(photo, THIN_FILLER, strength, f"{sentences} {_filler(strength)}", thin)
         if len(photos) > 1:
             other = PHOTO_FACTS[photos[(number + 1) % len(photos)].name]
             bad.append(_description_paper(photo, OTHER_PHOTO, MAX_STRENGTH, _description_text(other.facts), clean.id))

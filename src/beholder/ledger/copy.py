@@ -124,8 +124,8 @@ def _write_changed(target: Ledger, table: Table, run: int, rows: Sequence[AnyRow
     with target._reading() as connection:
         named = table.c[key[0]].in_({key_values[0] for key_values in wanted})
         found = connection.execute(select(*columns).where(table.c.run == run, named)).all()
-    there = {tuple(getattr(row, name) for name in key): dict(row._mapping) for row in found}
-    changed = [row for at, row in wanted.items() if there.get(at) != row]
+    existing = {tuple(getattr(row, name) for name in key): dict(row._mapping) for row in found}
+    changed = [row for at, row in wanted.items() if existing.get(at) != row]
     if changed:
         with target._writing() as connection:
             insert_rows(connection, insert_or_replace(connection, table, "run", *key), changed)
@@ -138,9 +138,9 @@ def _copy_answers(source: Ledger, target: Ledger, old: int, new: int, result: Co
     query = select(_A.number, _A.key, _A.id).join_from(schema.answers, links, links.c.answer == _A.id)
     for rows in _read_pages(source, query.where(links.c.run == old), _A.number):
         with target._reading() as connection:
-            there = _find_existing(connection, (_A.key, _A.id), [(row.key, row.id) for row in rows])
+            existing = _find_existing(connection, (_A.key, _A.id), [(row.key, row.id) for row in rows])
             linked = _find_existing(connection, (links.c.answer,), [(row.id,) for row in rows], links.c.run == new)
-        missing = [row.number for row in rows if (row.key, row.id) not in there]
+        missing = [row.number for row in rows if (row.key, row.id) not in existing]
         unlinked = list(dict.fromkeys(row.id for row in rows if (row.id,) not in linked))
         if not missing and not unlinked:
             continue
@@ -161,9 +161,9 @@ def _copy_thumbnails(source: Ledger, target: Ledger, old: int, new: int, result:
     links = schema.run_thumbnails
     for rows in _read_pages(source, select(links.c.digest).where(links.c.run == old), links.c.digest):
         with target._reading() as connection:
-            there = _find_existing(connection, (_T.digest,), [(row.digest,) for row in rows])
+            existing = _find_existing(connection, (_T.digest,), [(row.digest,) for row in rows])
             linked = _find_existing(connection, (links.c.digest,), [(row.digest,) for row in rows], links.c.run == new)
-        missing = [row.digest for row in rows if (row.digest,) not in there]
+        missing = [row.digest for row in rows if (row.digest,) not in existing]
         unlinked = [row.digest for row in rows if (row.digest,) not in linked]
         with source._reading() as connection:  # not every image has a thumbnail
             whole = connection.execute(select(schema.thumbnails).where(_T.digest.in_(missing))).all()

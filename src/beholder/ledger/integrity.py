@@ -138,10 +138,10 @@ def _check_references(connection: Connection) -> Iterator[str]:
         for rows in found.partitions():
             known, used = _find_answers(connection, rows)
             for row in rows:
-                own = set(split_ids(row.answers))
+                answer_ids = set(split_ids(row.answers))
                 cases_missing.add([(row.run, row.case_id)] if row.id is None else [], row.case_id)
-                answers_missing.add(own - known, row.case_id)
-                links_missing.add({(row.run, id_) for id_ in own & known} - used, row.case_id)
+                answers_missing.add(answer_ids - known, row.case_id)
+                links_missing.add({(row.run, id_) for id_ in answer_ids & known} - used, row.case_id)
     for missing in (cases_missing, answers_missing, links_missing):
         yield from missing.sentences()
 

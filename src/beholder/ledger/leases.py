@@ -114,8 +114,8 @@ def find_superseded(connection: Connection, run: int, worker: WriteToken, entrie
     for part in chunks(list(keys)):
         query = select(_L.case_id, _L.rubric).where(_L.run == run, _L.holder == worker.holder, _L.done.is_(None))
         leased = connection.execute(query.where(tuple_(_L.case_id, _L.rubric).in_(part)))
-        own = {(case, rubric) for case, rubric in leased}
-        lost = [key for key in part if key not in own]
+        own_keys = {(case, rubric) for case, rubric in leased}
+        lost = [key for key in part if key not in own_keys]
         superseded |= _find_final(connection, run, lost, (SCORED,)) if lost else set()
     return superseded
 
@@ -127,12 +127,12 @@ def settle_leases(
     allowance."""
     scored = [_verdict_key(entry) for entry in entries if entry.verdict.scored]
     failed = [_verdict_key(entry) for entry in entries if not entry.verdict.scored]
-    own = and_(_L.run == run, _L.holder == worker.holder)
+    own_leases = and_(_L.run == run, _L.holder == worker.holder)
     key = tuple_(_L.case_id, _L.rubric)
     for part in chunks(scored):
-        connection.execute(delete(schema.leases).where(own, key.in_(part)))
+        connection.execute(delete(schema.leases).where(own_leases, key.in_(part)))
     for part in chunks(failed):
-        connection.execute(update(schema.leases).where(own, key.in_(part)).values(done=database_time_s()))
+        connection.execute(update(schema.leases).where(own_leases, key.in_(part)).values(done=database_time_s()))
     left = max(Decimal(0), _read_allowances(connection, run).get(worker.holder, Decimal(0)) - spent)
     connection.execute(_update_worker(run, worker.holder).values(written=worker.batch, allowance_usd=str(left)))
 

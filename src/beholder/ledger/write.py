@@ -91,9 +91,9 @@ def delete_run(connection: Connection, run: int) -> None:
         (answers, answers.c.answer, schema.answers, schema.answers.c.id),
         (thumbnails, thumbnails.c.digest, schema.thumbnails, schema.thumbnails.c.digest),
     ):
-        own = select(link).where(links.c.run == run)
+        linked = select(link).where(links.c.run == run)
         others = exists().where(link == column, links.c.run != run)
-        connection.execute(delete(table).where(column.in_(own), ~others))
+        connection.execute(delete(table).where(column.in_(linked), ~others))
         connection.execute(delete(links).where(links.c.run == run))
     for table in (schema.verdicts, schema.cases, schema.workers, schema.leases, schema.jobs, schema.replies):
         connection.execute(delete(table).where(table.c.run == run))
@@ -129,7 +129,7 @@ def write_entries(
     cases = {entry.case.id: entry.case for entry in entries}
     thumbnails = {digest_bytes(digest): webp for entry in entries for digest, webp in entry.thumbnails}
     images = {digest_bytes(image.source_digest) for entry in entries for image in entry.verdict.images}
-    links = sorted({id_ for own in ids for id_ in own})
+    links = sorted({id_ for answer_ids in ids for id_ in answer_ids})
     answers = [_answer_row(answer) for entry in entries for answer in entry.answers]
     insert_rows(
         connection,
@@ -146,8 +146,8 @@ def write_entries(
         connection,
         insert_or_replace(connection, schema.verdicts, "run", "case_id", "rubric"),
         [
-            _verdict_row(run, entry, own)
-            for entry, own in zip(entries, ids, strict=True)
+            _verdict_row(run, entry, answer_ids)
+            for entry, answer_ids in zip(entries, ids, strict=True)
             if (storable_text(entry.case.id), storable_text(entry.verdict.rubric)) not in superseded
         ],
     )
@@ -223,7 +223,7 @@ def _resolve_answer_ids(connection: Connection, entries: Sequence[Entry]) -> lis
     for index, guess in guesses.items():
         if guess in existing:  # else another process deleted it in the meantime, and the verdict keeps its own copy
             ids[index].append(guess)
-    return [list(dict.fromkeys(own)) for own in ids]
+    return [list(dict.fromkeys(answer_ids)) for answer_ids in ids]
 
 
 def _find_answer_ids(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey, bytes]:

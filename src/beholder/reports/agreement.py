@@ -31,14 +31,14 @@ def agreement_tables(found: Agreement, *, full: bool) -> Iterable[TableSpec]:
 
 def _ranking_table(found: Agreement, whose: str, *, people: bool) -> TableSpec:
     def cells(one: CriterionAgreement) -> tuple[str, ...]:
-        own = (f"{one.cases:,}", _format_estimate(one.coefficients["spearman"]))
+        judge_cells = (f"{one.cases:,}", _format_estimate(one.coefficients["spearman"]))
         if not people:
-            return own
+            return judge_cells
         rater = (
             _format_plain(one.people.get("rater_spearman")),
             _format_estimate(one.people.get("rater_difference")),
         )
-        return (*own, *rater)
+        return (*judge_cells, *rater)
 
     return (
         f"Ranking: does the judge put cases in the order of {whose} (1 the same, 0 as by chance)?",

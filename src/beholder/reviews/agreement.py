@@ -74,13 +74,15 @@ def compare_with_judge(ledger: Ledger, review: Review) -> tuple[list[ReviewAgree
     """Return the agreement of a rater with the judge by aspect, and the cases, those where they differ most first."""
     record = ledger.run(review.run)
     names = load_column_names(ledger, record, assertions=False)
-    own = {(verdict.case, verdict.rubric): verdict for verdict in ledger.verdicts(review.id) if verdict.scored}
+    rater_verdicts = {
+        (verdict.case, verdict.rubric): verdict for verdict in ledger.verdicts(review.id) if verdict.scored
+    }
     pairs: dict[str, list[tuple[float, float]]] = {}
     scales: dict[str, tuple[float, float]] = {}
     widest: dict[str, CaseDifference] = {}
-    for stored in ledger.stored_verdicts_on(record.id, list({case for case, _ in own})):
+    for stored in ledger.stored_verdicts_on(record.id, list({case for case, _ in rater_verdicts})):
         judge = stored.verdict
-        person = own.get((judge.case, judge.rubric))
+        person = rater_verdicts.get((judge.case, judge.rubric))
         if person is None:
             continue
         person_values = {rated.aspect: rated.value for rated in _scored_values(person, names)}
@@ -111,16 +113,27 @@ def _scored_values(verdict: Verdict, names: ColumnNames) -> list[RatedValue]:
 def pair_verdicts(person: Verdict, judge: Verdict | None) -> ReviewedCase:
     """Compare a person's verdict on a case with the judge's."""
     rows, split = [], []
-    for key, own in person.criteria.items():
+    for key, result in person.criteria.items():
         other = judge.criteria.get(key) if judge is not None else None
         theirs = None if other is None else other.score
-        apart = None if own.score is None or theirs is None else (theirs - own.score) / (own.scale[1] - own.scale[0])
-        rows.append((key, own.scale, own.score, theirs, apart))
-        said = {assertion.id: assertion for assertion in other.assertions} if other is not None else {}
+        share = (
+            None
+            if result.score is None or theirs is None
+            else (theirs - result.score) / (result.scale[1] - result.scale[0])
+        )
+        rows.append((key, result.scale, result.score, theirs, share))
+        judge_assertions = {assertion.id: assertion for assertion in other.assertions} if other is not None else {}
         split += [
-            (assertion.id, assertion.question, assertion.answer, said[assertion.id].answer, said[assertion.id].evidence)
-            for assertion in own.assertions
-            if assertion.id in said and {assertion.answer, said[assertion.id].answer} == {"yes", "no"}
+            (
+                assertion.id,
+                assertion.question,
+                assertion.answer,
+                judge_assertions[assertion.id].answer,
+                judge_assertions[assertion.id].evidence,
+            )
+            for assertion in result.assertions
+            if assertion.id in judge_assertions
+            and {assertion.answer, judge_assertions[assertion.id].answer} == {"yes", "no"}
         ]
     return ReviewedCase(person, judge, rows, split)
 

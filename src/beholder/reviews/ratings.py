@@ -354,8 +354,8 @@ def _to_answers(sheet: ReviewSheet, names: ColumnNames, aspect: str, value: floa
         ],
     ):
         if scored:
-            if wrong := next((why for _, criterion in scored if (why := _scale_problem(criterion, value))), ""):
-                return f"{aspect!r} {wrong}, not {format_exact(value)}."
+            if problem := next((why for _, criterion in scored if (why := _scale_problem(criterion, value))), ""):
+                return f"{aspect!r} {problem}, not {format_exact(value)}."
             return {score_name(rubric, criterion): format_exact(value) for rubric, criterion in scored}
     asserted = [
         assertion_name(rubric, criterion, assertion)

@@ -382,7 +382,7 @@ def _estimate_aspects(
     averaged = _averaged_aspects(aspects)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = pool.map(lambda one: _aspect_statistics(one, against, bootstrap.group_index, people=people), aspects)
-        statistics = {aspect.aspect: own for aspect, own in zip(aspects, made, strict=True)}
+        statistics = {aspect.aspect: statistic for aspect, statistic in zip(aspects, made, strict=True)}
         return _bootstrap_estimates(bootstrap, lambda weights: _evaluate_aspects(statistics, averaged, weights, pool))
 
 
@@ -400,7 +400,7 @@ def _evaluate_aspects(
     statistics: Mapping[str, WeightedStatistics], averaged: Sequence[str], weights: WeightsLike, pool: Executor
 ) -> dict[str, Floats]:
     found = dict(zip(statistics, pool.map(lambda one: one(weights), statistics.values()), strict=True))
-    flat = {_join_key(aspect, name): value for aspect, own in found.items() for name, value in own.items()}
+    flat = {_join_key(aspect, name): value for aspect, values in found.items() for name, value in values.items()}
     if averaged:
         flat |= {
             _join_key("", name): np.mean([found[aspect][name] for aspect in averaged], axis=0)
@@ -419,7 +419,7 @@ def _averaged_aspects(aspects: Sequence[_AlignedAspect]) -> list[str]:
 def _build_criterion(
     one: _AlignedAspect, found: Mapping[str, Estimate], against: ReferenceMode, *, other_judge: bool
 ) -> CriterionAgreement:
-    there = ~np.isnan(one.ratings.values)
+    rated = ~np.isnan(one.ratings.values)
     constant = dict.fromkeys(_undefined_kappas(one, against), undefined_estimate(""))
     known = {
         name: explain_undefined(name, constant.get(name, estimate), one.column, one.ratings, other_judge=other_judge)
@@ -427,14 +427,14 @@ def _build_criterion(
     }
     whose = "the other judge's scores" if other_judge else "people's ratings"
     no_steps = undefined_estimate(f"{whose} lie on no equal steps")
-    median = np.nanmedian(reference_ratings(one.ratings.values, against)) if there.any() else np.nan
+    median = np.nanmedian(reference_ratings(one.ratings.values, against)) if rated.any() else np.nan
     return CriterionAgreement(
         aspect=one.aspect,
         criterion=one.column.name,
         kind=one.column.kind,
-        cases=int(there.any(axis=1).sum()),
-        ratings=int(there.sum()),
-        raters=int(there.any(axis=0).sum()),
+        cases=int(rated.any(axis=1).sum()),
+        ratings=int(rated.sum()),
+        raters=int(rated.any(axis=0).sum()),
         judged_on=one.judged_on,
         rated_on=one.rated_on,
         coefficients={name: known.get(name, no_steps) for name in JUDGE_COEFFICIENTS}
@@ -444,7 +444,7 @@ def _build_criterion(
         baselines=tuple(
             MetricBaseline(
                 name,
-                int((~np.isnan(metric) & there.any(axis=1)).sum()),
+                int((~np.isnan(metric) & rated.any(axis=1)).sum()),
                 found[_join_key(name, "spearman")],
                 found[_join_key(name, "difference")],
             )

@@ -151,12 +151,12 @@ def explain_undefined(
     if estimate.value is not None:
         return estimate
     x = column.values[~np.isnan(column.values)]
-    there = ~np.isnan(ratings.values)
-    known = ratings.values[there]
+    rated = ~np.isnan(ratings.values)
+    known = ratings.values[rated]
     if not len(x):
         return undefined_estimate(f"no case has both a score and {'another' if other_judge else 'a rating'}")
     reasons = (
-        (name in PEOPLE_COEFFICIENTS and not bool((there.sum(axis=1) > 1).any()), "no case was rated by two people"),
+        (name in PEOPLE_COEFFICIENTS and not bool((rated.sum(axis=1) > 1).any()), "no case was rated by two people"),
         (name in PEOPLE_COEFFICIENTS and np.ptp(known) == 0, "people gave the same rating everywhere"),
         (name in RATER_RANK_COEFFICIENTS, f"no rater shares {MIN_SHARED_CASES} cases with others and tells them apart"),
         (name == "precision", "the judge fails no case"),

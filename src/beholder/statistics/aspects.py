@@ -143,9 +143,9 @@ def infer_scales(
         rating_scale: The people's scale, if given.
         seen: Range of the judge's numbers, where more than this column is known of it.
     """
-    own = scale or column.scale
-    if own is not None:
-        return own, rating_scale or (own if fits_scale(rated, own) else rated)
+    judge_scale = scale or column.scale
+    if judge_scale is not None:
+        return judge_scale, rating_scale or (judge_scale if fits_scale(rated, judge_scale) else rated)
     seen = seen or find_range(column.values) or rated
     if rating_scale is not None:
         return (rating_scale if fits_scale(seen, rating_scale) else seen), rating_scale
@@ -257,12 +257,12 @@ def infer_scales_by_aspect(
         _check_on_scale(
             _get_scale(aspect, rated), ratings[aspect].values, f"{aspect!r} is rated", f"--rating-scale {aspect}="
         )
-    said = _find_ranges({aspect: ratings[aspect].values for aspect in columns})
+    rating_ranges = _find_ranges({aspect: ratings[aspect].values for aspect in columns})
     seen = _find_ranges({aspect: column.values for aspect, column in columns.items() if column.scale is None})
     return {
         aspect: infer_scales(
             column,
-            said[aspect] or (0.0, 0.0),
+            rating_ranges[aspect] or (0.0, 0.0),
             _get_scale(aspect, judged),
             _get_scale(aspect, rated),
             seen.get(aspect),
@@ -283,22 +283,22 @@ def describe_scales(
     taken to be on one scale, and scales that cannot be known.
     """
     whose = "the other judge's" if other_judge else "the ratings'"
-    said = _find_ranges({aspect: ratings[aspect].values for aspect in columns})
+    rating_ranges = _find_ranges({aspect: ratings[aspect].values for aspect in columns})
     seen = _find_ranges({aspect: column.values for aspect, column in columns.items() if column.scale is None})
     aspects_by_sentence: dict[str, list[str]] = {}
     for aspect, (judged_on, rated_on) in infer_scales_by_aspect(columns, ratings, judged, rated).items():
-        own = _get_scale(aspect, judged) or columns[aspect].scale
-        judge, people = seen.get(aspect) or judged_on, said[aspect] or rated_on
+        judge_scale = _get_scale(aspect, judged) or columns[aspect].scale
+        judge, people = seen.get(aspect) or judged_on, rating_ranges[aspect] or rated_on
         scales = f"{format_scale(judged_on)} and {whose} {format_scale(rated_on)}"
         sentence = ""
         if judged_on != rated_on and can_rescale(judged_on, rated_on):
             sentence = f"Scores on {format_scale(judged_on)} were mapped linearly onto {whose} {format_scale(rated_on)}"
         elif judged_on != rated_on:
             sentence = f"One number is no scale, so that scores on {scales} were compared as they are"
-        elif _get_scale(aspect, rated) is None and own is not None and people != own:
+        elif _get_scale(aspect, rated) is None and judge_scale is not None and people != judge_scale:
             rated_scale = f"{whose[:1].upper()}{whose[1:]} {format_scale(people)}"
-            sentence = f"{rated_scale} were taken to be on the judge's {format_scale(own)}"
-        elif _get_scale(aspect, rated) is None and own is None and judge != people:
+            sentence = f"{rated_scale} were taken to be on the judge's {format_scale(judge_scale)}"
+        elif _get_scale(aspect, rated) is None and judge_scale is None and judge != people:
             sentence = (
                 f"The judge's {format_scale(judge)} and {whose} {format_scale(people)} were taken to be on one scale"
             )
@@ -364,12 +364,12 @@ def _check_on_scale(scale: Scale | None, values: Floats, said: str, option: str)
 
 
 def _find_ranges(values: Mapping[str, Floats]) -> dict[str, Scale | None]:
-    own = {aspect: find_range(value) for aspect, value in values.items()}
-    known = [range_ for range_ in own.values() if range_ is not None]
+    ranges = {aspect: find_range(value) for aspect, value in values.items()}
+    known = [range_ for range_ in ranges.values() if range_ is not None]
     if not known:
-        return own
+        return ranges
     every = min(low for low, _ in known), max(high for _, high in known)
     return {
         aspect: every if range_ is not None and 2 * (range_[1] - range_[0]) >= every[1] - every[0] else range_
-        for aspect, range_ in own.items()
+        for aspect, range_ in ranges.items()
     }

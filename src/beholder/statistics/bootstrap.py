@@ -228,11 +228,11 @@ def _bca_quantiles(point: float, drawn: Floats, left_out: Floats, reach: float) 
 
 def weighted_mean(values: Floats) -> Statistic:
     """Return the statistic for the mean of a column, ignoring nan."""
-    there: Bools = ~np.isnan(values)
-    known = np.where(there, values, 0.0)
+    defined: Bools = ~np.isnan(values)
+    known = np.where(defined, values, 0.0)
 
     def statistic(weights: Floats) -> Floats:
-        counts: Floats = weights @ there.astype(np.float64)
+        counts: Floats = weights @ defined.astype(np.float64)
         return divide_or_nan(weights @ known, counts)
 
     return statistic
@@ -299,9 +299,9 @@ def sum_by_group(bootstrap: ClusterBootstrap, columns: Sequence[Floats]) -> Grou
     sums = np.zeros((bootstrap.group_count, len(columns)))
     counts = np.zeros_like(sums)
     for at, values in enumerate(columns):
-        there = ~np.isnan(values)
-        group = bootstrap.group_index[there]
-        sums[:, at] = np.bincount(group, values[there], bootstrap.group_count)
+        defined = ~np.isnan(values)
+        group = bootstrap.group_index[defined]
+        sums[:, at] = np.bincount(group, values[defined], bootstrap.group_count)
         counts[:, at] = np.bincount(group, minlength=bootstrap.group_count)
     return GroupSums(zero_rounding_errors(sums), counts)
 

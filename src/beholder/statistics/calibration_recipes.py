@@ -274,8 +274,8 @@ def _find_end_threshold(predicted: Floats, at_end: Bools, min_share: float) -> f
         return None
     order = np.argsort(-predicted, kind="stable")
     share = pool_adjacent_violators(at_end[order].astype(np.float64), np.ones(len(predicted)))
-    there = predicted[order][share >= min_share]
-    return float(there.max()) if len(there) else None
+    candidates = predicted[order][share >= min_share]
+    return float(candidates.max()) if len(candidates) else None
 
 
 RECIPES: dict[str, CalibrationRecipe] = {

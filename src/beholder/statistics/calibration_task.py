@@ -383,8 +383,8 @@ def build_task(
             judge's scale is not known.
     """
     rated = ratings.for_cases(scores.cases)
-    there = ~(np.isnan(rated.mean()) | np.isnan(raw.values))
-    rows = np.flatnonzero(there)
+    rated_and_scored = ~(np.isnan(rated.mean()) | np.isnan(raw.values))
+    rows = np.flatnonzero(rated_and_scored)
     if len(rows) < MIN_CASES:
         raise UsageError(
             f"Only {len(rows)} cases of {scores.name} have both a rating of {ratings.aspect!r} and the judge's number "
@@ -504,10 +504,10 @@ class Provenance:
         """
         if len(self.number_names) < 2:
             return None
-        own = [
+        own_names = [
             names for names in self.number_names.values() if look_up_number(raw, dict.fromkeys(names, 0.0)) is not None
         ]
-        return own[0] if own else None
+        return own_names[0] if own_names else None
 
     def column_aliases(self, scores: Scores) -> ColumnAliases:
         """Return the names of the scores' columns in a calibration file.

@@ -87,14 +87,14 @@ class ColumnChange:
         before: Mean of the first run.
         after: Mean of the second run.
         difference: After minus before.
-        p: p-value of the sign-flip test.
-        p_holm: p corrected for the other columns of this kind.
+        p: P-value of the sign-flip test.
+        p_holm: P corrected for the other columns of this kind.
         better: Number of cases that rose.
         same: Number of cases that did not change.
         worse: Number of cases that fell.
         power: What the comparison could have shown.
         margin: How far the mean may fall.
-        p_beyond: p-value of a drop by `margin`.
+        p_beyond: P-value of a drop by `margin`.
         lost: Cases with a number before and none after.
         worst: The difference if all lost cases had the lowest value of the scale; None where nothing was lost or the
             scale is not known.
@@ -316,8 +316,8 @@ def compare(
 def _resolve_margins(columns: Sequence[PairedColumn], options: ComparisonOptions) -> list[float]:
     unknown = options.margins.keys() - {column.name for column in columns}
     if unknown and columns:
-        there = ", ".join(column.name for column in columns)
-        raise UsageError(f"There is no {sorted(unknown)[0]!r} to have a margin; there are: {there}.")
+        names = ", ".join(column.name for column in columns)
+        raise UsageError(f"There is no {sorted(unknown)[0]!r} to have a margin; there are: {names}.")
     return [options.margins.get(column.name, options.margin) for column in columns]
 
 
@@ -334,7 +334,7 @@ def _measure_changes(
     changes = []
     for at, column in enumerate(columns):
         values = differences[at]
-        there: Bools = ~np.isnan(values)
+        defined: Bools = ~np.isnan(values)
         cases, groups = int(found.cases[at]), int(found.groups[at])
         worst, best = bounded.get(at, (None, None))
         changes.append(
@@ -343,14 +343,14 @@ def _measure_changes(
                 kind=column.kind,
                 cases=cases,
                 groups=groups,
-                before=_mean_or_none(column.before[there]),
-                after=_mean_or_none(column.after[there]),
+                before=_mean_or_none(column.before[defined]),
+                after=_mean_or_none(column.after[defined]),
                 difference=found.means[at],
                 p=_number_or_none(found.p[at]),
                 p_holm=_number_or_none(corrected[at]),
-                better=int((values[there] > EQUALITY_TOLERANCE).sum()),
-                same=int((np.abs(values[there]) <= EQUALITY_TOLERANCE).sum()),
-                worse=int((values[there] < -EQUALITY_TOLERANCE).sum()),
+                better=int((values[defined] > EQUALITY_TOLERANCE).sum()),
+                same=int((np.abs(values[defined]) <= EQUALITY_TOLERANCE).sum()),
+                worse=int((values[defined] < -EQUALITY_TOLERANCE).sum()),
                 power=analyze_power(float(found.errors[at]), groups, cases, detect, tests[at]),
                 margin=margins[at],
                 p_beyond=_number_or_none(found.p_beyond[at]),
@@ -404,7 +404,7 @@ def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
     """Return the cases that changed most: by their mean overall score, or by their criteria as shares of the scale."""
     overall = [column for column in pairs.columns if column.kind == ColumnKind.OVERALL]
     ranked = overall or [column for column in pairs.columns if column.kind == ColumnKind.CRITERION]
-    told = [column for column in pairs.columns if column.kind != ColumnKind.ASSERTION]
+    shown = [column for column in pairs.columns if column.kind != ColumnKind.ASSERTION]
     if not ranked or not top:
         return ()
     by = np.nan_to_num(mean_of_defined([column.difference / _scale_width(column) for column in ranked]))
@@ -414,7 +414,7 @@ def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
             break
         changes = {
             column.name: (float(column.before[row]), float(column.after[row]))
-            for column in told
+            for column in shown
             if abs(column.difference[row]) > EQUALITY_TOLERANCE
         }
         group = pairs.groups[row] if pairs.groups is not None else ""

@@ -128,9 +128,9 @@ def mean_ratings(values: Floats) -> Floats:
     Means are rounded to 12 digits, so that the same ratings have the same mean in whatever order they are summed:
     rank statistics would take rounding errors for differences.
     """
-    there = ~np.isnan(values)
-    sums = np.where(there, values, 0.0).sum(axis=1)
-    counts = there.sum(axis=1)
+    defined = ~np.isnan(values)
+    sums = np.where(defined, values, 0.0).sum(axis=1)
+    counts = defined.sum(axis=1)
     means = np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0)
     rounded: Floats = np.where(counts == 1, sums, np.round(means, 12))
     return rounded
@@ -239,8 +239,8 @@ def select_group(scores: Scores, name: str | None) -> tuple[str, ...] | None:
         UsageError: No case has a group of that name.
     """
     if name is not None and name not in scores.groups:
-        there = ", ".join(scores.groups) or "none"
-        raise UsageError(f"No case of {scores.name} is in a group {name!r}; there are: {there}.")
+        names = ", ".join(scores.groups) or "none"
+        raise UsageError(f"No case of {scores.name} is in a group {name!r}; there are: {names}.")
     return scores.groups.get(name or SOURCE_GROUP)
 
 

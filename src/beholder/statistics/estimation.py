@@ -87,8 +87,8 @@ def fit_regression(
         people are constant on the rated cases, or it correlates negatively without `allow_negative`.
     """
     rated: Bools = ~np.isnan(human)
-    people, own = human[rated], group[rated]
-    count, groups, tuned = len(people), len(np.unique(own)), int(judge is not None)
+    people, rated_groups = human[rated], group[rated]
+    count, groups, tuned = len(people), len(np.unique(rated_groups)), int(judge is not None)
     if groups < 2 + tuned or count < 2 + tuned:
         return None
     mean, slope = float(people.mean()), 0.0
@@ -110,7 +110,7 @@ def fit_regression(
         spread = slope * (judge - judge.mean()) / len(judge)
     parts, every = shares * errors, int(group.max()) + 1
     alone = float(parts @ parts) * count / (count - 1 - tuned)
-    ours = np.bincount(own, parts, every) * np.sqrt(groups / (groups - 1) * (count - 1) / (count - 1 - tuned))
+    ours = np.bincount(rated_groups, parts, every) * np.sqrt(groups / (groups - 1) * (count - 1) / (count - 1 - tuned))
     others = np.bincount(group, spread, every) * np.sqrt(every / (every - 1))
     by_ratings = float(ours @ ours)
     return RegressionFit(
@@ -119,7 +119,7 @@ def fit_regression(
         rating_variance=by_ratings,
         case_variance=float(others @ others + 2 * ours @ others),
         degrees_of_freedom=groups - 1 - tuned,
-        intraclass_correlation=_intraclass_correlation(own, by_ratings / alone if alone > 0 else 1.0),
+        intraclass_correlation=_intraclass_correlation(rated_groups, by_ratings / alone if alone > 0 else 1.0),
     )
 
 
@@ -500,14 +500,14 @@ def _estimate_bias(human: Floats, judge_rescaled: Floats | None, group: Ints) ->
     """Estimate the judge minus people, using the judge's own numbers as the regressor."""
     if judge_rescaled is None:
         return _UNKNOWN_SCALE
-    there = ~np.isnan(judge_rescaled)
-    if not there.any():
+    judged = ~np.isnan(judge_rescaled)
+    if not judged.any():
         return undefined_estimate("the judge has no score for any case")
-    own = np.unique(group[there], return_inverse=True)[1]
-    apart, judge = (judge_rescaled - human)[there], judge_rescaled[there]
-    many = len(np.unique(own[~np.isnan(apart)]))
-    fit = fit_regression(apart, own, judge, allow_negative=True) if many >= MIN_RATED_GROUPS else None
-    return _add_interval(fit or fit_regression(apart, own), apart, rate=False)
+    judged_groups = np.unique(group[judged], return_inverse=True)[1]
+    differences, judge = (judge_rescaled - human)[judged], judge_rescaled[judged]
+    many = len(np.unique(judged_groups[~np.isnan(differences)]))
+    fit = fit_regression(differences, judged_groups, judge, allow_negative=True) if many >= MIN_RATED_GROUPS else None
+    return _add_interval(fit or fit_regression(differences, judged_groups), differences, rate=False)
 
 
 def _correlate(human: Floats, judge: Floats) -> float | None:
@@ -520,15 +520,15 @@ def _correlate(human: Floats, judge: Floats) -> float | None:
 def _check_sampling(rated: Bools, judge: Floats, group: Ints) -> SamplingWarning | None:
     """Return a warning where the judge's scores of rated and other cases differ significantly, robust to clustering."""
     judged = ~np.isnan(judge)
-    here, there = rated & judged, ~rated & judged
-    if here.sum() < 2 or there.sum() < 2:
+    rated_cases, other_cases = rated & judged, ~rated & judged
+    if rated_cases.sum() < 2 or other_cases.sum() < 2:
         return None
-    one, other = float(judge[here].mean()), float(judge[there].mean())
+    one, other = float(judge[rated_cases].mean()), float(judge[other_cases].mean())
     parts = np.zeros(len(judge))
-    parts[here] = (judge[here] - one) / here.sum()
-    parts[there] = -(judge[there] - other) / there.sum()
+    parts[rated_cases] = (judge[rated_cases] - one) / rated_cases.sum()
+    parts[other_cases] = -(judge[other_cases] - other) / other_cases.sum()
     sums = np.bincount(group, parts)
-    freedom = min(len(np.unique(group[here])), len(np.unique(group[there]))) - 1
+    freedom = min(len(np.unique(group[rated_cases])), len(np.unique(group[other_cases]))) - 1
     if freedom < 1:
         return None
     error = float(np.sqrt(sums @ sums * (freedom + 1) / freedom))

@@ -50,8 +50,8 @@ class ComparisonGate:
     def sentences(self) -> tuple[str, ...]:
         """Return all sentences to print, each once."""
         rest = {name: said for name, said in self.doubted.items() if name not in self.undecided}
-        told = (*self.failed.values(), *self.undecided.values(), *rest.values(), self.unweighed)
-        return tuple(dict.fromkeys(sentence for sentence in told if sentence))
+        texts = (*self.failed.values(), *self.undecided.values(), *rest.values(), self.unweighed)
+        return tuple(dict.fromkeys(sentence for sentence in texts if sentence))
 
     def to_dict(self) -> dict[str, object]:
         return {

@@ -34,7 +34,7 @@ class HistoryPoint:
         cases: Cases with a number.
         without: Cases without one.
         change: Paired difference to the previous run; None for the first.
-        p: p-value of the change.
+        p: P-value of the change.
         common: Cases that both runs have.
     """
 
@@ -103,11 +103,11 @@ def analyze_history(
     Raises:
         UsageError: No run has such a column, or no case has the named group.
     """
-    there = {name: column.kind for scores in runs for name, column in scores.columns.items()}
-    names = list(on) or [name for name, kind in there.items() if kind is ColumnKind.OVERALL]
-    unknown = [name for name in names if name not in there]
+    kinds = {name: column.kind for scores in runs for name, column in scores.columns.items()}
+    names = list(on) or [name for name, kind in kinds.items() if kind is ColumnKind.OVERALL]
+    unknown = [name for name in names if name not in kinds]
     if unknown or not names:
-        listed = ", ".join(there) or "none"
+        listed = ", ".join(kinds) or "none"
         raise UsageError(f"No run has {unknown[0] if unknown else 'an overall score'!r}; there are: {listed}.")
     if group is not None and not any(group in scores.groups for scores in runs):
         listed = ", ".join(dict.fromkeys(name for scores in runs for name in scores.groups)) or "none"
@@ -173,7 +173,10 @@ def _estimate_slopes(
         return [(undefined_estimate("no case is in every run"), 0)] * len(names)
     places = [[known[case] for case in common] for known in rows]
     table = np.array(
-        [[column[own] for column in _column_values(scores, names)] for scores, own in zip(runs, places, strict=True)]
+        [
+            [column[case_rows] for column in _column_values(scores, names)]
+            for scores, case_rows in zip(runs, places, strict=True)
+        ]
     )  # runs × columns × cases
     when = np.arange(len(runs)) - (len(runs) - 1) / 2
     slopes: Floats = np.tensordot(when, table, 1) / float(when @ when)  # nan where a run has no number

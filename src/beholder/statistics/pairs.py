@@ -114,15 +114,15 @@ def pair_cases(before: Scores, after: Scores, group: str | None = None) -> Share
     Raises:
         UsageError: The two have no case in common, or no case has the named group.
     """
-    there = {case: row for row, case in enumerate(after.cases)}
-    rows = [row for row, case in enumerate(before.cases) if case in there]
+    after_rows = {case: row for row, case in enumerate(after.cases)}
+    rows = [row for row, case in enumerate(before.cases) if case in after_rows]
     if not rows:
         raise UsageError(
             f"{before.name} and {after.name} have no case in common; cases are paired by their ids, such as "
             f"{_example_case(before)} here and {_example_case(after)} there."
         )
     old = np.array(rows, np.int64)
-    new = np.array([there[before.cases[row]] for row in rows], np.int64)
+    new = np.array([after_rows[before.cases[row]] for row in rows], np.int64)
     cases = tuple(before.cases[row] for row in rows)
     known = set(cases)
     columns, warnings = _pair_columns(before, after, old, new)
@@ -211,8 +211,8 @@ def _pair_groups(
     if first is None and second is None:
         if name is None:
             return None, []
-        there = ", ".join(dict.fromkeys((*before.groups, *after.groups))) or "none"
-        raise UsageError(f"No case is in a group {name!r}; there are: {there}.")
+        names = ", ".join(dict.fromkeys((*before.groups, *after.groups))) or "none"
+        raise UsageError(f"No case is in a group {name!r}; there are: {names}.")
     mine = [first[row] if first else "" for row in old]
     others = [second[row] if second else "" for row in new]
     differ = sum(bool(own and other and own != other) for own, other in zip(mine, others, strict=True))

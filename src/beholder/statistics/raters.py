@@ -88,21 +88,21 @@ def summarize_raters(ratings: Ratings) -> tuple[RaterSummary, ...]:
     others = _mean_of_others(ratings.values)
     found = []
     for at, name in enumerate(ratings.raters):
-        own = ratings.values[:, at]
-        there = ~np.isnan(own)
-        if not there.any():
+        rated = ratings.values[:, at]
+        defined = ~np.isnan(rated)
+        if not defined.any():
             continue
-        levels, counts = np.unique(own[there], return_counts=True)
-        beside = (own - others[:, at])[there & ~np.isnan(others[:, at])]
+        levels, counts = np.unique(rated[defined], return_counts=True)
+        beside = (rated - others[:, at])[defined & ~np.isnan(others[:, at])]
         found.append(
             RaterSummary(
                 rater=name,
-                rated=int(there.sum()),
-                mean=float(own[there].mean()),
-                deviation=float(own[there].std(ddof=1)) if there.sum() > 1 else None,
+                rated=int(defined.sum()),
+                mean=float(rated[defined].mean()),
+                deviation=float(rated[defined].std(ddof=1)) if defined.sum() > 1 else None,
                 bias=float(beside.mean()) if len(beside) else None,
                 most_frequent=float(levels[counts.argmax()]),
-                most_frequent_share=float(counts.max() / there.sum()),
+                most_frequent_share=float(counts.max() / defined.sum()),
             )
         )
     return tuple(found)
@@ -201,12 +201,12 @@ def intraclass_statistics(values: Floats) -> SumStatistics:
     k₀ = (N − Σkᵢ²/N) / (n − 1), as in the analysis of variance. Not defined for fewer than two cases, or where nothing
     varies.
     """
-    there = ~np.isnan(values)
-    k = np.where(there.sum(axis=1) > 1, there.sum(axis=1), 0).astype(np.float64)
+    defined = ~np.isnan(values)
+    k = np.where(defined.sum(axis=1) > 1, defined.sum(axis=1), 0).astype(np.float64)
     used = k > 0
-    low, high = (np.nanmin(values), np.nanmax(values)) if there.any() else (0.0, 0.0)
+    low, high = (np.nanmin(values), np.nanmax(values)) if defined.any() else (0.0, 0.0)
     width = high - low if high > low else 1.0
-    known = np.where(there & used[:, None], (values - (low + high) / 2) / width, 0.0)
+    known = np.where(defined & used[:, None], (values - (low + high) / 2) / width, 0.0)
     total = known.sum(axis=1)
     between = np.divide(total**2, k, out=np.zeros_like(total), where=used)
     terms = np.stack([used.astype(np.float64), k, k**2, total, between, (known**2).sum(axis=1)], axis=1)
@@ -280,19 +280,19 @@ def _average_spearman(found: Sequence[WeightedStatistics], weights: WeightsLike)
 def rater_distance_statistics(values: Floats) -> SumStatistics:
     """Return the statistic `rater_mae`: the mean distance of a rating from the mean of the case's other ratings."""
     away = np.abs(values - _mean_of_others(values))
-    there = ~np.isnan(away)
-    terms = np.stack([there.sum(axis=1).astype(np.float64), np.where(there, away, 0.0).sum(axis=1)], axis=1)
+    defined = ~np.isnan(away)
+    terms = np.stack([defined.sum(axis=1).astype(np.float64), np.where(defined, away, 0.0).sum(axis=1)], axis=1)
     return SumStatistics(terms, lambda sums: {"rater_mae": divide_or_nan(sums[:, 1], sums[:, 0])})
 
 
 def _mean_of_others(values: Floats) -> Floats:
     """Return for each rating the mean of the other ratings of the case; nan where there is none."""
-    there = ~np.isnan(values)
-    known = np.where(there, values, 0.0)
-    left = there.sum(axis=1, keepdims=True) - there
+    defined = ~np.isnan(values)
+    known = np.where(defined, values, 0.0)
+    left = defined.sum(axis=1, keepdims=True) - defined
     means = divide_or_nan(known.sum(axis=1, keepdims=True) - known, left.astype(np.float64))
     # Subtraction leaves rounding errors, which ranks would take for differences.
-    return np.where(there, np.round(means, 12), np.nan)
+    return np.where(defined, np.round(means, 12), np.nan)
 
 
 def _alpha_from_correlation(correlation: Floats, counted: Floats) -> Floats:
@@ -303,9 +303,9 @@ def _alpha_from_correlation(correlation: Floats, counted: Floats) -> Floats:
 def _nominal_alpha(table: Floats) -> Floats:
     counts = table.sum(axis=1)
     n = counts.sum(axis=1)
-    apart = n - np.einsum("dkk->d", table)
+    disagreements = n - np.einsum("dkk->d", table)
     chance = np.where((counts > 0).sum(axis=1) > 1, n**2 - (counts**2).sum(axis=1), 0.0)
-    return 1 - divide_or_nan(apart * (n - 1), chance)
+    return 1 - divide_or_nan(disagreements * (n - 1), chance)
 
 
 JUDGE_COEFFICIENTS = ("spearman", "tau_b", "tau_c", "pearson", "mae", "bias", "quadratic_kappa", "exact", "within_one")
@@ -382,10 +382,10 @@ def constant_statistics(x: Floats, values: Floats, against: ReferenceMode, group
     """
     pairs = pair_scores(x, reference_ratings(values, against))
     medians = leave_group_out_medians(pairs.y, group[pairs.case])
-    told = np.abs(pairs.y - medians)
-    less = np.abs(pairs.y - pairs.x) - told
-    counts = np.where(np.isnan(told), 0.0, 1.0)
-    terms = (counts, *(np.where(np.isnan(distance), 0.0, distance) for distance in (told, less)))
+    constant_error = np.abs(pairs.y - medians)
+    less = np.abs(pairs.y - pairs.x) - constant_error
+    counts = np.where(np.isnan(constant_error), 0.0, 1.0)
+    terms = (counts, *(np.where(np.isnan(distance), 0.0, distance) for distance in (constant_error, less)))
 
     def finish(sums: Floats) -> dict[str, Floats]:
         n, constant, difference = sums.T
@@ -409,8 +409,8 @@ def metric_statistics(x: Floats, metric: Floats, values: Floats, against: Refere
     turned = -1.0 if whole < 0 else 1.0
 
     def statistics(weights: WeightsLike) -> dict[str, Floats]:
-        own = other(weights)["spearman"]
-        return {"spearman": own, "difference": judge(weights)["spearman"] - turned * own}
+        metric_rho = other(weights)["spearman"]
+        return {"spearman": metric_rho, "difference": judge(weights)["spearman"] - turned * metric_rho}
 
     return statistics
 
@@ -424,10 +424,10 @@ def leave_group_out_medians(values: Floats, group: Ints) -> Floats:
     by_group = np.argsort(places, kind="stable")  # places of a group's values, rising
     ends = np.cumsum(np.bincount(places, minlength=len(medians)))
     for at, (start, end) in enumerate(zip((0, *ends[:-1]), ends, strict=True)):
-        own = by_group[start:end]
-        left = len(values) - len(own)
+        group_positions = by_group[start:end]
+        left = len(values) - len(group_positions)
         if left:
-            low, high = (_rank_position(rank, own) for rank in ((left - 1) // 2, left // 2))
+            low, high = (_rank_position(rank, group_positions) for rank in ((left - 1) // 2, left // 2))
             medians[at] = (ordered[low] + ordered[high]) / 2
     return medians[group]
 

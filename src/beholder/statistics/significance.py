@@ -72,8 +72,8 @@ def sign_flip_test(sums: Floats, seed: int) -> Floats:
 def correct_holm(p: Floats) -> Floats:
     """Return p-values after Holm's step-down correction (family-wise error rate); nan is not a test and stays nan."""
     corrected = np.full(len(p), np.nan)
-    there = np.flatnonzero(~np.isnan(p))
-    order = there[np.argsort(p[there], kind="stable")]
+    tested = np.flatnonzero(~np.isnan(p))
+    order = tested[np.argsort(p[tested], kind="stable")]
     steps = p[order] * np.arange(len(order), 0, -1)
     corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return corrected
@@ -106,8 +106,8 @@ def _at_least_as_extreme(flipped: Floats, sums: Floats) -> Bools:
         sums: Sums of differences, groups × columns.
     """
     total = sums.sum(axis=0)
-    far: Bools = np.abs(total - 2 * flipped) >= np.abs(total) - _TIE_TOLERANCE * np.abs(sums).sum(axis=0)
-    return far
+    extreme: Bools = np.abs(total - 2 * flipped) >= np.abs(total) - _TIE_TOLERANCE * np.abs(sums).sum(axis=0)
+    return extreme
 
 
 def _all_sign_flips(groups: int) -> Floats:
@@ -133,8 +133,8 @@ class PairedDifferences:
         errors: Clustered standard errors.
         groups: Groups with a value.
         cases: Cases with a value.
-        p: p-value of no difference; nan where no case has a value.
-        p_beyond: p-value of a drop by the margin; nan where no case has a value.
+        p: P-value of no difference; nan where no case has a value.
+        p_beyond: P-value of a drop by the margin; nan where no case has a value.
         untested_means: Means of the columns that were not tested.
     """
 

@@ -57,9 +57,9 @@ class Fault:
 
         Args:
             code: HTTP status.
-            message: in the body; by default a typical one.
-            retry_after: for the header, seconds or an HTTP date.
-            headers: further headers.
+            message: In the body; by default a typical one.
+            retry_after: For the header, seconds or an HTTP date.
+            headers: Further headers.
         """
         extra = dict(headers or {}) | ({} if retry_after is None else {"Retry-After": str(retry_after)})
         return Fault(FaultKind.STATUS, code, message, extra)
@@ -130,14 +130,14 @@ class Received:
 
     Attributes:
         protocol: `openai`, `anthropic` or `google`.
-        path: of the request.
-        headers: with names in lower case.
-        body: decoded JSON.
-        system: the system message.
-        texts: of the conversation, in order.
-        images: of the conversation, in order, decoded.
-        schema: of the answer, in the provider's dialect; `None` without structured output.
-        model: that was asked for.
+        path: Of the request.
+        headers: With names in lower case.
+        body: Decoded JSON.
+        system: The system message.
+        texts: Of the conversation, in order.
+        images: Of the conversation, in order, decoded.
+        schema: Of the answer, in the provider's dialect; `None` without structured output.
+        model: That was asked for.
     """
 
     protocol: str
@@ -275,16 +275,16 @@ class Course:
     """What happens to a batch job. Its requests are answered by what `say` queued; a `Fault.status` is one that failed.
 
     Attributes:
-        looks: the job is in progress for so many status requests.
-        expired: so many of its last requests are not run.
-        backwards: results come in the reverse order.
-        cut: so many times the results break off in the middle, by a dropped connection.
-        short: they break off by a file that is too short instead.
-        even: they break off at the end of a line.
-        fails: the whole job fails after it was accepted, for this reason.
-        full: it fails because too much is queued.
-        forgotten: the job is not known any more.
-        unheard: the job is accepted, and the connection drops before the reply.
+        looks: The job is in progress for so many status requests.
+        expired: So many of its last requests are not run.
+        backwards: Results come in the reverse order.
+        cut: So many times the results break off in the middle, by a dropped connection.
+        short: They break off by a file that is too short instead.
+        even: They break off at the end of a line.
+        fails: The whole job fails after it was accepted, for this reason.
+        full: It fails because too much is queued.
+        forgotten: The job is not known any more.
+        unheard: The job is accepted, and the connection drops before the reply.
     """
 
     looks: int = 0
@@ -332,16 +332,16 @@ class BatchDialect(ABC):
     The results of a job have a name that ends with its id, after `of-` if anything is before it.
 
     Attributes:
-        name: of the provider.
-        prefix: of the ids of its jobs.
-        max_requests: most requests in a job.
-        page_parameter: query parameter of the next page of a list.
-        key_header: header that holds the key.
-        required_header: another header that every call needs; empty for none.
-        live_path: where a single request would be sent.
-        routes: method of `BatchServer` that handles a call, and a pattern of the call's method and path.
-        list_fields: fields of every list.
-        cancel_fields: fields of a job that was just canceled; where there are none, it is not shown.
+        name: Of the provider.
+        prefix: Of the ids of its jobs.
+        max_requests: Most requests in a job.
+        page_parameter: Query parameter of the next page of a list.
+        key_header: Header that holds the key.
+        required_header: Another header that every call needs; empty for none.
+        live_path: Where a single request would be sent.
+        routes: Method of `BatchServer` that handles a call, and a pattern of the call's method and path.
+        list_fields: Fields of every list.
+        cancel_fields: Fields of a job that was just canceled; where there are none, it is not shown.
     """
 
     name: str

@@ -39,14 +39,14 @@ class BatchServer:
     """The batch APIs of one `JudgeServer`.
 
     Attributes:
-        jobs: that were accepted, oldest first.
-        courses: what happens to the next jobs.
-        usual: what happens to all other jobs.
-        refuse: fault that every call gets, if it is set: a status, or `Fault.bad_key`.
-        busy: no new job is accepted.
-        upload_host: host to which Google's clients are sent with their files.
-        max_requests: most requests in a job, by provider.
-        files: uploaded files by id.
+        jobs: That were accepted, oldest first.
+        courses: What happens to the next jobs.
+        usual: What happens to all other jobs.
+        refuse: Fault that every call gets, if it is set: a status, or `Fault.bad_key`.
+        busy: No new job is accepted.
+        upload_host: Host to which Google's clients are sent with their files.
+        max_requests: Most requests in a job, by provider.
+        files: Uploaded files by id.
     """
 
     def __init__(
@@ -212,12 +212,12 @@ class JudgeServer:
     reply from the queue. What a queued function raises is answered with 500, and raised again when the server closes.
 
     Args:
-        default: reply when the queue is empty.
-        keyless: no key is required.
+        default: Reply when the queue is empty.
+        keyless: No key is required.
 
     Attributes:
-        received: requests that were understood, oldest first.
-        batches: the batch APIs, whose requests are answered from the same queue.
+        received: Requests that were understood, oldest first.
+        batches: The batch APIs, whose requests are answered from the same queue.
     """
 
     def __init__(self, default: Reply = "{}", *, keyless: bool = False) -> None:

@@ -311,12 +311,12 @@ def apply_calibration(
 def _calibrate_verdict(
     calibration: Calibration, verdict: Verdict, numbers: Mapping[str, float], anyway: bool
 ) -> dict[str, CalibratedRating]:
-    own = collect_numbers([verdict])
+    verdict_numbers = collect_numbers([verdict])
     misfit = "" if anyway else calibration.explain_misfit(verdict)
     other_rubric = bool(misfit) and verdict.rubric not in calibration.fitted_for.rubrics
     ratings = {}
     for name, aspect in calibration.aspects.items():
-        raw = look_up_number(aspect.raw, own)
+        raw = look_up_number(aspect.raw, verdict_numbers)
         if raw is None and not other_rubric:
             continue  # another verdict on the case has this aspect, or none has
         ratings[name] = _rate_aspect(aspect, raw, numbers, misfit, calibration.digest[:SHORT_DIGEST_LENGTH])

@@ -220,7 +220,9 @@ def _carry_juror_flags(jurors: Sequence[JuryMember]) -> tuple[Flag, ...]:
 
 def _name_jurors(flags: Iterable[tuple[int, Sequence[Flag]]]) -> tuple[Flag, ...]:
     """Return the flags of jurors, each with the position of its juror in `at`."""
-    return tuple(replace(flag, at=f"juror {position}: {flag.at}") for position, own in flags for flag in own)
+    return tuple(
+        replace(flag, at=f"juror {position}: {flag.at}") for position, juror_flags in flags for flag in juror_flags
+    )
 
 
 def _make_juror(verdict: Verdict, sample: int) -> Juror:

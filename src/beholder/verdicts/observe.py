@@ -195,9 +195,9 @@ class _AnswerReader:
 
     def _container(self, document: Mapping[str, object], wanted: set[str]) -> tuple[str, Mapping[str, object]]:
         """Return the object that holds the criteria, and its key; the key is empty for the top level."""
-        own = self.rubric.results_key
-        other = {setting.results for setting in self.rubric.settings.values()} - {own}
-        names = dict.fromkeys((*CONTAINERS, own))
+        results_key = self.rubric.results_key
+        other = {setting.results for setting in self.rubric.settings.values()} - {results_key}
+        names = dict.fromkeys((*CONTAINERS, results_key))
         found = [(name, document[name]) for name in names if name and _holds_criteria(document.get(name), wanted)]
         if _holds_criteria(document, wanted):
             found.append(("", document))
@@ -205,7 +205,7 @@ class _AnswerReader:
         if not found:
             if elsewhere:
                 self.complaints.append(
-                    f"the answer has {', '.join(elsewhere)}, which is for another setting, and no {own}"
+                    f"the answer has {', '.join(elsewhere)}, which is for another setting, and no {results_key}"
                 )
             return "", {}
         if elsewhere:
@@ -250,9 +250,9 @@ class _AnswerReader:
         return ObservedCriterion(self._score(criterion, value, criterion.key))
 
     def _score(self, criterion: Criterion, value: object, place: str) -> int | Decimal | None:
-        score, wrong, flag = parse_score(value, criterion.scale, criterion.whole)
-        if wrong:
-            self.complaints.append(f"{place} {wrong}")
+        score, problem, flag = parse_score(value, criterion.scale, criterion.whole)
+        if problem:
+            self.complaints.append(f"{place} {problem}")
         if flag:
             self.flags.append(Flag(flag, place, value, "read as a number all the same"))
         return score
@@ -338,9 +338,9 @@ class _AnswerReader:
     def _confidence(self, assertion: Assertion, entry: Mapping[str, object]) -> int | Decimal | None:
         if self.rubric.scoring.criterion_score != "confidence" or self._abstains(entry.get("answer")):
             return None
-        score, wrong, flag = parse_score(entry.get("confidence"), (1, 5), whole=True)
-        if wrong:
-            self.complaints.append(f"{assertion.id}.confidence {wrong}")
+        score, problem, flag = parse_score(entry.get("confidence"), (1, 5), whole=True)
+        if problem:
+            self.complaints.append(f"{assertion.id}.confidence {problem}")
         if flag:
             self.flags.append(Flag(flag, f"{assertion.id}.confidence", entry.get("confidence"), "read as a number"))
         return score

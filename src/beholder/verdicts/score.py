@@ -419,7 +419,7 @@ def _format_truth(truth: object) -> object:
 def _measure_coverage(rubric: Rubric, observed: Observations) -> tuple[Coverage | None, dict[str, int]]:
     """Return how much of what applies was answered (`None` for all of it), and the abstentions by criterion."""
     answers = {criterion.key: _list_answers(rubric, criterion, observed) for criterion in rubric.criteria}
-    abstentions = {key: said.count("abstained") for key, said in answers.items()}
+    abstentions = {key: given.count("abstained") for key, given in answers.items()}
     total, abstained = sum(map(len, answers.values())), sum(abstentions.values())
     if not abstained:
         return None, abstentions
@@ -432,11 +432,18 @@ def _measure_coverage(rubric: Rubric, observed: Observations) -> tuple[Coverage 
 
 def _list_answers(rubric: Rubric, criterion: Criterion, observed: Observations) -> list[str]:
     """Return the answers in a criterion without N/A: its assertions, and its score where they do not give one."""
-    own = observed.criteria[criterion.key]
-    answers = [assertion.answer for assertion in own.assertions.values() if assertion.answer != "not_applicable"]
+    observed_criterion = observed.criteria[criterion.key]
+    answers = [
+        assertion.answer for assertion in observed_criterion.assertions.values() if assertion.answer != "not_applicable"
+    ]
     if not criterion.assertions:
-        answers.append("abstained" if own.abstained else "scored")
-    elif answers and own.abstained and not rubric.scoring.ceiling and rubric.scoring.criterion_score == "given":
+        answers.append("abstained" if observed_criterion.abstained else "scored")
+    elif (
+        answers
+        and observed_criterion.abstained
+        and not rubric.scoring.ceiling
+        and rubric.scoring.criterion_score == "given"
+    ):
         answers.append("abstained")
     return answers
 

@@ -131,10 +131,10 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
-        wrong = [
+        problems = [
             f"{'.'.join(str(part) for part in problem['loc'][1:])}: {problem['msg']}" for problem in error.errors()
         ]
-        return _error_response(request, 422, "This address cannot be read. " + "; ".join(wrong))
+        return _error_response(request, 422, "This address cannot be read. " + "; ".join(problems))
 
     @app.exception_handler(Exception)
     async def _ours(request: Request, error: Exception) -> Response:

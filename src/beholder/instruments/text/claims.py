@@ -387,11 +387,11 @@ def _find_negation_conflicts(
     denied = frozenset().union(*(reference.denied for reference in expected))
     affirmed = frozenset().union(*(reference.affirmed for reference in expected))
     acts = frozenset().union(*(reference.acts for reference in expected))
-    wrong = [
+    conflicts = [
         (name, claims.format_denial(name), names[name])
         for name in claims.denied & (affirmed - denied) - claims.affirmed
     ]
-    wrong += [
+    conflicts += [
         (name, claims.names[name], f"{'not' if name in acts else 'no'} {names[name]}")
         for name in claims.affirmed & (denied - affirmed)
     ]
@@ -405,13 +405,13 @@ def _find_negation_conflicts(
             mine, other = (
                 _join_qualities(claims.denied_qualities[name], name, forms) for forms in (claims.names, names)
             )
-            wrong.append((name, f"no {mine}", other))
+            conflicts.append((name, f"no {mine}", other))
     for name in lacking.keys() & claims.qualities.keys() - claims.denied_qualities.keys():
         checked += 1
         if lacking[name] <= claims.qualities[name] - theirs.get(name, frozenset()):
             mine, other = (_join_qualities(lacking[name], name, forms) for forms in (claims.names, names))
-            wrong.append((name, mine, f"no {other}"))
-    return checked, tuple(Contradiction(mine, other) for _, mine, other in sorted(wrong))
+            conflicts.append((name, mine, f"no {other}"))
+    return checked, tuple(Contradiction(mine, other) for _, mine, other in sorted(conflicts))
 
 
 def _join_qualities(qualities: frozenset[str], name: str, forms: Mapping[str, str]) -> str:

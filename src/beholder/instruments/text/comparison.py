@@ -195,8 +195,8 @@ class TextComparison:
     @cached_property
     def _comparable(self) -> list[str]:
         """The expected descriptions in the script of the output; digits are in every script."""
-        own = detect_script(self.texts.output)
-        return [text for text in self._given if not own or detect_script(text) in (own, "")]
+        script = detect_script(self.texts.output)
+        return [text for text in self._given if not script or detect_script(text) in (script, "")]
 
     @cached_property
     def _languages(self) -> tuple[bool | None, bool | None]:

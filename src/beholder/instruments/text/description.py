@@ -131,10 +131,10 @@ def _score_accuracy(comparison: TextComparison, values: MeasuredValues) -> Dimen
         _CONTRADICTION_FACTOR ** (_SHORT_DESCRIPTION_THINGS / max(_SHORT_DESCRIPTION_THINGS, things)),
     )
     score = math.sqrt(precise * max(precise, complete)) * left ** len(against)
-    said = f"{format_whole_percent(precise)} of what is said is in the expected description"
+    support = f"{format_whole_percent(precise)} of what is said is in the expected description"
     covered = f"{format_whole_percent(complete)} of which is said"
-    wrong = f", {len(against)} contradicted: {'; '.join(map(str, against[:3]))}" if against else ""
-    return DimensionScore(key, score, f"{said}, {covered}{wrong}{_note_language(comparison)}.")
+    contradicted = f", {len(against)} contradicted: {'; '.join(map(str, against[:3]))}" if against else ""
+    return DimensionScore(key, score, f"{support}, {covered}{contradicted}{_note_language(comparison)}.")
 
 
 def _note_language(comparison: TextComparison) -> str:
@@ -329,12 +329,12 @@ def _find_often_expected(comparison: TextComparison) -> list[str]:
     output does not.
     """
     least = max(2, len(comparison.references) / 2)
-    own = comparison.best_covered.lemmas_by_kind["noun"]
+    covered = comparison.best_covered.lemmas_by_kind["noun"]
     return [
         lemma.replace("_", " ")
         for lemma, count in comparison.mentions.items()
         if count >= least
-        and lemma not in own
+        and lemma not in covered
         and any(lemma in reading.lemmas_by_kind["noun"] for reading in comparison.references)
         and not comparison.output.word_set.support(lemma)
     ]

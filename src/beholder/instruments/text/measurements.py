@@ -245,9 +245,9 @@ def measure_attribute_recall(comparison: TextComparison) -> TextResult:
     wanted = {**comparison.best_covered.lemmas_by_kind["quality"], **comparison.best_covered.lemmas_by_kind["number"]}
     if not wanted:
         return "the expected description has no quality and no number"
-    own = WordSet((*comparison.output.lemmas_by_kind["quality"], *comparison.output.lemmas_by_kind["number"]))
-    value = weighted_mean((comparison.rarity.weight(lemma), own.support(lemma)) for lemma in wanted)
-    missing = [form for lemma, form in wanted.items() if not own.support(lemma)]
+    attributes = WordSet((*comparison.output.lemmas_by_kind["quality"], *comparison.output.lemmas_by_kind["number"]))
+    value = weighted_mean((comparison.rarity.weight(lemma), attributes.support(lemma)) for lemma in wanted)
+    missing = [form for lemma, form in wanted.items() if not attributes.support(lemma)]
     note = f"; not said: {join_names(missing)}" if missing else ""
     return value, f"{format_whole_percent(value)} of the expected qualities and numbers are said{note}."
 
@@ -332,12 +332,14 @@ def measure_contradicted_sides(comparison: TextComparison) -> TextResult:
 
 def _count_contradictions(comparison: TextComparison, kind: str, what: str) -> TextResult:
     contradictions = comparison.contradictions
-    wrong: tuple[Contradiction, ...] = getattr(contradictions, kind)
+    found_contradictions: tuple[Contradiction, ...] = getattr(contradictions, kind)
     checked = contradictions.checked[kind]
     if not checked:
         return f"no claim of {what} in the output can be held against one in the expected description"
-    examples = ": " + "; ".join(map(str, wrong[:_MAX_SHOWN])) if wrong else ""
-    return float(len(wrong)), f"{len(wrong)} of {checked} comparable claims of {what} are contradicted{examples}."
+    examples = ": " + "; ".join(map(str, found_contradictions[:_MAX_SHOWN])) if found_contradictions else ""
+    return float(
+        len(found_contradictions)
+    ), f"{len(found_contradictions)} of {checked} comparable claims of {what} are contradicted{examples}."
 
 
 @text_measure(

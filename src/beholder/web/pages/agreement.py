@@ -112,17 +112,17 @@ def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityC
         column = scores.columns.get(aspect)
         if column is None or column.scale is None or column.kind not in (ColumnKind.CRITERION, ColumnKind.OVERALL):
             continue
-        said = people.for_cases(scores.cases).mean()
-        there = np.flatnonzero(~np.isnan(column.values) & ~np.isnan(said))
-        if not len(there):
+        mean_ratings = people.for_cases(scores.cases).mean()
+        rows = np.flatnonzero(~np.isnan(column.values) & ~np.isnan(mean_ratings))
+        if not len(rows):
             continue
         together = select_group(scores, None)
-        bootstrap = ClusterBootstrap(None if together is None else [together[row] for row in there], len(there))
-        steps = _reliability_bins(column.values[there], said[there], column.scale, bootstrap)
-        left_out = len(there) - sum(step.cases for step in steps)
+        bootstrap = ClusterBootstrap(None if together is None else [together[row] for row in rows], len(rows))
+        steps = _reliability_bins(column.values[rows], mean_ratings[rows], column.scale, bootstrap)
+        left_out = len(rows) - sum(step.cases for step in steps)
         chart = reliability_chart(steps, column.scale)
         title = column_title(aspect, titles)
-        found.append(ReliabilityCurve(title, tuple(steps), len(there), left_out, chart, bootstrap.describe()))
+        found.append(ReliabilityCurve(title, tuple(steps), len(rows), left_out, chart, bootstrap.describe()))
     return tuple(found)
 
 
@@ -141,9 +141,9 @@ def _rater_biases(one: CriterionAgreement) -> tuple[Markup, ...]:
 
 
 def _score_pairs(scores: Scores, column: Column, people: Ratings) -> list[tuple[float, float]]:
-    said = people.for_cases(scores.cases).mean()
-    both = ~np.isnan(column.values) & ~np.isnan(said)
-    return [(float(x), float(y)) for x, y in zip(column.values[both], said[both], strict=True)]
+    mean_ratings = people.for_cases(scores.cases).mean()
+    both = ~np.isnan(column.values) & ~np.isnan(mean_ratings)
+    return [(float(x), float(y)) for x, y in zip(column.values[both], mean_ratings[both], strict=True)]
 
 
 def _reliability_bins(

@@ -119,9 +119,9 @@ def export_run_ratings(ledger: LedgerDep, run: str) -> Response:
 @router.get("/review/{review}")
 def summary_view(request: Request, ledger: LedgerDep, queues: QueuesDep, review: ReviewDep) -> HTMLResponse:
     """Progress of a review, and agreement of judge and person so far."""
-    far = read_review_progress(ledger, review, queues)
-    hidden = review.hide_judge and far.rated < far.total
-    agreed, apart = ([], []) if hidden else compare_with_judge(ledger, review)
+    progress = read_review_progress(ledger, review, queues)
+    hidden = review.hide_judge and progress.rated < progress.total
+    agreed, differences = ([], []) if hidden else compare_with_judge(ledger, review)
     return render_page(
         request,
         "review_summary.html",
@@ -129,10 +129,12 @@ def summary_view(request: Request, ledger: LedgerDep, queues: QueuesDep, review:
         here="Review",
         review=review,
         record=find_run(ledger, review.run),
-        far=far,
+        far=progress,
         agreed=agreed,
-        apart=[(difference, case_label(ledger, review, difference.case)) for difference in apart[:MAX_PAIRS_SHOWN]],
-        more=len(apart) - MAX_PAIRS_SHOWN,
+        apart=[
+            (difference, case_label(ledger, review, difference.case)) for difference in differences[:MAX_PAIRS_SHOWN]
+        ],
+        more=len(differences) - MAX_PAIRS_SHOWN,
         hidden=hidden,
         called=_aspect_title(ledger, review),
     )
@@ -289,13 +291,15 @@ def _form_page(
 ) -> HTMLResponse:
     """Render the form. It gets only what is on the sheet: neither the case's id nor its groups, nor any verdict."""
     sheet = rating.sheet
-    far = read_review_progress(ledger, review, queues)
+    progress = read_review_progress(ledger, review, queues)
     asked = make_form(sheet, answers)
     return render_page(
         request,
         "review_case.html",
         400 if wrong else 200,
-        title="Change a rating" if rating.saved else f"Case {min(far.rated + 1, far.total)} of {far.total}",
+        title="Change a rating"
+        if rating.saved
+        else f"Case {min(progress.rated + 1, progress.total)} of {progress.total}",
         here="Review",
         review=review,
         label=sheet.label,
@@ -305,7 +309,7 @@ def _form_page(
         score_keys=score_keys(asked),
         assertions=any(ask.id for section in asked for part in section.parts for ask in part.asks),
         comment=answers.get(COMMENT_NAME, ""),
-        far=far,
+        far=progress,
         again=rating.saved,
         wrong=wrong,
     )
@@ -314,15 +318,15 @@ def _form_page(
 def _reveal_page(
     request: Request, ledger: Ledger, queues: ReviewQueueCache, review: Review, rating: Rating
 ) -> HTMLResponse:
-    far = read_review_progress(ledger, review, queues)
-    hidden = review.hide_judge and far.rated < far.total
-    agreed, apart = ([], []) if hidden else compare_with_judge(ledger, review)
-    own = {verdict.rubric: verdict for verdict in rating.verdicts}
+    progress = read_review_progress(ledger, review, queues)
+    hidden = review.hide_judge and progress.rated < progress.total
+    agreed, differences = ([], []) if hidden else compare_with_judge(ledger, review)
+    rater_verdicts = {verdict.rubric: verdict for verdict in rating.verdicts}
     sheet = rating.sheet
     return render_page(
         request,
         "review_reveal.html",
-        title=f"Rated {far.rated} of {far.total}",
+        title=f"Rated {progress.rated} of {progress.total}",
         here="Review",
         review=review,
         label=sheet.label,
@@ -330,19 +334,19 @@ def _reveal_page(
         fields=sheet.fields,
         images=[image_labels(sheet).get(role, role) for role in sheet.roles],
         pairs=[
-            pair_verdicts(own[verdict.rubric], None if hidden else verdict)
+            pair_verdicts(rater_verdicts[verdict.rubric], None if hidden else verdict)
             for verdict in rating.judge_verdicts
-            if verdict.rubric in own
+            if verdict.rubric in rater_verdicts
         ],
         names={criterion.key: criterion.name for rubric in sheet.rubrics for criterion in rubric.criteria},
         several=len(rating.judge_verdicts) > 1,
         agreed=agreed,
         apart=[
             (difference, case_label(ledger, review, difference.case))
-            for difference in apart[:5]
+            for difference in differences[:5]
             if difference.share > 0
         ],
-        far=far,
+        far=progress,
         hidden=hidden,
         called=_aspect_title(ledger, review),
     )
