@@ -23,7 +23,8 @@ from beholder.ledger.ledger import Ledger
 from beholder.providers.base import HttpRequest
 from beholder.providers.openai import BATCH_API
 from beholder.providers.payload import RequestBody
-from beholder.runs.batch import BatchPass, BatchPassOptions, LedgerBatchQueue
+from beholder.runs.batch import BatchPass, BatchPassOptions
+from beholder.runs.batch_queue import LedgerBatchQueue
 from beholder.runs.engine import WRITE_BATCH
 from beholder.runs.execution import SuiteRun, prepare_run
 from beholder.runs.ledger_access import LedgerThread

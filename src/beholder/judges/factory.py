@@ -1,7 +1,7 @@
 """How judges are made from their names (`openai:gpt-5-mini`), and what is known of a judge without making it.
 
-A prefix is the name of a plug-in (an entry point of the group `beholder.judges`; Beholder's own providers are such, too)
-or of a provider that pydantic-ai knows.
+The part before the colon names a plug-in (an entry point of the group `beholder.judges`, as Beholder's own providers
+are) or a provider that pydantic-ai knows.
 """
 
 from __future__ import annotations
