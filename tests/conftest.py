@@ -29,8 +29,51 @@ _FIRST = ("test_a_run_on_ray_is_a_run.py", "test_nothing_is_lost_or_paid_for_twi
 
 # What `make test-fast` leaves out: tests with a browser, a database server or a Ray cluster, ...
 _SLOW_FIXTURES = {"browser", "postgres"}
-# ... and files that start many processes or draw many random samples.
-_SLOW_FILES: set[str] = set()
+# ... and files that start many processes or measure many images.
+_SLOW_FILES = {
+    "test_a_batch_survives_being_killed.py",
+    "test_a_copied_run_is_the_same_run.py",
+    "test_a_report_is_one_harmless_file.py",
+    "test_a_report_says_what_the_run_came_to.py",
+    "test_a_report_stays_within_its_size.py",
+    "test_a_review_is_blind_until_it_is_rated.py",
+    "test_a_run_on_ray_is_a_run.py",
+    "test_a_shift_is_not_a_change.py",
+    "test_a_sitting_goes_on_where_it_was.py",
+    "test_aligning_benchmark.py",
+    "test_an_exam_is_the_same_to_the_byte.py",
+    "test_any_bytes_are_rows.py",
+    "test_batches_are_handed_in_and_collected.py",
+    "test_calibrate_learns_what_people_would_say.py",
+    "test_compare_and_history.py",
+    "test_damage_rises_and_stays_outside_the_edit.py",
+    "test_everything_shown_is_harmless.py",
+    "test_it_stays_small.py",
+    "test_kill_nine_leaves_a_sound_file.py",
+    "test_misses_are_told.py",
+    "test_no_request_breaks_the_app.py",
+    "test_nothing_is_lost_or_paid_for_twice.py",
+    "test_people_stand_beside_the_judge.py",
+    "test_ratings_go_out_and_come_in.py",
+    "test_requests.py",
+    "test_several_processes_share_a_run.py",
+    "test_the_alignment_claims_are_honest.py",
+    "test_the_card_tells_judges_apart.py",
+    "test_the_demo_is_sound.py",
+    "test_the_docs_run.py",
+    "test_the_first_visit_is_as_quick_as_the_next.py",
+    "test_the_instruments_judge_on_edits.py",
+    "test_the_instruments_judge_on_restyles.py",
+    "test_the_offline_judge_catches_most.py",
+    "test_the_report_command.py",
+    "test_the_view_command.py",
+    "test_two_processes_share_a_ledger.py",
+    "test_verdicts.py",
+    "test_what_checks_find_out.py",
+    "test_what_is_written_is_read_back.py",
+    "test_who_may_sit_and_in_what.py",
+    "test_workers_on_ray_keep_to_what_a_run_may_use.py",
+}
 
 _tried: list[str] = []
 
