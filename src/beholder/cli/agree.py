@@ -95,11 +95,11 @@ def agree(
         draw_count=draws,
         seed=seed,
     )
-    found = [agree_(judge, people, asked, other.name if other is not None else "") for judge in judges]
+    agreements = [agree_(judge, people, asked, other.name if other is not None else "") for judge in judges]
     if json_:
-        print_text(json.dumps({"agreements": [agreement.to_dict() for agreement in found]}))
+        print_text(json.dumps({"agreements": [agreement.to_dict() for agreement in agreements]}))
     else:
-        _print_agreements(found, full=full)
+        _print_agreements(agreements, full=full)
 
 
 def _pop_second_judge(judges: list[Scores]) -> Scores:
@@ -155,12 +155,12 @@ def _filter_groups(
     gone = {case for judge in judges for case in judge.cases} - {case for judge in kept for case in judge.cases}
     if not gone:
         return kept, people
-    found = {}
+    filtered = {}
     for aspect, one_aspect in people.items():
         cases = tuple(case for case in one_aspect.cases if case not in gone)
         if cases:
-            found[aspect] = Ratings(aspect, cases, one_aspect.raters, one_aspect.for_cases(cases).values)
-    return kept, found
+            filtered[aspect] = Ratings(aspect, cases, one_aspect.raters, one_aspect.for_cases(cases).values)
+    return kept, filtered
 
 
 def _in_group(judge: Scores, name: str, value: str) -> Scores:

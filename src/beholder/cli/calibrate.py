@@ -67,13 +67,13 @@ def measure_cases(cases: Iterable[Case], names: Collection[str] | None = None) -
         else:
             pairs[case.id] = case.images[roles[0]], case.images[roles[1]]
     with progress_bar("measuring", len(pairs)) as update:
-        found, unread = measure_pixels(pairs, names, done=lambda count: update(completed=count))
+        features, unread = measure_pixels(pairs, names, done=lambda count: update(completed=count))
     failed |= unread
     if failed:
-        print_text(f"beholder: {len(failed)} of {len(failed) + len(found)} cases could not be measured:", error=True)
+        print_text(f"beholder: {len(failed)} of {len(failed) + len(features)} cases could not be measured:", error=True)
         for case_id, why in list(failed.items())[:MAX_LISTED]:
             print_text(printable(f"  {case_id}: {why}")[:300], error=True)
-    return found
+    return features
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -291,10 +291,10 @@ def _load_data(files: _CalibrationSources, judge: str | None, aspects: Collectio
 
     people = load_people_ratings(files.ratings, files.run, files.scores, files.ledger, aspects)
     people = {name: ratings for name, ratings in people.items() if not aspects or name in aspects}
-    found = load_scores(files.run, files.scores, files.cases, files.ledger)
-    named = [scores for scores in found if judge is None or scores.name == judge]
+    all_scores = load_scores(files.run, files.scores, files.cases, files.ledger)
+    named = [scores for scores in all_scores if judge is None or scores.name == judge]
     if len(named) != 1:
-        names = ", ".join(scores.name for scores in found)
+        names = ", ".join(scores.name for scores in all_scores)
         raise UsageError(f"A calibration is for one judge; say which with --judge: {names}.")
     if files.scores:
         return _CalibrationData(people, named[0], read_file_provenance(named[0], files.scores, files.cases))

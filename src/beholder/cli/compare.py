@@ -89,8 +89,8 @@ def compare(
 
         write_text(junit, comparison_junit(comparison, decided))
     if json_:
-        found = comparison.to_dict()
-        print_text(json.dumps(found | ({"gate": decided.to_dict()} if decided and wanted else {})))
+        document = comparison.to_dict()
+        print_text(json.dumps(document | ({"gate": decided.to_dict()} if decided and wanted else {})))
     elif markdown is None or str(markdown) != "-":
         _print_comparison(_with_titles(comparison, read.rubrics), decided if wanted else None)
     _exit_by_gate(comparison, decided if wanted else None)
@@ -119,18 +119,18 @@ def _parse_fail_on(text: str) -> FailOn | None:
 
 def _parse_margins(given: Sequence[str]) -> tuple[float, dict[str, float]]:
     """Return the margin for all columns, and margins by name."""
-    found: dict[str, float] = {}
+    margins: dict[str, float] = {}
     for text in given:
         name, _, number = text.rpartition("=")
         try:
             value = float(number)
         except ValueError:
             raise UsageError(f"--margin takes a number, or NAME=NUMBER, and {text!r} is neither.") from None
-        if name in found:
+        if name in margins:
             of = f"of {name!r}" if name else "for all"
-            raise UsageError(f"The margin {of} is given twice, as {found[name]:g} and as {value:g}; give it once.")
-        found[name] = value
-    return found.pop("", 0.0), found
+            raise UsageError(f"The margin {of} is given twice, as {margins[name]:g} and as {value:g}; give it once.")
+        margins[name] = value
+    return margins.pop("", 0.0), margins
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +153,11 @@ def _load_compared(
     from beholder.statistics.pairs import describe_run_differences, load_compared_run, match_grades
 
     if files:
-        found = load_scores(run_a, files, cases)
-        if len(found) != 2:
-            names = ", ".join(judge.name for judge in found)
-            raise UsageError(f"Two are compared, and the files hold the scores of {len(found)}: {names}.")
-        return _ComparedRuns(found[0], found[1])
+        all_scores = load_scores(run_a, files, cases)
+        if len(all_scores) != 2:
+            names = ", ".join(judge.name for judge in all_scores)
+            raise UsageError(f"Two are compared, and the files hold the scores of {len(all_scores)}: {names}.")
+        return _ComparedRuns(all_scores[0], all_scores[1])
     if run_a is None or run_b is None:
         raise UsageError("Name two runs, the old one first (`beholder runs` lists them), or two files with --scores.")
     with Ledger.open(address, read_only=True) as ledger:
@@ -317,12 +317,12 @@ def _select_runs(ledger: Ledger, suite: str | None, tag: str | None) -> list[Run
     records = ledger.runs(tag=tag)
     if suite is None and tag is None and records:
         suite = records[0].name
-    found = [record for record in records if suite is None or suite in (record.name, record.suite.get("name"))]
-    if not found:
+    selected = [record for record in records if suite is None or suite in (record.name, record.suite.get("name"))]
+    if not selected:
         names = ", ".join(sorted({run.name for run in ledger.runs()})[:10]) or "none"
         wanted = " and ".join(f"{what} {name!r}" for what, name in (("the name", suite), ("the tag", tag)) if name)
         raise UsageError(f"No run has {wanted or 'a name'}; the names are: {names}.")
-    return found[::-1]
+    return selected[::-1]
 
 
 def _print_history(line: HistoryLine, records: list[RunRecord]) -> None:

@@ -125,24 +125,24 @@ def estimate(
     # A pair for an aspect that was not asked for is no mistake.
     pairs = [pair for pair in map_ or () if (name := pair.partition("=")[0].strip()) in people or name not in every]
     rated = _PeopleRatings(people, _parse_scales(scale, people), _parse_scales(rating_scale, people), ratings is None)
-    found: list[_AspectEstimate] = []
+    all_estimates: list[_AspectEstimate] = []
     notes: dict[str, None] = {}
     for judge in load_scores(run, scores, cases, address):
         estimates, judge_notes = _estimate_for_judge(judge, rated, pairs, group, given)
-        found += estimates
+        all_estimates += estimates
         notes |= dict.fromkeys(judge_notes)
     if json_:
         print_text(
             json.dumps(
                 {
                     "passes": passes,
-                    "estimates": [_estimate_to_dict(estimate) for estimate in found],
+                    "estimates": [_estimate_to_dict(estimate) for estimate in all_estimates],
                     "notes": list(notes),
                 }
             )
         )
     else:
-        _print_estimates(found, notes, passes)
+        _print_estimates(all_estimates, notes, passes)
 
 
 def _estimate_for_judge(
@@ -161,14 +161,14 @@ def _estimate_for_judge(
     rated_on = people.scales or rubric_scales
     scales = infer_scales_by_aspect(columns, people.ratings, people.judge_scales, rated_on)
     guessed = find_guessed_scales(columns, scales, people.judge_scales, rated_on)
-    found = []
+    estimates = []
     for name, column in columns.items():
         ratings = people.ratings[name]
         notes += _unknown_case_notes(ratings, judge)
-        found.append(
+        estimates.append(
             _estimate_aspect(judge, ratings, column, belongs, _AspectScales(*scales[name], name in guessed), given)
         )
-    return found, notes
+    return estimates, notes
 
 
 def _unknown_case_notes(people: Ratings, judge: Scores) -> list[str]:
@@ -187,11 +187,11 @@ def _parse_scales(given: Sequence[str] | None, people: Mapping[str, Ratings]) ->
     """Return scales by aspect, under an empty name for all aspects."""
     from beholder.statistics.aspects import parse_scales
 
-    found = parse_scales(given or ())
-    for name in found:
+    parsed = parse_scales(given or ())
+    for name in parsed:
         if name and name not in people:
             raise UsageError(f"Nobody rated the aspect {name!r}, which has a scale; rated are {', '.join(people)}.")
-    return found
+    return parsed
 
 
 def _estimate_aspect(
@@ -281,40 +281,44 @@ def _print_estimate(one: _AspectEstimate, passes: float | None) -> None:
     from beholder.reports.formatting import format_interval, format_number, numbers_table, print_table
     from beholder.statistics.estimation import describe_estimate
 
-    found = one.estimated
+    estimated = one.estimated
     what = "mean human score" if passes is None else f"share that people pass ({passes:g} or more)"
-    print_text(printable(f"{one.aspect}: {what} of {format_case_count(found.cases)}; {one.judge}, {one.column}"))
+    print_text(printable(f"{one.aspect}: {what} of {format_case_count(estimated.cases)}; {one.judge}, {one.column}"))
     rows = [
-        ("people and judge", format_interval(found.combined), _format_width(found.combined)),
+        ("people and judge", format_interval(estimated.combined), _format_width(estimated.combined)),
         (
-            f"people alone ({format_case_count(found.rated)})",
-            format_interval(found.people),
-            _format_width(found.people),
+            f"people alone ({format_case_count(estimated.rated)})",
+            format_interval(estimated.people),
+            _format_width(estimated.people),
         ),
-        (f"judge alone ({format_case_count(found.judged)})", format_interval(found.judge), _format_width(found.judge)),
-        ("judge less people", format_interval(found.bias), _format_width(found.bias)),
+        (
+            f"judge alone ({format_case_count(estimated.judged)})",
+            format_interval(estimated.judge),
+            _format_width(estimated.judge),
+        ),
+        ("judge less people", format_interval(estimated.bias), _format_width(estimated.bias)),
     ]
-    if found.correction is not None:
+    if estimated.correction is not None:
         label = "judge, corrected by how it errs"
-        rows.insert(3, (label, format_interval(found.correction.rate), _format_width(found.correction.rate)))
+        rows.insert(3, (label, format_interval(estimated.correction.rate), _format_width(estimated.correction.rate)))
     print_text("")
     print_table(numbers_table(("", "estimate (interval)", "width"), rows))
     print_text("")
-    for sentence in (*_result_sentences(one), *describe_estimate(found)):
+    for sentence in (*_result_sentences(one), *describe_estimate(estimated)):
         print_text(printable(sentence))
-    if found.widths:
+    if estimated.widths:
         print_text("")
         buys = [
             (
-                f"{row.ratings:,}" + (" (now)" if row.ratings == found.rated else ""),
+                f"{row.ratings:,}" + (" (now)" if row.ratings == estimated.rated else ""),
                 format_number(row.with_judge),
                 format_number(row.people),
             )
-            for row in found.widths
+            for row in estimated.widths
         ]
         print_table(numbers_table(("rated cases", "width with judge", "people alone"), buys))
-    if found.needed is not None:
-        print_text(_needed_sentence(found.needed, found.cases, known=bool(found.widths)))
+    if estimated.needed is not None:
+        print_text(_needed_sentence(estimated.needed, estimated.cases, known=bool(estimated.widths)))
 
 
 def _format_width(estimate: Estimate) -> str:
@@ -325,8 +329,8 @@ def _format_width(estimate: Estimate) -> str:
 
 def _result_sentences(one: _AspectEstimate) -> list[str]:
     """Return the result in sentences for a reader who is no statistician."""
-    found = one.estimated
-    together, bias = found.combined, found.bias
+    estimated = one.estimated
+    together, bias = estimated.combined, estimated.bias
     sentences = []
     if together.value is not None and together.low is not None and together.high is not None:
         sentences.append(
@@ -338,13 +342,13 @@ def _result_sentences(one: _AspectEstimate) -> list[str]:
     if bias.excludes_zero and bias.value is not None:
         way = "more" if bias.value > 0 else "less"
         sentences.append(f"The judge alone says {abs(bias.value):.3f} {way} than people: do not report its mean.")
-    if found.weight is not None:
-        correlation = "" if found.correlation is None else f" (correlation with people {found.correlation:.2f})"
-        sentences.append(f"A point of the judge counts for {found.weight:.3g} points of people{correlation}.")
+    if estimated.weight is not None:
+        correlation = "" if estimated.correlation is None else f" (correlation with people {estimated.correlation:.2f})"
+        sentences.append(f"A point of the judge counts for {estimated.weight:.3g} points of people{correlation}.")
     sentences += _scale_sentences(one)
     if one.judge_passes:
         sentences.append(f"The judge passes a case where {one.judge_passes}.")
-    if (corrected := found.correction) is not None:
+    if (corrected := estimated.correction) is not None:
         if corrected.sensitivity is not None and corrected.specificity is not None:
             sentences.append(
                 f"It passes {corrected.sensitivity:.0%} of what people pass (sensitivity) and fails "
@@ -394,22 +398,22 @@ def _needed_sentence(needed: RatingsNeeded, cases: int, *, known: bool) -> str:
 def _estimate_to_dict(one: _AspectEstimate) -> dict[str, object]:
     from beholder.statistics.estimation import describe_estimate
 
-    found = one.estimated
-    correction = found.correction
+    estimated = one.estimated
+    correction = estimated.correction
     return {
         "judge": one.judge,
         "aspect": one.aspect,
         "column": one.column,
-        "cases": found.cases,
-        "judged": found.judged,
-        "rated": found.rated,
-        "groups": found.groups,
-        "together": found.combined.to_dict(),
-        "people": found.people.to_dict(),
-        "judge_alone": found.judge.to_dict(),
-        "bias": found.bias.to_dict(),
-        "weight": found.weight,
-        "correlation": found.correlation,
+        "cases": estimated.cases,
+        "judged": estimated.judged,
+        "rated": estimated.rated,
+        "groups": estimated.groups,
+        "together": estimated.combined.to_dict(),
+        "people": estimated.people.to_dict(),
+        "judge_alone": estimated.judge.to_dict(),
+        "bias": estimated.bias.to_dict(),
+        "weight": estimated.weight,
+        "correlation": estimated.correlation,
         "corrected": None
         if correction is None
         else {
@@ -418,9 +422,9 @@ def _estimate_to_dict(one: _AspectEstimate) -> dict[str, object]:
             "specificity": correction.specificity,
             "clipped": correction.clipped,
         },
-        "cut": None if found.clipped_to is None else list(found.clipped_to),
-        "widths": [asdict(row) for row in found.widths],
-        "needed": None if found.needed is None else asdict(found.needed),
-        "unlike": None if found.sampling_warning is None else asdict(found.sampling_warning),
-        "told": [*_result_sentences(one), *describe_estimate(found)],
+        "cut": None if estimated.clipped_to is None else list(estimated.clipped_to),
+        "widths": [asdict(row) for row in estimated.widths],
+        "needed": None if estimated.needed is None else asdict(estimated.needed),
+        "unlike": None if estimated.sampling_warning is None else asdict(estimated.sampling_warning),
+        "told": [*_result_sentences(one), *describe_estimate(estimated)],
     }

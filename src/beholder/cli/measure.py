@@ -47,14 +47,14 @@ def measure(
     files = [before, after] if mask is None else [before, after, mask]
     data = [read_image(file) for file in files]
     pair = ImagePair.load(data[0], data[1], mask=None if mask is None else data[2], names=(before, after, mask or ""))
-    found = _run_instruments(chosen, pair)
+    measurements = _run_instruments(chosen, pair)
     if not only or PEOPLE_FAMILY in only:
-        found |= predict_pair_ratings(pair)
-    written = {} if maps is None else _write_maps(chosen, found, pair, maps)
+        measurements |= predict_pair_ratings(pair)
+    written = {} if maps is None else _write_maps(chosen, measurements, pair, maps)
     if json_:
-        print_text(json.dumps(_as_dict(files, pair, found, written), ensure_ascii=False))
+        print_text(json.dumps(_as_dict(files, pair, measurements, written), ensure_ascii=False))
         return
-    _print_measurements(files, pair, found)
+    _print_measurements(files, pair, measurements)
     if maps is not None:
         print_text(_maps_sentence(written, maps))
 

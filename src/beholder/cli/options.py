@@ -143,14 +143,14 @@ def load_scores(
     if run is not None and scores:
         raise UsageError(f"Give a run ({run!r}) or --scores, not both.")
     if scores:
-        found = [judge_scores for path in scores for judge_scores in read_scores(path)]
+        all_scores = [judge_scores for path in scores for judge_scores in read_scores(path)]
     else:
         with _open_ledger(run, address) as ledger:
-            found = [load_run_scores(ledger, ledger.run(run or "latest").id)]
+            all_scores = [load_run_scores(ledger, ledger.run(run or "latest").id)]
     if cases is None:
-        return found
+        return all_scores
     groups = read_groups(cases)
-    return [add_groups(judge_scores, groups) for judge_scores in found]
+    return [add_groups(judge_scores, groups) for judge_scores in all_scores]
 
 
 AspectOption = Annotated[

@@ -130,11 +130,11 @@ def list_styles(context: typer.Context, folders: StyleFolders = None, json_: Jso
         return
     from beholder.rubrics.load import load_styles
 
-    found = load_styles(folders or ())
+    styles = load_styles(folders or ())
     if json_:
-        print_text(json.dumps(list(found)))
+        print_text(json.dumps(list(styles)))
         return
-    for name, style in found.items():
+    for name, style in styles.items():
         print_text(f"{name:<26}{_first_sentence(style.description)}")
 
 

@@ -208,10 +208,10 @@ def _print_run(
         groups = sorted({name for stored in ledger.stored_verdicts(record.id) for name in stored.groups})
         raise UsageError(f"No case of this run is in a group {by!r}; there are {', '.join(groups) or 'none'}.")
     if as_json:
-        found: dict[str, object] = {**run_to_dict(record), "versions": dict(record.versions), **tally.to_dict()}
+        document: dict[str, object] = {**run_to_dict(record), "versions": dict(record.versions), **tally.to_dict()}
         if by:
-            found["groups"] = {by: {value: tally.to_dict() for value, tally in split.items()}}
-        print_text(json.dumps(found))
+            document["groups"] = {by: {value: tally.to_dict() for value, tally in split.items()}}
+        print_text(json.dumps(document))
         return
     _print_run_summary(record, tally)
     for unscored in islice(
@@ -291,7 +291,7 @@ def _print_case(
         verdicts = apply.to_case(verdicts)
     images = list(_image_rows(case, verdicts))
     if as_json:
-        found = {
+        document = {
             "run": record.id,
             "case": case.id,
             "fields": dict(case.fields),
@@ -299,7 +299,7 @@ def _print_case(
             "images": [{"role": role, "source": source, "since": since} for role, source, since in images],
             "verdicts": [verdict.to_dict() for verdict in verdicts],
         }
-        print_text(json.dumps(found))
+        print_text(json.dumps(document))
         return
     from beholder.cli.output import print_card
 

@@ -364,8 +364,10 @@ async def plan_sheets(sheets: Sequence[ExamSheet], ledger: Ledger | None, *, fre
 
 def sum_spent(sheets: Sequence[ExamSheet], ledger: Ledger) -> Decimal:
     """Return what the runs have cost that these sheets would resume, as far as it is known."""
-    found = [ledger.find(compute_fingerprint(sheet.suite, check_suite_cases(sheet.suite, ledger))) for sheet in sheets]
-    return sum((record.spent_usd or Decimal(0) for record in found if record), Decimal(0))
+    records = [
+        ledger.find(compute_fingerprint(sheet.suite, check_suite_cases(sheet.suite, ledger))) for sheet in sheets
+    ]
+    return sum((record.spent_usd or Decimal(0) for record in records if record), Decimal(0))
 
 
 def _add_plans(whole: JudgePlan, more: JudgePlan, sign: int) -> JudgePlan:

@@ -113,11 +113,11 @@ def use_up(connection: Connection, run: int, keys: Iterable[bytes]) -> None:
 
 def find_replies(connection: Connection, run: int, keys: Sequence[bytes]) -> dict[bytes, BatchReply]:
     """Return what is known of requests, by key; unknown keys are left out."""
-    found: dict[bytes, BatchReply] = {}
+    replies: dict[bytes, BatchReply] = {}
     for part in chunks(keys):
         query = select(_R.key, _R.body).where(_R.run == run, _R.key.in_(part))
-        found |= {bytes(key): _unpack_reply(body) for key, body in connection.execute(query)}
-    return found
+        replies |= {bytes(key): _unpack_reply(body) for key, body in connection.execute(query)}
+    return replies
 
 
 def read_jobs(connection: Connection, run: int) -> list[BatchJob]:

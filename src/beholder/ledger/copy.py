@@ -123,8 +123,8 @@ def _write_changed(target: Ledger, table: Table, run: int, rows: Sequence[AnyRow
     columns = [table.c[name] for name in next(iter(wanted.values()))]
     with target._reading() as connection:
         named = table.c[key[0]].in_({key_values[0] for key_values in wanted})
-        found = connection.execute(select(*columns).where(table.c.run == run, named)).all()
-    existing = {tuple(getattr(row, name) for name in key): dict(row._mapping) for row in found}
+        existing_rows = connection.execute(select(*columns).where(table.c.run == run, named)).all()
+    existing = {tuple(getattr(row, name) for name in key): dict(row._mapping) for row in existing_rows}
     changed = [row for at, row in wanted.items() if existing.get(at) != row]
     if changed:
         with target._writing() as connection:
@@ -206,11 +206,11 @@ def _find_existing(
     *conditions: ColumnElement[bool],
 ) -> set[tuple[object, ...]]:
     """Return those of the wanted values that a table has."""
-    found: set[tuple[object, ...]] = set()
+    existing: set[tuple[object, ...]] = set()
     for part in chunks(list(wanted)):
         named = tuple_(*columns).in_(part) if len(columns) > 1 else columns[0].in_([values[0] for values in part])
-        found |= {tuple(row) for row in connection.execute(select(*columns).where(named, *conditions))}
-    return found
+        existing |= {tuple(row) for row in connection.execute(select(*columns).where(named, *conditions))}
+    return existing
 
 
 def _read_run(ledger: Ledger, run: str) -> AnyRow | None:

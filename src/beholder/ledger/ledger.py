@@ -212,9 +212,11 @@ class Ledger:
             The run, and whether it was started by this call.
         """
         with self._writing() as connection:
-            found = read.find_newest_run(connection, run.fingerprint)
-            if found is not None and (not fresh or (found.suite.get("fresh") is True and found.state != FINISHED)):
-                return found, False
+            existing = read.find_newest_run(connection, run.fingerprint)
+            if existing is not None and (
+                not fresh or (existing.suite.get("fresh") is True and existing.state != FINISHED)
+            ):
+                return existing, False
             write.insert_run(connection, run)
         return run, True
 
@@ -537,17 +539,17 @@ class Ledger:
 
     def verdict(self, run: str, case_id: str) -> list[Verdict]:
         """Return the verdicts on one case, one for each rubric, with raw answers. Raises `LedgerError` for none."""
-        found = self._read(read.read_case_verdicts, run, case_id)
-        if not found:
+        verdicts = self._read(read.read_case_verdicts, run, case_id)
+        if not verdicts:
             raise LedgerError(f"There is no case {case_id!r} in the run {run!r}.")
-        return found
+        return verdicts
 
     def raw_answers(self, run: str, case_id: str) -> dict[str, list[str]]:
         """Return the raw answers behind the verdicts on a case, by rubric; of a jury one for each juror."""
-        found = self._read(read.read_raw_answers, run, case_id)
-        if not found:
+        answers = self._read(read.read_raw_answers, run, case_id)
+        if not answers:
             raise LedgerError(f"There is no case {case_id!r} in the run {run!r}.")
-        return found
+        return answers
 
     def browse(
         self, run: str, wanted: VerdictFilter, *, offset: int = 0, limit: int = 50, answers: bool = False

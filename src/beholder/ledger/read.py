@@ -218,11 +218,11 @@ def find_cached_answers(connection: Connection, keys: Sequence[AnswerKey]) -> di
     """Return the newest answer to each key that has one."""
     by_id = {key_id(key): key for key in keys}
     columns = (_A.key, _A.body, _A.model, _A.usage, _A.cost_usd, _A.latency_s, _A.attempts, _A.flags)
-    found: dict[AnswerKey, StoredAnswer] = {}
+    answers: dict[AnswerKey, StoredAnswer] = {}
     for part in chunks(list(by_id)):
         for row in connection.execute(select(*columns).where(_A.key.in_(part)).order_by(_A.number)):
             key = by_id[row.key]
-            found[key] = StoredAnswer(
+            answers[key] = StoredAnswer(
                 key,
                 text=unpack_text(row.body, "an answer"),
                 model=row.model,
@@ -232,7 +232,7 @@ def find_cached_answers(connection: Connection, keys: Sequence[AnswerKey]) -> di
                 attempts=row.attempts,
                 flags=unpack_flags(row.flags, "an answer"),
             )
-    return found
+    return answers
 
 
 def read_answered_keys(connection: Connection, number: int) -> tuple[bytes, int]:
@@ -258,15 +258,15 @@ def read_single_answers(connection: Connection, rows: Sequence[AnyRow]) -> dict[
 def read_raw_answers(connection: Connection, run: int, case_id: str) -> dict[str, list[str]]:
     """Return the raw answers behind the verdicts on a case, by rubric; of a jury one for each juror."""
     query = select(_V.rubric, _V.answers).where(_V.run == run, _V.case_id == storable_text(case_id))
-    found = {}
+    answers = {}
     for row in connection.execute(query).all():
         ids = split_ids(row.answers)
         texts = _read_answer_texts(connection, ids)
-        found[row.rubric] = [texts[id_] for id_ in ids if id_ in texts]
+        answers[row.rubric] = [texts[id_] for id_ in ids if id_ in texts]
     for verdict in read_case_verdicts(connection, run, case_id):
-        if verdict.answer and not found.get(verdict.rubric):
-            found[verdict.rubric] = [verdict.answer]
-    return found
+        if verdict.answer and not answers.get(verdict.rubric):
+            answers[verdict.rubric] = [verdict.answer]
+    return answers
 
 
 def _read_answer_texts(connection: Connection, ids: Sequence[bytes]) -> dict[bytes, str]:

@@ -229,11 +229,11 @@ def _resolve_answer_ids(connection: Connection, entries: Sequence[Entry]) -> lis
 def _find_answer_ids(connection: Connection, keys: Sequence[AnswerKey]) -> dict[AnswerKey, bytes]:
     by_id = {key_id(key): key for key in keys}
     columns = schema.answers.c
-    found: dict[AnswerKey, bytes] = {}
+    answer_ids: dict[AnswerKey, bytes] = {}
     for part in chunks(list(by_id)):
         query = select(columns.key, columns.id).where(columns.key.in_(part)).order_by(columns.number)
-        found |= {by_id[key]: id_ for key, id_ in connection.execute(query)}
-    return found
+        answer_ids |= {by_id[key]: id_ for key, id_ in connection.execute(query)}
+    return answer_ids
 
 
 def _existing_answer_ids(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:

@@ -404,13 +404,15 @@ def _marks_table(marks: Sequence[Mark]) -> Table:
 def _print_details(console: Console, marks: Sequence[Mark]) -> None:
     """Print detection and dose response by kind of damage, and what moved a criterion that should not have moved."""
     by = {mark.metric: mark.details for mark in marks}
-    found = by.get(ExamMetric.DETECTION, ())
-    if found:
-        strengths = sorted({detail.strength for detail in found if detail.strength is not None})
+    detections = by.get(ExamMetric.DETECTION, ())
+    if detections:
+        strengths = sorted({detail.strength for detail in detections if detail.strength is not None})
         doses = {detail.kind: detail for detail in by.get(ExamMetric.DOSE, ())}
         rows = []
-        for kind in dict.fromkeys(detail.kind for detail in found):
-            at = {detail.strength: format_number(detail.estimate.value, 2) for detail in found if detail.kind == kind}
+        for kind in dict.fromkeys(detail.kind for detail in detections):
+            at = {
+                detail.strength: format_number(detail.estimate.value, 2) for detail in detections if detail.kind == kind
+            }
             dose = doses.get(kind)
             noticed = "–" if dose is None or dose.first is None else str(dose.first)
             rows.append((kind, *(at.get(strength, "") for strength in strengths), _format_detail(dose), noticed))

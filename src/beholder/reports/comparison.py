@@ -130,12 +130,12 @@ def _change_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> st
         if hinted:
             return f"Not sure: {_hint_sentences(hinted)}{_undetectable_sentence(main)}."
         return f"Nothing changed that {cases} could show{_undetectable_sentence(main)}."
-    found = f"{comparison.after} {_change_phrase(parts)}"
+    changed = f"{comparison.after} {_change_phrase(parts)}"
     if hinted:
-        return f"{found}; not sure: {_hint_sentences(hinted)}{_undetectable_sentence(main)}."
+        return f"{changed}; not sure: {_hint_sentences(hinted)}{_undetectable_sentence(main)}."
     if all(change.is_significant for change in main):
-        return f"{found}."
-    return f"{found}; nothing else changed that {cases} could show{_undetectable_sentence(main)}."
+        return f"{changed}."
+    return f"{changed}; nothing else changed that {cases} could show{_undetectable_sentence(main)}."
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
@@ -339,7 +339,7 @@ def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str
         UsageError: The runs have no case in common.
     """
     before, after = load_compared_run(ledger, other.id), load_compared_run(ledger, record.id)
-    found = compare(
+    comparison = compare(
         before.scores,
         after.scores,
         ComparisonOptions(group=group),
@@ -347,9 +347,9 @@ def compare_runs(ledger: Ledger, record: RunRecord, other: RunRecord, group: str
         warnings=describe_run_differences(before, after),
     )
     titles = criterion_titles((*other.rubrics, *record.rubrics))
-    cases = [case.case for case in found.changed_cases]
+    cases = [case.case for case in comparison.changed_cases]
     return RunComparison(
-        with_titles(found, lambda name: column_title(name, titles)), _case_pictures(ledger, record, other, cases)
+        with_titles(comparison, lambda name: column_title(name, titles)), _case_pictures(ledger, record, other, cases)
     )
 
 
@@ -365,7 +365,7 @@ def _case_pictures(
         }
         for run in (other, record)
     )
-    found: dict[str, tuple[tuple[str, str], ...]] = {}
+    pictures: dict[str, tuple[tuple[str, str], ...]] = {}
     for case, images in new.items():
         shots = [(humanize(images[0].role), images[0].source_digest)] if len(images) > 1 else []
         last, now = (old[case][-1] if case in old else None), images[-1]
@@ -374,8 +374,8 @@ def _case_pictures(
         else:
             shots += [("Before", last.source_digest), ("Now", now.source_digest)]
         kept = ledger.has_thumbnail([digest for _, digest in shots])
-        found[case] = tuple((what, digest) for what, digest in shots if digest in kept)
-    return found
+        pictures[case] = tuple((what, digest) for what, digest in shots if digest in kept)
+    return pictures
 
 
 def comparison_section(compared: RunComparison, other: RunRecord, gathered: RunData) -> ComparisonSection:

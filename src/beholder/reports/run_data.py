@@ -69,9 +69,9 @@ def verdict_detail(
         key: _criterion_detail(result, questions) for key, result in _mapping(values["criteria"]).items()
     }
     values["images"] = [_image_detail(image, pictures) for image in _list(values["images"])]
-    found = escape_hidden_values({key: value for key, value in values.items() if not _is_empty(value)})
-    assert isinstance(found, dict)
-    return found
+    detail = escape_hidden_values({key: value for key, value in values.items() if not _is_empty(value)})
+    assert isinstance(detail, dict)
+    return detail
 
 
 def truncate_detail(values: dict[str, object], longest: int) -> dict[str, object]:
@@ -225,9 +225,9 @@ class VerdictIndex:
         for values in self.groups.values():
             values.extend([None] * (len(self) - len(values)))
         whole = ("case", "rubric", "state", "score", "grade", "passed", "flagged", "corrected", "pictured")
-        found: dict[str, object] = {name: getattr(self, name) for name in whole}
-        found |= {"criteria": self.criteria, "groups": self.groups, "scales": self.scales}
-        return found | {name: getattr(self, name).texts for name in ("rubrics", "flags", "values")}
+        document: dict[str, object] = {name: getattr(self, name) for name in whole}
+        document |= {"criteria": self.criteria, "groups": self.groups, "scales": self.scales}
+        return document | {name: getattr(self, name).texts for name in ("rubrics", "flags", "values")}
 
 
 @dataclass(slots=True)
@@ -317,11 +317,11 @@ def _record_findings(gathered: RunData, number: int, verdict: Verdict) -> None:
             if assertion.answer == "no":
                 counted.add(number, verdict, assertion.evidence)
     for key, items in verdict.findings.items():
-        found = gathered.findings.setdefault(escape_hidden(key), {})
+        entries = gathered.findings.setdefault(escape_hidden(key), {})
         for item in dict.fromkeys(items):
             text = escape_hidden(item).strip()
-            if text in found or len(found) < _MAX_DISTINCT:
-                found.setdefault(text, FindingCount()).add(number, verdict)
+            if text in entries or len(entries) < _MAX_DISTINCT:
+                entries.setdefault(text, FindingCount()).add(number, verdict)
     for flag in {flag.flag: flag for flag in reversed(verdict.flags)}.values():  # a verdict counts once for each flag
         gathered.flags.setdefault(flag.flag, FindingCount()).add(number, verdict, flag.why)
     for correction in verdict.corrections:

@@ -162,14 +162,14 @@ def _histogram(column: Column, mean: Estimate, titles: Mapping[str, str]) -> Sco
 def _histogram_bins(values: Floats, low: float, high: float) -> tuple[HistogramBin, ...]:
     steps = high - low
     if steps == int(steps) and 1 < steps < MAX_INTEGER_BINS and not (values % 1).any():
-        found = np.bincount((values - low).astype(np.int64), minlength=int(steps) + 1)
-        return tuple(HistogramBin(f"{low + at:g}", int(count)) for at, count in enumerate(found))
+        counts = np.bincount((values - low).astype(np.int64), minlength=int(steps) + 1)
+        return tuple(HistogramBin(f"{low + at:g}", int(count)) for at, count in enumerate(counts))
     width = (high - low) / BINS or 1.0
     places = np.clip(((values - low) / width + 1e-9).astype(np.int64), 0, BINS - 1)
-    found = np.bincount(places, minlength=BINS)
+    counts = np.bincount(places, minlength=BINS)
     return tuple(
         HistogramBin(f"{low + at * width:.3g} to {low + (at + 1) * width:.3g}", int(count))
-        for at, count in enumerate(found)
+        for at, count in enumerate(counts)
     )
 
 
@@ -207,8 +207,8 @@ def _split_group(
         scored = sum(
             1 for one in zip(*(column.values[here] for column in overall), strict=True) if not np.isnan(one).all()
         )
-        found = {column.name: means[_group_cell(name, value, column)] for column in columns}
-        rows.append(GroupSplitRow(value, int(here.sum()), scored, found))
+        estimates = {column.name: means[_group_cell(name, value, column)] for column in columns}
+        rows.append(GroupSplitRow(value, int(here.sum()), scored, estimates))
     by = overall[0].name
 
     def best_first(row: GroupSplitRow) -> tuple[bool, float, str]:
@@ -275,7 +275,7 @@ def run_facts(gathered: RunData) -> list[tuple[str, list[str]]]:
     record, tally = gathered.record, gathered.tally
     made, changed = (f"{moment:%Y-%m-%d %H:%M} UTC" for moment in (record.created, record.updated))
     rubrics = [f"{escape_hidden(name)} {escape_hidden(version)}" for name, version in gathered.versions.items()]
-    found = [
+    facts = [
         ("Judged by", [escape_hidden(name) for name in [*tally.judges] or run_judges(record)] or ["nobody yet"]),
         ("Model, as returned", [escape_hidden(name) for name in sorted(tally.models)]),
         ("When", [made if made == changed else f"{made} to {changed}"]),
@@ -293,7 +293,7 @@ def run_facts(gathered: RunData) -> list[tuple[str, list[str]]]:
         ("State", [run_state(record) if record.state != "finished" else ""]),
         ("Tags", [escape_hidden(tag) for tag in record.tags]),
     ]
-    return [(name, kept) for name, values in found if (kept := [value for value in values if value])]
+    return [(name, kept) for name, values in facts if (kept := [value for value in values if value])]
 
 
 def run_judges(record: RunRecord) -> list[str]:
@@ -365,14 +365,14 @@ def count_states(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def count_grades(gathered: RunData) -> dict[str, list[HistogramBin]]:
     """Return the number of each grade by rubric, in the order of `grade_names`."""
-    found = {}
+    counts = {}
     for rubric, tally in gathered.tally.rubrics.items():
         if tally.grades:
             rubrics = [stored for stored in gathered.record.rubrics if stored.get("rubric") == rubric]
-            found[rubric] = [
+            counts[rubric] = [
                 HistogramBin(escape_hidden(name), tally.grades[name]) for name in grade_names(rubrics, tally.grades)
             ]
-    return found
+    return counts
 
 
 def grade_names(rubrics: Sequence[Mapping[str, object]], given: Collection[str]) -> list[str]:

@@ -91,17 +91,17 @@ def criterion_titles(rubrics: Iterable[Mapping[str, object]]) -> dict[str, str]:
     Returns:
         A title under `KEY` and one with the rubric's name under `RUBRIC.KEY`, the column where several rubrics have it.
     """
-    found: dict[str, str] = {}
+    titles: dict[str, str] = {}
     for rubric in rubrics:
         criteria = rubric.get("criteria")
         for criterion in criteria if isinstance(criteria, list | tuple) else ():
             if isinstance(criterion, Mapping) and isinstance(criterion.get("key"), str):
                 title = escape_hidden(str(criterion.get("title") or "")) or humanize(criterion["key"])
-                found[criterion["key"]] = title
-                found[f"{rubric.get('rubric', '')}.{criterion['key']}"] = (
+                titles[criterion["key"]] = title
+                titles[f"{rubric.get('rubric', '')}.{criterion['key']}"] = (
                     f"{title}, {escape_hidden(str(rubric.get('rubric', '')))}"
                 )
-    return found
+    return titles
 
 
 def column_title(name: str, titles: Mapping[str, str]) -> str:
@@ -165,10 +165,10 @@ def flag_title(key: str) -> str:
     """Return a few words in lower case for a flag; for an unknown one its key without underscores."""
     if key in FLAG_TITLES:
         return FLAG_TITLES[key]
-    if found := _FIRST_FRAME.fullmatch(key):
-        return f"first frame of {found[1].upper()}"
-    if found := _ENCODER_QUALITY.fullmatch(key):
-        return f"sent as {found[1].upper()} of quality {found[2]}"
+    if match := _FIRST_FRAME.fullmatch(key):
+        return f"first frame of {match[1].upper()}"
+    if match := _ENCODER_QUALITY.fullmatch(key):
+        return f"sent as {match[1].upper()} of quality {match[2]}"
     return key.replace("_", " ")
 
 

@@ -314,17 +314,17 @@ class _ImportPlan:
 
     def _to_answers(self, rater: str, case: str, values: AspectValues) -> dict[str, str]:
         """Return the answers by the names of their questions."""
-        found: dict[str, str] = {}
+        all_answers: dict[str, str] = {}
         for aspect, value in values.items():
             answers = _to_answers(self._sheet(case), self._names, aspect, value)
             if isinstance(answers, str):
                 self._add_problem(rater, case, aspect, answers)
                 continue
-            if twice := found.keys() & answers.keys():
+            if twice := all_answers.keys() & answers.keys():
                 again = f"{self._file.names[rater]!r} answers {min(twice)} of {case!r} a second time, as {aspect!r}."
                 self._add_problem(rater, case, aspect, again)
-            found |= answers
-        return found
+            all_answers |= answers
+        return all_answers
 
     def _add_problem(self, rater: str, case: str, aspect: str, why: str) -> None:
         self._problems.add(*self._file.rows[rater, case, aspect], why)

@@ -127,8 +127,8 @@ class MetricBaseline:
     difference: Estimate
 
     def to_dict(self) -> dict[str, object]:
-        found: dict[str, object] = {"name": self.name, "cases": self.cases}
-        return found | {"spearman": self.spearman.to_dict(), "difference": self.difference.to_dict()}
+        document: dict[str, object] = {"name": self.name, "cases": self.cases}
+        return document | {"spearman": self.spearman.to_dict(), "difference": self.difference.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def agree(
         _align_aspect(aspect, column, aligned[aspect], scales[aspect], rows, metrics[aspect])
         for aspect, column in columns.items()
     ]
-    found = _estimate_aspects(aspects, bootstrap, options.against, people=not other_judge)
+    estimates = _estimate_aspects(aspects, bootstrap, options.against, people=not other_judge)
     return Agreement(
         judge=scores.name,
         reference=other_judge or "people",
@@ -263,11 +263,11 @@ def agree(
         cases=len(rows),
         criteria=tuple(
             _build_criterion(
-                aspect, _select_aspect(aspect.aspect, found), options.against, other_judge=bool(other_judge)
+                aspect, _select_aspect(aspect.aspect, estimates), options.against, other_judge=bool(other_judge)
             )
             for aspect in aspects
         ),
-        overall=_select_aspect("", found),
+        overall=_select_aspect("", estimates),
         notes=(
             *describe_data(scores, ratings, columns, options.pairs, other_judge=bool(other_judge)),
             *describe_scales(columns, ratings, options.scales, options.rating_scales, other_judge=bool(other_judge)),
@@ -307,8 +307,8 @@ def _uses_rank_bins(one: _AlignedAspect, against: ReferenceMode) -> bool:
 
 
 def _has_both(column: Column, ratings: Ratings) -> Bools:
-    found: Bools = ~np.isnan(column.values) & ~np.isnan(ratings.values).all(axis=1)
-    return found
+    both: Bools = ~np.isnan(column.values) & ~np.isnan(ratings.values).all(axis=1)
+    return both
 
 
 def _align_aspect(
@@ -332,13 +332,13 @@ def _align_aspect(
 def _metric_values(
     baselines: Sequence[Scores], aspect: str, ratings: Mapping[str, Ratings], cases: Sequence[str]
 ) -> dict[str, Floats]:
-    found = {}
+    metric_values = {}
     for baseline in baselines:
         column = _metric_column(baseline, aspect, ratings)
         if column is not None:
             place = {case: row for row, case in enumerate(baseline.cases)}
-            found[baseline.name] = np.append(column.values, np.nan)[[place.get(case, -1) for case in cases]]
-    return found
+            metric_values[baseline.name] = np.append(column.values, np.nan)[[place.get(case, -1) for case in cases]]
+    return metric_values
 
 
 def _metric_column(scores: Scores, aspect: str, every: Mapping[str, Ratings]) -> Column | None:
@@ -399,11 +399,11 @@ def _bootstrap_estimates(bootstrap: ClusterBootstrap, statistics: WeightedStatis
 def _evaluate_aspects(
     statistics: Mapping[str, WeightedStatistics], averaged: Sequence[str], weights: WeightsLike, pool: Executor
 ) -> dict[str, Floats]:
-    found = dict(zip(statistics, pool.map(lambda one: one(weights), statistics.values()), strict=True))
-    flat = {_join_key(aspect, name): value for aspect, values in found.items() for name, value in values.items()}
+    by_aspect = dict(zip(statistics, pool.map(lambda one: one(weights), statistics.values()), strict=True))
+    flat = {_join_key(aspect, name): value for aspect, values in by_aspect.items() for name, value in values.items()}
     if averaged:
         flat |= {
-            _join_key("", name): np.mean([found[aspect][name] for aspect in averaged], axis=0)
+            _join_key("", name): np.mean([by_aspect[aspect][name] for aspect in averaged], axis=0)
             for name in AVERAGED_STATISTICS
         }
     return flat

@@ -108,12 +108,12 @@ def _describe_distance(one: CriterionAgreement, whom: str) -> Iterator[str]:
 
 def describe_straightlining(criteria: Sequence[CriterionAgreement]) -> str:
     """Return a sentence on raters who give nearly always the same rating; empty where nobody does."""
-    found = Counter(rater.rater for criterion in criteria for rater in criterion.each_rater if rater.is_straightlining)
-    if not found:
+    counts = Counter(rater.rater for criterion in criteria for rater in criterion.each_rater if rater.is_straightlining)
+    if not counts:
         return ""
-    most = found.most_common(MAX_EXAMPLES)
+    most = counts.most_common(MAX_EXAMPLES)
     named = ", ".join(f"{rater} in {count} of {len(criteria)} criteria" for rater, count in most)
-    rest = len(found) - len(most)
+    rest = len(counts) - len(most)
     more = f" and {rest} more" if rest else ""
     return (
         f"Nearly always the same rating ({STRAIGHTLINING_SHARE:.0%} or more): {named}{more} (--full shows every rater)."

@@ -46,18 +46,18 @@ def match_aspects(aspects: Iterable[str], scores: Scores, given: Sequence[str] =
     unknown = [aspect for aspect in pairs if aspect not in wanted]
     if unknown:
         raise UsageError(f"--map names the aspect {unknown[0]!r}, which nobody rated; rated are {_join_names(wanted)}.")
-    found = {
+    matches = {
         aspect: column
         for aspect in wanted
         if (column := find_column(pairs[aspect], scores) if aspect in pairs else _match_by_name(aspect, scores))
         is not None
     }
-    if not found:
+    if not matches:
         raise UsageError(
             f"None of the aspects that people rated ({_join_names(wanted)}) has the name of a criterion of "
             f"{scores.name} ({_join_names(scores.columns)}); say which belong together with --map ASPECT=CRITERION."
         )
-    return found
+    return matches
 
 
 def describe_matches(found: Mapping[str, Column], aspects: Iterable[str] = (), given: Sequence[str] = ()) -> list[str]:
@@ -100,8 +100,8 @@ def find_column(text: str, scores: Scores) -> Column:
     scales = {part.scale for part in parts}
     if len(scales) > 1:
         raise UsageError(f"The parts of {text!r} are on different scales, so that they cannot be combined.")
-    found = Combination(combined.how, tuple(part.name for part in parts))
-    return Column(str(found), parts[0].kind, found.combine([part.values for part in parts]), parts[0].scale)
+    combination = Combination(combined.how, tuple(part.name for part in parts))
+    return Column(str(combination), parts[0].kind, combination.combine([part.values for part in parts]), parts[0].scale)
 
 
 def rescale(column: Column, to: Scale) -> Column:
@@ -175,10 +175,10 @@ def parse_scale(text: str) -> Scale:
     Raises:
         UsageError: The text is no scale.
     """
-    found = _SCALE_PATTERN.fullmatch(text)
-    if found is None or not float(found["low"]) < float(found["high"]):
+    match = _SCALE_PATTERN.fullmatch(text)
+    if match is None or not float(match["low"]) < float(match["high"]):
         raise UsageError(f"A scale is written from its low to its high end, such as 1..7, not {text!r}.")
-    return float(found["low"]), float(found["high"])
+    return float(match["low"]), float(match["high"])
 
 
 def normalize_name(name: str) -> str:

@@ -64,8 +64,8 @@ class Estimate:
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     def to_dict(self) -> dict[str, object]:
-        found: dict[str, object] = {"value": self.value, "low": self.low, "high": self.high}
-        return found | {"why": self.why} if self.why else found
+        document: dict[str, object] = {"value": self.value, "low": self.low, "high": self.high}
+        return document | {"why": self.why} if self.why else document
 
 
 def undefined_estimate(why: str) -> Estimate:
@@ -252,8 +252,8 @@ def mean_of_defined(values: Sequence[Floats]) -> Floats:
 
 
 def _evaluate_blocks(statistics: Statistics, blocks: Iterator[Floats]) -> dict[str, Floats]:
-    found = [statistics(weights) for weights in blocks]
-    return {name: np.concatenate([block[name] for block in found]) for name in found[0]}
+    evaluated = [statistics(weights) for weights in blocks]
+    return {name: np.concatenate([block[name] for block in evaluated]) for name in evaluated[0]}
 
 
 NO_VALUES = "no case has a value"
@@ -275,8 +275,8 @@ class GroupSums:
     @property
     def groups_with_values(self) -> Ints:
         """Number of groups that have a value, for each column."""
-        found: Ints = np.count_nonzero(self.counts, axis=0)
-        return found
+        group_counts: Ints = np.count_nonzero(self.counts, axis=0)
+        return group_counts
 
     def standard_errors(self) -> Floats:
         """Return the clustered standard errors of the means.
@@ -326,14 +326,16 @@ def estimate_means(bootstrap: ClusterBootstrap, sums: GroupSums) -> list[Estimat
     drawn = divide_or_nan(zero_rounding_errors(total[:, :width]), total[:, width:])
     left = _jackknife_means(sums) if bootstrap.method is IntervalMethod.BCA else None
     groups = sums.groups_with_values
-    found = []
+    estimates = []
     for at, point in enumerate(points):
         if groups[at] == 1:
-            found.append(Estimate(float(point), why="no interval: all values are of one group"))
+            estimates.append(Estimate(float(point), why="no interval: all values are of one group"))
         else:
             without = None if left is None else left[:, at]
-            found.append(estimate_from_draws(float(point), drawn[:, at], without, NO_VALUES, groups=int(groups[at])))
-    return found
+            estimates.append(
+                estimate_from_draws(float(point), drawn[:, at], without, NO_VALUES, groups=int(groups[at]))
+            )
+    return estimates
 
 
 def _jackknife_means(sums: GroupSums) -> Floats:

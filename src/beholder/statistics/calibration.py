@@ -61,8 +61,8 @@ class SelectionMeasure(StrEnum):
 
 def rank_correlation_statistic(one: Floats, other: Floats) -> Statistic:
     """Return the statistic for Spearman's ρ over the cases where both are known; nan where either is constant."""
-    found = rank_statistics(pair_scores(one, other), kendall=False)
-    return lambda weights: found(weights)["spearman"]
+    statistics = rank_statistics(pair_scores(one, other), kendall=False)
+    return lambda weights: statistics(weights)["spearman"]
 
 
 def absolute_error_statistic(predictions: Floats, ratings: Floats) -> Statistic:
@@ -228,8 +228,8 @@ class CandidateEvaluation:
 
     def choose_best(self, predictions: Predictions, by: SelectionMeasure) -> str:
         """Return the candidate that is closest to people; of equal ones the first, which is the simplest."""
-        found = {name: self._distance(name, prediction, by) for name, prediction in predictions.items()}
-        return min(found, key=lambda name: found[name])
+        distances = {name: self._distance(name, prediction, by) for name, prediction in predictions.items()}
+        return min(distances, key=lambda name: distances[name])
 
     def predict_nested(
         self, predictions: Predictions, fold: Ints, by: SelectionMeasure

@@ -229,22 +229,22 @@ def measure_pixels(
     from beholder.instruments.human_ratings import measure_pixel_features
 
     work = partial(measure_pixel_features, names=None if names is None else tuple(names))
-    found: dict[str, dict[str, float]] = {}
+    features: dict[str, dict[str, float]] = {}
     failed: dict[str, str] = {}
     try:
         for case, (values, why) in zip(pairs, _map_in_processes(work, pairs.values(), workers), strict=True):
             if why:
                 failed[case] = why
             else:
-                found[case] = values
+                features[case] = values
             if done is not None:
-                done(len(found) + len(failed))
+                done(len(features) + len(failed))
     except BrokenProcessPool:
         raise SetupError(
-            f"A process that measured was ended from outside after {len(found) + len(failed)} of {len(pairs)} cases, "
-            "most often for want of memory; run it again with more of it."
+            f"A process that measured was ended from outside after {len(features) + len(failed)} of {len(pairs)} "
+            "cases, most often for want of memory; run it again with more of it."
         ) from None
-    return found, failed
+    return features, failed
 
 
 def _map_in_processes(work: Callable[[_T], _R], items: Collection[_T], workers: int | None) -> Iterator[_R]:
@@ -419,19 +419,19 @@ def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None
     features = task.features.restrict((task.raw.name,)) if recipe.raw_only else task.features
     which = np.ones(len(task.cases), np.bool_) if rows is None else rows
     part = features.select(which)
-    found = _keep_raw(select_usable(part), part, task.raw.name)
+    usable = _keep_raw(select_usable(part), part, task.raw.name)
     assert task.raw.scale is not None
     lesson = TrainingData(
-        tuple(features.names[place] for place in found.positions),
-        found.fill_missing(part.values),
+        tuple(features.names[place] for place in usable.positions),
+        usable.fill_missing(part.values),
         task.mean[which],
         task.group_index[which],
-        found.positions.index(features.names.index(task.raw.name)),
+        usable.positions.index(features.names.index(task.raw.name)),
         task.raw.scale,
         task.scale,
         task.seed,
     )
-    return FittedMap(features.names, found, recipe.fit(lesson))
+    return FittedMap(features.names, usable, recipe.fit(lesson))
 
 
 def _keep_raw(found: UsableFeatures, features: Features, raw: str) -> UsableFeatures:
@@ -603,7 +603,7 @@ def read_file_provenance(scores: Scores, files: Sequence[Path], cases: Path | No
 
 def _read_verdict_labels(file: Path) -> list[tuple[str, str, str, str]]:
     """Return judge, rubric, version and style of each verdict in a file; lines that are not verdicts are skipped."""
-    found = []
+    labels = []
     with file.open(encoding="utf-8-sig") as lines:
         for line in lines:
             try:
@@ -612,5 +612,5 @@ def _read_verdict_labels(file: Path) -> list[tuple[str, str, str, str]]:
                 continue
             if isinstance(values, dict) and "criteria" in values:
                 texts = [str(values.get(name) or "") for name in ("judge", "rubric", "rubric_version", "style")]
-                found.append((texts[0], texts[1], texts[2], texts[3]))
-    return found
+                labels.append((texts[0], texts[1], texts[2], texts[3]))
+    return labels

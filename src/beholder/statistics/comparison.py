@@ -151,7 +151,7 @@ class ColumnChange:
         return end is not None and end < -self.margin - EQUALITY_TOLERANCE
 
     def to_dict(self) -> dict[str, object]:
-        found: dict[str, object] = {
+        document: dict[str, object] = {
             "name": self.name,
             "kind": self.kind,
             "cases": self.cases,
@@ -172,10 +172,10 @@ class ColumnChange:
             "power": self.power.to_dict(),
         }
         if self.question:
-            found["about"] = self.question
+            document["about"] = self.question
         if self.grades:
-            found["grades"] = {name: {"before": old, "after": new} for name, (old, new) in self.grades.items()}
-        return found
+            document["grades"] = {name: {"before": old, "after": new} for name, (old, new) in self.grades.items()}
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,16 +326,16 @@ def _measure_changes(
 ) -> list[ColumnChange]:
     differences = [column.difference for column in columns]
     bounds = {at: ends for at, column in enumerate(columns) if (ends := _bound_differences(column)) is not None}
-    found = estimate_differences(
+    estimated = estimate_differences(
         bootstrap, differences, margins, [values for ends in bounds.values() for values in ends]
     )
-    bounded = {at: found.untested_means[2 * place :][:2] for place, at in enumerate(bounds)}
-    corrected, tests = _correct_by_kind(columns, found.p)
+    bounded = {at: estimated.untested_means[2 * place :][:2] for place, at in enumerate(bounds)}
+    corrected, tests = _correct_by_kind(columns, estimated.p)
     changes = []
     for at, column in enumerate(columns):
         values = differences[at]
         defined: Bools = ~np.isnan(values)
-        cases, groups = int(found.cases[at]), int(found.groups[at])
+        cases, groups = int(estimated.cases[at]), int(estimated.groups[at])
         worst, best = bounded.get(at, (None, None))
         changes.append(
             ColumnChange(
@@ -345,15 +345,15 @@ def _measure_changes(
                 groups=groups,
                 before=_mean_or_none(column.before[defined]),
                 after=_mean_or_none(column.after[defined]),
-                difference=found.means[at],
-                p=_number_or_none(found.p[at]),
+                difference=estimated.means[at],
+                p=_number_or_none(estimated.p[at]),
                 p_holm=_number_or_none(corrected[at]),
                 better=int((values[defined] > EQUALITY_TOLERANCE).sum()),
                 same=int((np.abs(values[defined]) <= EQUALITY_TOLERANCE).sum()),
                 worse=int((values[defined] < -EQUALITY_TOLERANCE).sum()),
-                power=analyze_power(float(found.errors[at]), groups, cases, detect, tests[at]),
+                power=analyze_power(float(estimated.errors[at]), groups, cases, detect, tests[at]),
                 margin=margins[at],
-                p_beyond=_number_or_none(found.p_beyond[at]),
+                p_beyond=_number_or_none(estimated.p_beyond[at]),
                 lost=int((~np.isnan(column.before) & np.isnan(column.after)).sum()),
                 worst=worst,
                 best=best,
@@ -408,7 +408,7 @@ def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
     if not ranked or not top:
         return ()
     by = np.nan_to_num(mean_of_defined([column.difference / _scale_width(column) for column in ranked]))
-    found = []
+    case_changes = []
     for row in np.argsort(-np.abs(by), kind="stable")[:top]:
         if abs(by[row]) <= EQUALITY_TOLERANCE:
             break
@@ -418,8 +418,8 @@ def _find_changed_cases(pairs: SharedCases, top: int) -> tuple[CaseChange, ...]:
             if abs(column.difference[row]) > EQUALITY_TOLERANCE
         }
         group = pairs.groups[row] if pairs.groups is not None else ""
-        found.append(CaseChange(pairs.cases[row], group, float(by[row]), changes))
-    return tuple(found)
+        case_changes.append(CaseChange(pairs.cases[row], group, float(by[row]), changes))
+    return tuple(case_changes)
 
 
 def _scale_width(column: PairedColumn) -> float:

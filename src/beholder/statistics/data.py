@@ -192,13 +192,13 @@ def read_scores(path: Path) -> list[Scores]:
     _raise_problems(path, problems)
     if not by_judge:
         raise UsageError(f"{str(path)!r} holds no score; it should have rows of case,judge,aspect,score.")
-    found = []
+    all_scores = []
     for judge, scores in by_judge.items():
         builder = _ColumnBuilder()
         for (case, aspect), score in scores.items():
             builder.add(builder.add_case(case), aspect, ColumnKind.CRITERION, score)
-        found.append(builder.scores(judge))
-    return found
+        all_scores.append(builder.scores(judge))
+    return all_scores
 
 
 def read_groups(path: Path) -> dict[str, dict[str, str]]:
@@ -208,14 +208,14 @@ def read_groups(path: Path) -> dict[str, dict[str, str]]:
         UsageError: Lists the invalid rows.
     """
     nested = _find_nested_names(path) if path.suffix.lower() in _JSON_LINES else ()
-    found: dict[str, dict[str, str]] = {}
+    groups: dict[str, dict[str, str]] = {}
     problems: list[str] = []
     for row in read_rows(path, replace(_PLAIN_SHAPE, optional=nested)):
         problems += [f"{row.location}: {problem}" for problem in row.problems]
         if row.case is not None:
-            found[row.case.id] = dict(row.case.groups)
+            groups[row.case.id] = dict(row.case.groups)
     _raise_problems(path, problems)
-    return found
+    return groups
 
 
 def add_groups(scores: Scores, groups: Mapping[str, Mapping[str, str]]) -> Scores:
@@ -473,10 +473,10 @@ def _read_first_object(path: Path) -> dict[str, object]:
     """Return the first non-empty line of a JSONL file if it is an object, else an empty dict."""
     try:
         with path.open(encoding="utf-8-sig") as lines:
-            found = json.loads(next((line for line in lines if line.strip()), "{}"))
+            first_object = json.loads(next((line for line in lines if line.strip()), "{}"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return first_object if isinstance(first_object, dict) else {}
 
 
 def _contains_verdicts(path: Path) -> bool:

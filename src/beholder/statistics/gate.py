@@ -108,7 +108,7 @@ def gate_comparison(
 def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[ColumnChange], dict[str, str]]:
     """Return the columns that `on` names, and a sentence for each name that matches none."""
     by_name = {change.name: change for change in comparison.changes}
-    found: dict[str, ColumnChange] = {}
+    selected: dict[str, ColumnChange] = {}
     unknown: dict[str, str] = {}
     for name in on:
         kinds = {
@@ -122,8 +122,8 @@ def _select_changes(comparison: Comparison, on: Sequence[str]) -> tuple[list[Col
                 if by_name
                 else f"Nothing has a score in both runs, so that there is nothing to decide {name!r} by."
             )
-        found |= {change.name: change for change in chosen}
-    return list(found.values()), unknown
+        selected |= {change.name: change for change in chosen}
+    return list(selected.values()), unknown
 
 
 def _explain_undecided(looked: Sequence[ColumnChange], p: Floats) -> dict[str, str]:
@@ -134,7 +134,7 @@ def _explain_undecided(looked: Sequence[ColumnChange], p: Floats) -> dict[str, s
             for change in looked
         }
     tests = int((~np.isnan(p)).sum())
-    found = {}
+    explanations = {}
     for at, change in enumerate(looked):
         value = change.difference.value
         if (
@@ -145,11 +145,11 @@ def _explain_undecided(looked: Sequence[ColumnChange], p: Floats) -> dict[str, s
             few = "1 group" if change.groups == 1 else f"{change.groups} groups"
             among = f" among {tests} columns" if tests > 1 else ""
             fewer = " (--on names fewer columns)" if tests > 1 else ""
-            found[change.name] = (
+            explanations[change.name] = (
                 f"{change.name} fell by {-value:.3g}, and {few} of cases cannot tell that from chance{among}: "
                 f"it takes {min_groups_to_decide(tests)} at least, and more for small changes{fewer}."
             )
-    return found
+    return explanations
 
 
 def _describe_lost_cases(looked: Sequence[ColumnChange], cases: int) -> str:

@@ -153,11 +153,11 @@ def _estimate_changes(
     pairs = pair_cases(before, after, group if group in before.groups or group in after.groups else None)
     columns = {column.name: column.difference for column in pairs.columns if column.name in names}
     bootstrap = ClusterBootstrap(pairs.groups, len(pairs.cases), count=draw_count, seed=seed)
-    found = estimate_differences(bootstrap, list(columns.values()))
+    differences = estimate_differences(bootstrap, list(columns.values()))
     by_name: dict[str, tuple[Estimate, float | None, int]] = {}
     for at, name in enumerate(columns):
-        common = int(found.cases[at])
-        by_name[name] = found.means[at], float(found.p[at]) if common else None, common
+        common = int(differences.cases[at])
+        by_name[name] = differences.means[at], float(differences.p[at]) if common else None, common
     missing = undefined_estimate("the runs do not both have it on one scale"), None, 0
     return [by_name.get(name, missing) for name in names]
 

@@ -156,7 +156,7 @@ def _pair_columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[
     A column counts as present in both runs, too, where one of them has no number for it because none of its cases was
     scored.
     """
-    found, sentences = [], []
+    paired, sentences = [], []
     first, second = _comparable_columns(before), _comparable_columns(after)
     first, second = first | _empty_columns(second, after, before), second | _empty_columns(first, before, after)
     for name, column in first.items():
@@ -172,15 +172,15 @@ def _pair_columns(before: Scores, after: Scores, old: Ints, new: Ints) -> tuple[
         pair = PairedColumn(
             name, column.kind, column.values[old], other.values[new], scale, column.question or other.question
         )
-        found.append(pair)
+        paired.append(pair)
         if column.kind is ColumnKind.ASSERTION and column.question != other.question:
             sentences.append(f"{name} asks another question in each run: {column.question!r}, then {other.question!r}.")
     for scores, mine, others in ((before, first, second), (after, second, first)):
         only = [name for name in mine if name not in others]
         if only:
             sentences.append(f"Only {scores.name} has {join_names(only)}, which cannot be compared.")
-    found.sort(key=lambda one: [str(kind) for kind in COMPARED_KINDS].index(one.kind))
-    return tuple(found), sentences
+    paired.sort(key=lambda one: [str(kind) for kind in COMPARED_KINDS].index(one.kind))
+    return tuple(paired), sentences
 
 
 def _comparable_columns(scores: Scores) -> dict[str, Column]:
@@ -194,12 +194,12 @@ def _empty_columns(columns: Mapping[str, Column], scores: Scores, other: Scores)
     """
     nothing = not _comparable_columns(other)
     shared = set(other.cases)
-    found = {}
+    empty = {}
     for name, column in columns.items():
         cases = {scores.cases[row] for row in np.flatnonzero(~np.isnan(column.values))} & shared
         if name not in other.columns and (nothing or (cases and cases <= other.missing_reasons.keys())):
-            found[name] = replace(column, values=np.full(len(other), np.nan))
-    return found
+            empty[name] = replace(column, values=np.full(len(other), np.nan))
+    return empty
 
 
 def _pair_groups(
@@ -302,13 +302,13 @@ def match_grades(before: ComparedRun, after: ComparedRun) -> list[RubricGrades]:
     Rubrics that were not stored, or whose grades differ between the runs, are left out.
     """
     rubrics = [name for name in before.grades if name in after.grades]
-    found = []
+    matched = []
     for name in rubrics:
         order = _grade_order(before.record, name)
         if order and order == _grade_order(after.record, name):
             title = "grade" if len(rubrics) == 1 else f"{name}.grade"
-            found.append(RubricGrades(title, order, before.grades[name], after.grades[name]))
-    return found
+            matched.append(RubricGrades(title, order, before.grades[name], after.grades[name]))
+    return matched
 
 
 def describe_run_differences(before: ComparedRun, after: ComparedRun) -> list[str]:

@@ -86,7 +86,7 @@ class RaterSummary:
 def summarize_raters(ratings: Ratings) -> tuple[RaterSummary, ...]:
     """Summarize every rater with at least one rating."""
     others = _mean_of_others(ratings.values)
-    found = []
+    summaries = []
     for at, name in enumerate(ratings.raters):
         rated = ratings.values[:, at]
         defined = ~np.isnan(rated)
@@ -94,7 +94,7 @@ def summarize_raters(ratings: Ratings) -> tuple[RaterSummary, ...]:
             continue
         levels, counts = np.unique(rated[defined], return_counts=True)
         beside = (rated - others[:, at])[defined & ~np.isnan(others[:, at])]
-        found.append(
+        summaries.append(
             RaterSummary(
                 rater=name,
                 rated=int(defined.sum()),
@@ -105,7 +105,7 @@ def summarize_raters(ratings: Ratings) -> tuple[RaterSummary, ...]:
                 most_frequent_share=float(counts.max() / defined.sum()),
             )
         )
-    return tuple(found)
+    return tuple(summaries)
 
 
 def krippendorff_statistics(values: Floats, multiplicity: Ints | None = None) -> WeightedStatistics:
@@ -139,8 +139,8 @@ def krippendorff_statistics(values: Floats, multiplicity: Ints | None = None) ->
         binning_shift -= float(tabled(whole)["alpha_ordinal"][0])
 
     def statistics(weights: WeightsLike) -> dict[str, Floats]:
-        found = tabled(weights)
-        return {**found, "alpha_ordinal": found["alpha_ordinal"] + binning_shift, **interval(weights)}
+        alphas = tabled(weights)
+        return {**alphas, "alpha_ordinal": alphas["alpha_ordinal"] + binning_shift, **interval(weights)}
 
     return statistics
 
@@ -242,8 +242,8 @@ def rater_rank_statistics(
         multiplicity: How many identical cases each row stands for.
         each: Compare with each single rating of the others instead of their mean.
     """
-    found = [rank_statistics(pairs, kendall=False) for pairs in _pair_with_other_raters(values, multiplicity, each)]
-    return lambda weights: {"rater_spearman": _average_spearman(found, weights)}
+    by_rater = [rank_statistics(pairs, kendall=False) for pairs in _pair_with_other_raters(values, multiplicity, each)]
+    return lambda weights: {"rater_spearman": _average_spearman(by_rater, weights)}
 
 
 def judge_as_rater_statistics(
@@ -254,8 +254,8 @@ def judge_as_rater_statistics(
     It uses the same cases and the same other raters, so that only this may be compared with `rater_spearman`.
     """
     places = _pair_with_other_raters(values, multiplicity, each)
-    found = [rank_statistics(replace(pairs, x=x[pairs.case]), kendall=False) for pairs in places]
-    return lambda weights: {"judge_as_rater": _average_spearman(found, weights)}
+    by_rater = [rank_statistics(replace(pairs, x=x[pairs.case]), kendall=False) for pairs in places]
+    return lambda weights: {"judge_as_rater": _average_spearman(by_rater, weights)}
 
 
 def _pair_with_other_raters(values: Floats, multiplicity: Ints | None, each: bool) -> list[ScorePairs]:
@@ -449,15 +449,15 @@ def find_identical_cases(columns: Floats) -> tuple[Ints, Ints, Ints]:
         The class of each case, one case of each class, and the size of each class. Where fewer than half of the cases
         could be saved, every case is a class of its own.
     """
-    found = np.zeros(len(columns), np.int64)
+    identical = np.zeros(len(columns), np.int64)
     for column in columns.T:
         levels, place = np.unique(column, return_inverse=True)  # nan is a level like others
-        found = np.unique(found * len(levels) + place, return_inverse=True)[1].astype(np.int64)
-    _, first, multiplicity = np.unique(found, return_index=True, return_counts=True)
+        identical = np.unique(identical * len(levels) + place, return_inverse=True)[1].astype(np.int64)
+    _, first, multiplicity = np.unique(identical, return_index=True, return_counts=True)
     if 2 * len(first) > len(columns):
         every = np.arange(len(columns))
         return every, every, np.ones(len(columns), np.int64)
-    return found, first.astype(np.int64), multiplicity.astype(np.int64)
+    return identical, first.astype(np.int64), multiplicity.astype(np.int64)
 
 
 def _merge_identical_cases(place: Ints, size: int, parts: Sequence[WeightedStatistics]) -> WeightedStatistics:
@@ -467,10 +467,10 @@ def _merge_identical_cases(place: Ints, size: int, parts: Sequence[WeightedStati
 
     def statistics(weights: WeightsLike) -> dict[str, Floats]:
         counted = weights if classes is None else BootstrapWeights(np.concatenate(list(classes.sums(weights))))
-        found: dict[str, Floats] = {}
+        values: dict[str, Floats] = {}
         for part in parts:
-            found |= part(counted)
-        return found
+            values |= part(counted)
+        return values
 
     return statistics
 

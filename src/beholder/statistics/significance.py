@@ -53,20 +53,22 @@ def sign_flip_test(sums: Floats, seed: int) -> Floats:
         sums: Sums of differences, groups × columns.
         seed: Seed of the random flips.
     """
-    found = np.ones(sums.shape[1])
+    p_values = np.ones(sums.shape[1])
     moving = np.count_nonzero(sums, axis=0)
     few = moving <= MAX_EXACT_GROUPS
     for at in np.flatnonzero(few & (moving > 0)):
         column = sums[sums[:, at] != 0, at]
-        found[at] = float(_at_least_as_extreme(_all_sign_flips(len(column)) @ column[:, None], column[:, None]).mean())
+        p_values[at] = float(
+            _at_least_as_extreme(_all_sign_flips(len(column)) @ column[:, None], column[:, None]).mean()
+        )
     many = sums[:, ~few]
     if many.shape[1]:
         many = many[np.any(many != 0, axis=1)]
         reached = np.zeros(many.shape[1])
         for flips in _random_sign_flips(len(many), seed):
             reached += np.count_nonzero(_at_least_as_extreme(flips @ many, many), axis=0)
-        found[~few] = (reached + 1) / (RANDOM_FLIPS + 1)
-    return found
+        p_values[~few] = (reached + 1) / (RANDOM_FLIPS + 1)
+    return p_values
 
 
 def correct_holm(p: Floats) -> Floats:
@@ -224,16 +226,21 @@ class PowerAnalysis:
         return self.level <= 0
 
     def to_dict(self) -> dict[str, object]:
-        found: dict[str, object] = {
+        document: dict[str, object] = {
             "minimum_detectable_difference": self.minimum_detectable,
             "at_power": TARGET_POWER,
             "at_level": self.level,
         }
         if self.why:
-            found["why"] = self.why
+            document["why"] = self.why
         if self.detect is not None:
-            found |= {"detect": self.detect, "groups": self.groups, "cases": self.cases, "more_cases": self.more_cases}
-        return found
+            document |= {
+                "detect": self.detect,
+                "groups": self.groups,
+                "cases": self.cases,
+                "more_cases": self.more_cases,
+            }
+        return document
 
 
 def analyze_power(

@@ -198,11 +198,11 @@ class _AnswerReader:
         results_key = self.rubric.results_key
         other = {setting.results for setting in self.rubric.settings.values()} - {results_key}
         names = dict.fromkeys((*CONTAINERS, results_key))
-        found = [(name, document[name]) for name in names if name and _holds_criteria(document.get(name), wanted)]
+        containers = [(name, document[name]) for name in names if name and _holds_criteria(document.get(name), wanted)]
         if _holds_criteria(document, wanted):
-            found.append(("", document))
+            containers.append(("", document))
         elsewhere = sorted(name for name in other if _holds_criteria(document.get(name), wanted))
-        if not found:
+        if not containers:
             if elsewhere:
                 self.complaints.append(
                     f"the answer has {', '.join(elsewhere)}, which is for another setting, and no {results_key}"
@@ -210,10 +210,10 @@ class _AnswerReader:
             return "", {}
         if elsewhere:
             self.flags.append(Flag("other_setting", ", ".join(elsewhere), why="results of another setting, set aside"))
-        if len(found) > 1:
-            places = " and ".join(name or "the top level" for name, _ in found)
+        if len(containers) > 1:
+            places = " and ".join(name or "the top level" for name, _ in containers)
             self.complaints.append(f"criteria stand in two places: {places}")
-        name, container = found[0]
+        name, container = containers[0]
         assert isinstance(container, Mapping)
         return name, container
 

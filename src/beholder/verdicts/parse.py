@@ -109,10 +109,10 @@ def parse_answer(text: str) -> tuple[JsonObject, tuple[Flag, ...]]:
                 return document, ()
         except json.JSONDecodeError:
             pass
-    found = _find_objects(bare)
-    documents = [document for document in found if document]
+    objects = _find_objects(bare)
+    documents = [document for document in objects if document]
     if not documents:
-        raise AnswerError(["the answer's JSON object is empty" if found else "the answer holds no JSON object"])
+        raise AnswerError(["the answer's JSON object is empty" if objects else "the answer holds no JSON object"])
     if any(document != documents[0] for document in documents[1:]):
         raise AnswerError([f"the answer holds {len(documents)} JSON objects that differ; give one"])
     return documents[0], (Flag("prose_around_json", why="there was text besides the JSON object"),)
@@ -137,7 +137,7 @@ def _strip_fence(text: str) -> str:
 
 def _find_objects(text: str) -> list[JsonObject]:
     """Return the JSON objects in a text with prose around them. Objects inside a broken object do not count."""
-    found: list[JsonObject] = []
+    objects: list[JsonObject] = []
     starts = unclosed = position = 0
     while brace := _BRACE.search(text, position):
         position = brace.end()
@@ -156,9 +156,9 @@ def _find_objects(text: str) -> list[JsonObject]:
         else:
             if document and unclosed:
                 raise AnswerError(["the answer is no valid JSON (an object stands inside braces that are none)"])
-            found.append(document)
+            objects.append(document)
             position = end
-    return found
+    return objects
 
 
 def _decode_object(text: str, start: int) -> tuple[JsonObject, int]:

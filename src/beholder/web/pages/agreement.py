@@ -73,7 +73,7 @@ def compute_agreement(ledger: Ledger, record: RunRecord) -> RunAgreement | None:
     scores = _rated_scores(ledger, record, ratings)
     scales = {name: column.scale for name, column in scores.columns.items() if column.scale is not None}
     try:
-        found = agree(
+        agreement = agree(
             scores,
             ratings,
             AgreementOptions(rating_scales={name: scale for name, scale in scales.items() if name in ratings}),
@@ -96,9 +96,9 @@ def compute_agreement(ledger: Ledger, record: RunRecord) -> RunAgreement | None:
             ),
             _rater_biases(criterion),
         )
-        for criterion in found.criteria
+        for criterion in agreement.criteria
     ]
-    return RunAgreement(found, tuple(aspects), describe_overall(found))
+    return RunAgreement(agreement, tuple(aspects), describe_overall(agreement))
 
 
 def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityCurve, ...] | None:
@@ -107,7 +107,7 @@ def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityC
     if not ratings:
         return None
     scores, titles = _rated_scores(ledger, record, ratings), criterion_titles(record.rubrics)
-    found = []
+    curves = []
     for aspect, people in ratings.items():
         column = scores.columns.get(aspect)
         if column is None or column.scale is None or column.kind not in (ColumnKind.CRITERION, ColumnKind.OVERALL):
@@ -122,8 +122,8 @@ def compute_reliability(ledger: Ledger, record: RunRecord) -> tuple[ReliabilityC
         left_out = len(rows) - sum(step.cases for step in steps)
         chart = reliability_chart(steps, column.scale)
         title = column_title(aspect, titles)
-        found.append(ReliabilityCurve(title, tuple(steps), len(rows), left_out, chart, bootstrap.describe()))
-    return tuple(found)
+        curves.append(ReliabilityCurve(title, tuple(steps), len(rows), left_out, chart, bootstrap.describe()))
+    return tuple(curves)
 
 
 def _rated_scores(ledger: Ledger, record: RunRecord, ratings: dict[str, Ratings]) -> Scores:
@@ -204,12 +204,12 @@ def _agreement_page(
             reviews.setdefault(review_from_record(candidate).run, []).append(candidate)
     runs = [record for record in records if record.id in reviews]
     record = find_run(ledger, run) if run else runs[0] if runs else None
-    found, waiting, fresh = None, False, True
+    computed, waiting, fresh = None, False, True
     if record is not None and record.id in reviews:
         chosen = record
         stamp = (record.updated, *((review.id, review.updated, rated[review.id]) for review in reviews[record.id]))
         result = background.poll((name, record.id), stamp, lambda: work(ledger, chosen))
-        found, waiting, fresh = result.value, result.value is None and not result.fresh, result.fresh
+        computed, waiting, fresh = result.value, result.value is None and not result.fresh, result.fresh
     answer = render_page(
         request,
         f"{name.lower()}.html",
@@ -218,7 +218,7 @@ def _agreement_page(
         runs=runs,
         run=record,
         raters=len(reviews.get(record.id, ())) if record else 0,
-        found=found,
+        found=computed,
         waiting=waiting,
         fresh=fresh,
         live_s=AGREEMENT_REFRESH_S if fresh else 1,

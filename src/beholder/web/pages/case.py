@@ -199,10 +199,10 @@ def _neighbor_links(ledger: Ledger, record: RunRecord, filters: GalleryFilters, 
     if place is None:
         return links
     first = max(0, place - 1)
-    found = ledger.browse(record.id, filters.wanted, offset=first, limit=3).verdicts
+    neighbors = ledger.browse(record.id, filters.wanted, offset=first, limit=3).verdicts
     for name, wanted in (("before", place - 1), ("after", place + 1)):
-        if 0 <= wanted - first < len(found) and wanted >= 0:
-            one = found[wanted - first].verdict
+        if 0 <= wanted - first < len(neighbors) and wanted >= 0:
+            one = neighbors[wanted - first].verdict
             links[name] = case_link(record, one.case, {**filters.asked, "by": one.rubric}, wanted)
     return links
 
@@ -210,13 +210,13 @@ def _neighbor_links(ledger: Ledger, record: RunRecord, filters: GalleryFilters, 
 def _other_verdicts(ledger: Ledger, record: RunRecord, chosen: StoredVerdict) -> list[OtherVerdict]:
     records = {run.id: run for run in ledger.runs()}
     images = {image.source_digest for image in chosen.verdict.images}
-    found = []
+    others = []
     for run_id, stored in ledger.case_history(chosen.verdict.case):
         verdict = stored.verdict
         if verdict.rubric != chosen.verdict.rubric or run_id not in records:
             continue
         other = records[run_id]
-        found.append(
+        others.append(
             OtherVerdict(
                 other,
                 make_url(f"/runs/{run_id}/case", id=verdict.case, by=verdict.rubric),
@@ -229,7 +229,7 @@ def _other_verdicts(ledger: Ledger, record: RunRecord, chosen: StoredVerdict) ->
                 {image.source_digest for image in verdict.images} == images,
             )
         )
-    return sorted(found, key=lambda one: not one.here)
+    return sorted(others, key=lambda one: not one.here)
 
 
 pictures_router = APIRouter()
@@ -288,10 +288,10 @@ def _get_large_cache(request: Request) -> LargeImageCache:
 @pictures_router.get("/pictures/{digest}.webp", response_class=Response)
 def thumbnail_image(ledger: LedgerDep, digest: Digest) -> Response:
     """The thumbnail of an image in the ledger."""
-    found = ledger.thumbnail(digest)
-    if found is None:
+    thumbnail = ledger.thumbnail(digest)
+    if thumbnail is None:
         raise NotFound("The ledger keeps no such picture.")
-    return Response(found, media_type="image/webp", headers=_CACHE_HEADERS)
+    return Response(thumbnail, media_type="image/webp", headers=_CACHE_HEADERS)
 
 
 @pictures_router.get("/pictures/{digest}/large.webp", response_class=Response)
@@ -305,10 +305,10 @@ def large_image(
     """An image of a case, up to 1,600 pixels wide and high; its thumbnail if the file is gone or was changed."""
     record = find_run(ledger, run)
     _require_image(ledger, record, case, digest)
-    found = larger.get(ledger, record, case, digest)
-    if found is None:
+    image = larger.get(ledger, record, case, digest)
+    if image is None:
         return RedirectResponse(f"/pictures/{digest}.webp", 307)
-    return Response(found, media_type="image/webp", headers=_CACHE_HEADERS)
+    return Response(image, media_type="image/webp", headers=_CACHE_HEADERS)
 
 
 def large_image_url(record: RunRecord, case_id: str, digest: str) -> str:

@@ -141,11 +141,11 @@ def gallery_view(
 ) -> HTMLResponse:
     """The verdicts of a run as cards."""
     record = find_run(ledger, run)
-    found = ledger.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
-    pages = max(1, math.ceil(found.total / PAGE_SIZE))
+    page = ledger.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
+    pages = max(1, math.ceil(page.total / PAGE_SIZE))
     if at > pages:  # the list is shorter than when the URL was made
         at = pages
-        found = ledger.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
+        page = ledger.browse(record.id, filters.wanted, offset=(at - 1) * PAGE_SIZE, limit=PAGE_SIZE)
     here = f"/runs/{record.id}/cases"
     offered = cached_choices(ledger, background, record)
     turns = {
@@ -158,8 +158,8 @@ def gallery_view(
         title=f"Cases of {record.name}",
         here="Runs",
         run=record,
-        total=found.total,
-        cards=_make_cards(ledger, record, found.verdicts, filters, (at - 1) * PAGE_SIZE),
+        total=page.total,
+        cards=_make_cards(ledger, record, page.verdicts, filters, (at - 1) * PAGE_SIZE),
         first=(at - 1) * PAGE_SIZE + 1,
         at=at,
         pages=pages,
@@ -184,12 +184,12 @@ def gallery_json(
 ) -> dict[str, object]:
     """The same verdicts as JSON: page `at` of those that the filters leave, `size` to a page."""
     record = find_run(ledger, run)
-    found = ledger.browse(record.id, filters.wanted, offset=(at - 1) * size, limit=size)
+    page = ledger.browse(record.id, filters.wanted, offset=(at - 1) * size, limit=size)
     verdicts = [
         to_json_values({**stored.verdict.to_dict(), "groups": dict(stored.groups), "reused": stored.reused})
-        for stored in found.verdicts
+        for stored in page.verdicts
     ]
-    return {"total": found.total, "at": at, "size": size, "verdicts": verdicts}
+    return {"total": page.total, "at": at, "size": size, "verdicts": verdicts}
 
 
 def case_link(record: RunRecord, case: str, asked: QueryValues | None = None, place: int | None = None) -> str:

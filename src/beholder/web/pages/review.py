@@ -55,16 +55,16 @@ async def _read_form(request: Request) -> dict[str, str]:
 
 
 def _get_queues(request: Request) -> ReviewQueueCache:
-    found = request.app.state.queues
-    assert isinstance(found, ReviewQueueCache)
-    return found
+    queues = request.app.state.queues
+    assert isinstance(queues, ReviewQueueCache)
+    return queues
 
 
 def _get_review(ledger: LedgerDep, review: str) -> Review:
     """Return the review that a URL names. Raises `NotFound` if it or its run is gone."""
-    found = _find_or_404(lambda: load_review(ledger, review))
-    find_run(ledger, found.run)
-    return found
+    loaded = _find_or_404(lambda: load_review(ledger, review))
+    find_run(ledger, loaded.run)
+    return loaded
 
 
 FormDep = Annotated[dict[str, str], Depends(_read_form)]
