@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beholder.cases.case import format_case_count
 from beholder.cli.options import (
     CasesFile,
     DrawsOption,
@@ -183,14 +184,14 @@ def _check_scales(
     return given
 
 
-def _print_agreements(found: Iterable[Agreement], *, full: bool) -> None:
-    for at, agreement in enumerate(found):
+def _print_agreements(agreements: Iterable[Agreement], *, full: bool) -> None:
+    for at, agreement in enumerate(agreements):
         if at:
             print_text("")
         _print_agreement(agreement, full=full)
 
 
-def _print_agreement(found: Agreement, *, full: bool) -> None:
+def _print_agreement(agreement: Agreement, *, full: bool) -> None:
     from rich.console import Console
 
     from beholder.reports.agreement import agreement_tables
@@ -198,21 +199,20 @@ def _print_agreement(found: Agreement, *, full: bool) -> None:
     from beholder.statistics.agreement_sentences import describe_criterion, describe_overall, describe_straightlining
 
     console = Console(highlight=False, emoji=False)
-    other_judge = found.reference != "people"
-    print_text(
-        printable(f"{found.judge} against {found.reference}, {found.cases:,} case{'' if found.cases == 1 else 's'}")
-    )
-    for title, headers, rows in agreement_tables(found, full=full):
+    other_judge = agreement.reference != "people"
+    cases = format_case_count(agreement.cases)
+    print_text(printable(f"{agreement.judge} against {agreement.reference}, {cases}"))
+    for title, headers, rows in agreement_tables(agreement, full=full):
         print_text(f"\n{title}")
         print_table(numbers_table(headers, rows))
     print_text("")
-    for criterion in found.criteria:
+    for criterion in agreement.criteria:
         console.print(
             printable(f"{criterion.aspect}: {' '.join(describe_criterion(criterion, other_judge))}"), markup=False
         )
-    for sentence in (describe_overall(found), describe_straightlining(found.criteria)):
+    for sentence in (describe_overall(agreement), describe_straightlining(agreement.criteria)):
         if sentence:
             console.print(printable(sentence), markup=False)
     print_text("")
-    for note in (*found.notes, found.intervals):
+    for note in (*agreement.notes, agreement.intervals):
         console.print(printable(note), markup=False)

@@ -176,9 +176,9 @@ def _unknown_case_notes(people: Ratings, judge: Scores) -> list[str]:
     strange = sum(case not in here for case in people.cases)
     if strange == len(people.cases):
         cases = "The one case" if strange == 1 else f"All {strange:,} cases"
-        one = f"; one of its cases is {judge.cases[0]!r}" if judge.cases else ""
+        example = f"; one of its cases is {judge.cases[0]!r}" if judge.cases else ""
         rated = f"that people rated {'is' if strange == 1 else 'are'} not in {judge.name}: {people.cases[0]!r}"
-        raise UsageError(f"{cases} {rated}{one}.")
+        raise UsageError(f"{cases} {rated}{example}.")
     which = "rated case is" if strange == 1 else "rated cases are"
     return [f"{strange:,} {which} not in {judge.name} and left out."] if strange else []
 
@@ -268,8 +268,8 @@ def _map_pass_score(column: Column, of_people: ScaleRange, passes: float) -> flo
     return low + (passes - people_low) / (people_high - people_low) * (high - low)
 
 
-def _print_estimates(found: Sequence[_AspectEstimate], notes: Iterable[str], passes: float | None) -> None:
-    for at, estimate in enumerate(found):
+def _print_estimates(estimates: Sequence[_AspectEstimate], notes: Iterable[str], passes: float | None) -> None:
+    for at, estimate in enumerate(estimates):
         if at:
             print_text("")
         _print_estimate(estimate, passes)
@@ -277,13 +277,14 @@ def _print_estimates(found: Sequence[_AspectEstimate], notes: Iterable[str], pas
         print_text(printable(note))
 
 
-def _print_estimate(one: _AspectEstimate, passes: float | None) -> None:
+def _print_estimate(aspect_estimate: _AspectEstimate, passes: float | None) -> None:
     from beholder.reports.formatting import format_interval, format_number, numbers_table, print_table
     from beholder.statistics.estimation import describe_estimate
 
-    estimated = one.estimated
+    estimated = aspect_estimate.estimated
     what = "mean human score" if passes is None else f"share that people pass ({passes:g} or more)"
-    print_text(printable(f"{one.aspect}: {what} of {format_case_count(estimated.cases)}; {one.judge}, {one.column}"))
+    of = f"{what} of {format_case_count(estimated.cases)}"
+    print_text(printable(f"{aspect_estimate.aspect}: {of}; {aspect_estimate.judge}, {aspect_estimate.column}"))
     rows = [
         ("people and judge", format_interval(estimated.combined), _format_width(estimated.combined)),
         (
@@ -304,7 +305,7 @@ def _print_estimate(one: _AspectEstimate, passes: float | None) -> None:
     print_text("")
     print_table(numbers_table(("", "estimate (interval)", "width"), rows))
     print_text("")
-    for sentence in (*_result_sentences(one), *describe_estimate(estimated)):
+    for sentence in (*_result_sentences(aspect_estimate), *describe_estimate(estimated)):
         print_text(printable(sentence))
     if estimated.widths:
         print_text("")
@@ -327,9 +328,9 @@ def _format_width(estimate: Estimate) -> str:
     return format_number(None if estimate.low is None or estimate.high is None else estimate.high - estimate.low)
 
 
-def _result_sentences(one: _AspectEstimate) -> list[str]:
+def _result_sentences(aspect_estimate: _AspectEstimate) -> list[str]:
     """Return the result in sentences for a reader who is no statistician."""
-    estimated = one.estimated
+    estimated = aspect_estimate.estimated
     together, bias = estimated.combined, estimated.bias
     sentences = []
     if together.value is not None and together.low is not None and together.high is not None:
@@ -345,9 +346,9 @@ def _result_sentences(one: _AspectEstimate) -> list[str]:
     if estimated.weight is not None:
         correlation = "" if estimated.correlation is None else f" (correlation with people {estimated.correlation:.2f})"
         sentences.append(f"A point of the judge counts for {estimated.weight:.3g} points of people{correlation}.")
-    sentences += _scale_sentences(one)
-    if one.judge_passes:
-        sentences.append(f"The judge passes a case where {one.judge_passes}.")
+    sentences += _scale_sentences(aspect_estimate)
+    if aspect_estimate.judge_passes:
+        sentences.append(f"The judge passes a case where {aspect_estimate.judge_passes}.")
     if (corrected := estimated.correction) is not None:
         if corrected.sensitivity is not None and corrected.specificity is not None:
             sentences.append(
@@ -361,22 +362,26 @@ def _result_sentences(one: _AspectEstimate) -> list[str]:
     return sentences
 
 
-def _scale_sentences(one: _AspectEstimate) -> list[str]:
+def _scale_sentences(aspect_estimate: _AspectEstimate) -> list[str]:
     from beholder.statistics.aspects import can_rescale, format_scale
     from beholder.statistics.estimation import FEW_RATINGS
 
-    if one.scales is None:
+    if aspect_estimate.scales is None:
         return []
-    judge, people, sentences = one.scales.judge, one.scales.people, []
-    if one.scales.guessed:
-        rests = "where the judge passes a case rests" if one.judge_passes else "the judge alone and its bias rest"
-        few = one.estimated.rated < FEW_RATINGS
+    judge, people, sentences = aspect_estimate.scales.judge, aspect_estimate.scales.people, []
+    if aspect_estimate.scales.guessed:
+        rests = (
+            "where the judge passes a case rests"
+            if aspect_estimate.judge_passes
+            else "the judge alone and its bias rest"
+        )
+        few = aspect_estimate.estimated.rated < FEW_RATINGS
         sentences.append(
             f"{'Warning: people' if few else 'People'}'s scale was not given and is taken to be {format_scale(people)}"
             f", as far as their ratings reach; {rests} on that, and intervals are not cut at its ends. Give it with "
             "--rating-scale."
         )
-    if not one.judge_passes and judge != people and can_rescale(judge, people):
+    if not aspect_estimate.judge_passes and judge != people and can_rescale(judge, people):
         sentences.append(
             f"The judge's {format_scale(judge)} is shown on people's {format_scale(people)}, end on end; the estimate "
             "itself does not depend on its scale."
@@ -395,15 +400,15 @@ def _needed_sentence(needed: RatingsNeeded, cases: int, *, known: bool) -> str:
     return f"A width of {needed.width:g} takes {with_judge}{how(needed.people)} by people alone."
 
 
-def _estimate_to_dict(one: _AspectEstimate) -> dict[str, object]:
+def _estimate_to_dict(aspect_estimate: _AspectEstimate) -> dict[str, object]:
     from beholder.statistics.estimation import describe_estimate
 
-    estimated = one.estimated
+    estimated = aspect_estimate.estimated
     correction = estimated.correction
     return {
-        "judge": one.judge,
-        "aspect": one.aspect,
-        "column": one.column,
+        "judge": aspect_estimate.judge,
+        "aspect": aspect_estimate.aspect,
+        "column": aspect_estimate.column,
         "cases": estimated.cases,
         "judged": estimated.judged,
         "rated": estimated.rated,
@@ -426,5 +431,5 @@ def _estimate_to_dict(one: _AspectEstimate) -> dict[str, object]:
         "widths": [asdict(row) for row in estimated.widths],
         "needed": None if estimated.needed is None else asdict(estimated.needed),
         "unlike": None if estimated.sampling_warning is None else asdict(estimated.sampling_warning),
-        "told": [*_result_sentences(one), *describe_estimate(estimated)],
+        "told": [*_result_sentences(aspect_estimate), *describe_estimate(estimated)],
     }

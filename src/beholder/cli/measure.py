@@ -91,7 +91,7 @@ def _run_instruments(chosen: Iterable[Instrument], pair: ImagePair) -> dict[str,
 
 
 def _write_maps(
-    chosen: Iterable[Instrument], found: Mapping[str, Measurement], pair: ImagePair, folder: Path
+    chosen: Iterable[Instrument], measurements: Mapping[str, Measurement], pair: ImagePair, folder: Path
 ) -> dict[str, Path]:
     from beholder.instruments.heatmap import render_png
 
@@ -101,10 +101,12 @@ def _write_maps(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for instrument in chosen:
-            if found[instrument.name].map is not None:
+            if measurements[instrument.name].map is not None:
                 path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', instrument.name)}.png"
                 path.write_bytes(
-                    render_png(found[instrument.name], pair, instrument.about, on_after=instrument.kind == "image")
+                    render_png(
+                        measurements[instrument.name], pair, instrument.about, on_after=instrument.kind == "image"
+                    )
                 )
                 written[instrument.name] = path
     except OSError as error:
@@ -113,7 +115,7 @@ def _write_maps(
 
 
 def _as_dict(
-    files: Sequence[str], pair: ImagePair, found: Mapping[str, Measurement], written: Mapping[str, Path]
+    files: Sequence[str], pair: ImagePair, measurements: Mapping[str, Measurement], written: Mapping[str, Path]
 ) -> dict[str, object]:
     described: dict[str, object] = {
         role: {"source": source, "width": width, "height": height}
@@ -127,14 +129,14 @@ def _as_dict(
             "better": measurement.better or None,
             "sentence": measurement.sentence,
         }
-        for name, measurement in found.items()
+        for name, measurement in measurements.items()
     }
     if written:
         described["maps"] = {name: str(path) for name, path in written.items()}
     return described
 
 
-def _print_measurements(files: Sequence[str], pair: ImagePair, found: Mapping[str, Measurement]) -> None:
+def _print_measurements(files: Sequence[str], pair: ImagePair, measurements: Mapping[str, Measurement]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -150,7 +152,7 @@ def _print_measurements(files: Sequence[str], pair: ImagePair, found: Mapping[st
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     table.add_column("what it says")
-    for family, members in groupby(found.values(), key=lambda one: _family(one.name)):
+    for family, members in groupby(measurements.values(), key=lambda one: _family(one.name)):
         table.add_section()
         table.add_row(Text(printable(family).capitalize(), "bold"))
         for member in members:

@@ -274,10 +274,10 @@ def check_ledger(address: LedgerOption = None, json_: JsonOption = False) -> Non
         raise typer.Exit(EXIT_THRESHOLD)
 
 
-def _copy_sentence(one: CopyResult) -> str:
-    if one.left:
-        return f"left as it is, {one.left}"
-    if not one.written:
+def _copy_sentence(copy: CopyResult) -> str:
+    if copy.left:
+        return f"left as it is, {copy.left}"
+    if not copy.written:
         return "there already"
-    shown = [f"{count} {what}" for what, count in one.written.items() if what not in ("runs", "links")]
+    shown = [f"{count} {what}" for what, count in copy.written.items() if what not in ("runs", "links")]
     return f"copied {', '.join(shown)}" if shown else "brought up to date"

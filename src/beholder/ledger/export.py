@@ -85,11 +85,11 @@ class ExportColumns:
         self._criteria: dict[str, type] = {}
         self._calibrated: dict[str, type] = {}
 
-    def add(self, one: StoredVerdict) -> None:
-        self._groups |= dict.fromkeys((f"group.{name}" for name in one.groups), str)
-        self._criteria |= dict.fromkeys((f"{key}.score" for key in one.verdict.criteria), float)
+    def add(self, stored: StoredVerdict) -> None:
+        self._groups |= dict.fromkeys((f"group.{name}" for name in stored.groups), str)
+        self._criteria |= dict.fromkeys((f"{key}.score" for key in stored.verdict.criteria), float)
         self._calibrated |= dict.fromkeys(
-            (name for key in one.verdict.calibrated for name in _calibrated_columns(key)), float
+            (name for key in stored.verdict.calibrated for name in _calibrated_columns(key)), float
         )
 
     @property
@@ -101,11 +101,11 @@ class ExportColumns:
         return {"case": str} | self._groups | first | self._criteria | self._calibrated | second
 
 
-def flatten_verdict(one: StoredVerdict) -> dict[str, Cell]:
+def flatten_verdict(stored: StoredVerdict) -> dict[str, Cell]:
     """Return the row of a verdict, by column name."""
-    verdict = one.verdict
+    verdict = stored.verdict
     row: dict[str, Cell] = {"case": verdict.case}
-    row |= {f"group.{name}": value for name, value in one.groups.items()}
+    row |= {f"group.{name}": value for name, value in stored.groups.items()}
     for name in (
         *TEXT_COLUMNS,
         *NUMBER_COLUMNS,
@@ -129,7 +129,7 @@ def flatten_verdict(one: StoredVerdict) -> dict[str, Cell]:
     row["corrections"] = len(verdict.corrections)
     row |= {f"usage.{name}": verdict.usage.get(name) for name in USAGE_COUNTS}
     row["cost_usd"] = None if verdict.cost_usd is None else float(verdict.cost_usd)
-    row |= {"attempts": verdict.attempts, "reused": one.reused, "brief_digest": verdict.brief_digest}
+    row |= {"attempts": verdict.attempts, "reused": stored.reused, "brief_digest": verdict.brief_digest}
     return row
 
 

@@ -14,51 +14,51 @@ TableSpec = tuple[str, Sequence[str], list[Sequence[str]]]
 """Title, headers and rows of a table."""
 
 
-def agreement_tables(found: Agreement, *, full: bool) -> Iterable[TableSpec]:
+def agreement_tables(agreement: Agreement, *, full: bool) -> Iterable[TableSpec]:
     """Yield narrow tables that fit a terminal with their intervals; with `full` also every coefficient and rater."""
-    people = any(criterion.people for criterion in found.criteria)
-    if any(not criterion.is_decision for criterion in found.criteria):
-        yield from _scored_tables(found, people=people)
-    if any(criterion.is_decision for criterion in found.criteria):
-        yield _decided_tables(found)
+    people = any(criterion.people for criterion in agreement.criteria)
+    if any(not criterion.is_decision for criterion in agreement.criteria):
+        yield from _scored_tables(agreement, people=people)
+    if any(criterion.is_decision for criterion in agreement.criteria):
+        yield _decided_tables(agreement)
     if people:
-        yield _people_tables(found)
-    if any(criterion.baselines for criterion in found.criteria):
-        yield _metric_rows(found)
+        yield _people_tables(agreement)
+    if any(criterion.baselines for criterion in agreement.criteria):
+        yield _metric_rows(agreement)
     if full:
-        yield from _full_tables(found)
+        yield from _full_tables(agreement)
 
 
-def _ranking_table(found: Agreement, whose: str, *, people: bool) -> TableSpec:
-    def cells(one: CriterionAgreement) -> tuple[str, ...]:
-        judge_cells = (f"{one.cases:,}", _format_estimate(one.coefficients["spearman"]))
+def _ranking_table(agreement: Agreement, whose: str, *, people: bool) -> TableSpec:
+    def cells(criterion: CriterionAgreement) -> tuple[str, ...]:
+        judge_cells = (f"{criterion.cases:,}", _format_estimate(criterion.coefficients["spearman"]))
         if not people:
             return judge_cells
         rater = (
-            _format_plain(one.people.get("rater_spearman")),
-            _format_estimate(one.people.get("rater_difference")),
+            _format_plain(criterion.people.get("rater_spearman")),
+            _format_estimate(criterion.people.get("rater_difference")),
         )
         return (*judge_cells, *rater)
 
     return (
         f"Ranking: does the judge put cases in the order of {whose} (1 the same, 0 as by chance)?",
         ("criterion", "cases", "Spearman ρ", *(("one rater", "judge less rater") if people else ())),
-        _rows(found, cells, decides=False),
+        _rows(agreement, cells, decides=False),
     )
 
 
-def _scored_tables(found: Agreement, *, people: bool) -> Iterable[TableSpec]:
-    whose = "people's mean ratings" if found.against == "mean" else "people's single ratings"
+def _scored_tables(agreement: Agreement, *, people: bool) -> Iterable[TableSpec]:
+    whose = "people's mean ratings" if agreement.against == "mean" else "people's single ratings"
     single = "a single rating"
-    if found.reference != "people":
+    if agreement.reference != "people":
         whose, single = "the other judge's scores", "the other judge"
-    yield _ranking_table(found, whose, people=people)
+    yield _ranking_table(agreement, whose, people=people)
     yield (
         f"Distance: how far are its numbers from {whose}, and how far is always saying the same?",
         ("criterion", "MAE", "constant", "difference", "bias"),
         [
             *_rows(
-                found,
+                agreement,
                 lambda one: (
                     _format_estimate(one.coefficients["mae"]),
                     _format_plain(one.constant.mae),
@@ -67,14 +67,14 @@ def _scored_tables(found: Agreement, *, people: bool) -> Iterable[TableSpec]:
                 ),
                 decides=False,
             ),
-            *_overall_row(found),
+            *_overall_row(agreement),
         ],
     )
     yield (
         f"Same answer as {single} beyond chance (κ), exactly, at most one step away; other coefficients",
         ("criterion", "quadratic κ", "exact", "±1", "τb", "τc", "Pearson"),
         _rows(
-            found,
+            agreement,
             lambda one: (
                 _format_estimate(one.coefficients["quadratic_kappa"]),
                 *(_format_plain(one.coefficients[name]) for name in _OTHER_METRICS),
@@ -84,18 +84,18 @@ def _scored_tables(found: Agreement, *, people: bool) -> Iterable[TableSpec]:
     )
 
 
-def _decided_tables(found: Agreement) -> TableSpec:
+def _decided_tables(agreement: Agreement) -> TableSpec:
     majority = "each rating"
-    if found.reference != "people":
+    if agreement.reference != "people":
         majority = "the other judge"
-    elif found.against == "mean":
+    elif agreement.against == "mean":
         majority = "the majority of people (a tie is a failure)"
     return (
         f"Yes or no, against {majority}: agreement beyond chance (κ); failures that are right (precision), and "
         "found (recall)",
         ("criterion", "cases", "Cohen's κ", "precision", "recall", "same"),
         _rows(
-            found,
+            agreement,
             lambda one: (
                 f"{one.cases:,}",
                 *(_format_estimate(one.coefficients[name]) for name in ("kappa", "precision", "recall")),
@@ -106,12 +106,12 @@ def _decided_tables(found: Agreement) -> TableSpec:
     )
 
 
-def _people_tables(found: Agreement) -> TableSpec:
+def _people_tables(agreement: Agreement) -> TableSpec:
     return (
         "People among themselves: 1 if they always agree, 0 if as by chance",
         ("criterion", "raters", "α ordinal", "α interval", "ICC(1,1)", "ICC(1,k)"),
         _rows(
-            found,
+            agreement,
             lambda one: (
                 str(one.raters),
                 _format_estimate(one.people.get("alpha_ordinal")),
@@ -121,7 +121,7 @@ def _people_tables(found: Agreement) -> TableSpec:
     )
 
 
-def _metric_rows(found: Agreement) -> TableSpec:
+def _metric_rows(agreement: Agreement) -> TableSpec:
     return (
         "Other metrics: their ranking, and how much better the judge ranks the same cases",
         ("criterion", "metric", "cases", "Spearman ρ", "judge better by"),
@@ -133,18 +133,18 @@ def _metric_rows(found: Agreement) -> TableSpec:
                 _format_estimate(metric.spearman),
                 _format_estimate(metric.difference),
             )
-            for criterion in found.criteria
+            for criterion in agreement.criteria
             for metric in criterion.baselines
         ],
     )
 
 
 def _rows(
-    found: Agreement, cells: Callable[[CriterionAgreement], Sequence[str]], *, decides: bool | None = None
+    agreement: Agreement, cells: Callable[[CriterionAgreement], Sequence[str]], *, decides: bool | None = None
 ) -> list[Sequence[str]]:
     return [
         (criterion.aspect, *cells(criterion))
-        for criterion in found.criteria
+        for criterion in agreement.criteria
         if decides is None or criterion.is_decision is decides
     ]
 
@@ -157,20 +157,20 @@ def _format_plain(estimate: Estimate | None) -> str:
     return "–" if estimate is None else format_number(estimate.value, 2)
 
 
-def _overall_row(found: Agreement) -> list[Sequence[str]]:
-    if not found.overall:
+def _overall_row(agreement: Agreement) -> list[Sequence[str]]:
+    if not agreement.overall:
         return []
-    judge, constant, difference = (found.overall[name] for name in ("mae", "constant", "difference"))
+    judge, constant, difference = (agreement.overall[name] for name in ("mae", "constant", "difference"))
     return [("mean of them", _format_estimate(judge), _format_plain(constant), _format_estimate(difference), "")]
 
 
-def _full_tables(found: Agreement) -> Iterable[TableSpec]:
+def _full_tables(agreement: Agreement) -> Iterable[TableSpec]:
     yield (
         "Every coefficient",
         ("criterion", "coefficient", "value"),
         [
             (criterion.aspect, name, format_interval(estimate) + (f": {estimate.why}" if estimate.why else ""))
-            for criterion in found.criteria
+            for criterion in agreement.criteria
             for name, estimate in (
                 *criterion.coefficients.items(),
                 *criterion.people.items(),
@@ -178,7 +178,7 @@ def _full_tables(found: Agreement) -> Iterable[TableSpec]:
             )
         ],
     )
-    everybody = [(criterion, rater) for criterion in found.criteria for rater in criterion.each_rater]
+    everybody = [(criterion, rater) for criterion in agreement.criteria for rater in criterion.each_rater]
     if everybody:
         yield (
             "Every rater: mean and spread of the ratings, how far above the others, and the value given most",

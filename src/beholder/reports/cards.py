@@ -191,13 +191,13 @@ def _assertions(result: CriterionResult, full: bool) -> Iterator[RenderableType]
             yield _assertion(assertion)
 
 
-def _assertion(one: AssertionResult) -> RenderableType:
-    mark, color = _MARKS[one.answer]
-    text = Text.assemble((f"{printable(one.id)} ", "bold"), printable(one.question))
-    if one.confidence is not None:
-        text.append(f"  (confidence {format_score(one.confidence)})", "dim")
-    if one.evidence:
-        text.append(f"\n{printable(one.evidence)}", "dim")
+def _assertion(assertion: AssertionResult) -> RenderableType:
+    mark, color = _MARKS[assertion.answer]
+    text = Text.assemble((f"{printable(assertion.id)} ", "bold"), printable(assertion.question))
+    if assertion.confidence is not None:
+        text.append(f"  (confidence {format_score(assertion.confidence)})", "dim")
+    if assertion.evidence:
+        text.append(f"\n{printable(assertion.evidence)}", "dim")
     return _item(mark, text, color)
 
 

@@ -194,8 +194,8 @@ def _bars(bins: Sequence[HistogramBin]) -> list[Markup]:
     slot = HISTOGRAM_WIDTH / max(1, len(bins))
     return [
         _rect("bar", at * slot + BAR_GAP, HISTOGRAM_HEIGHT - tall, slot - 2 * BAR_GAP, tall)
-        for at, (one, tall) in enumerate(_bar_heights(bins))
-        if one.count
+        for at, (bin_, tall) in enumerate(_bar_heights(bins))
+        if bin_.count
     ]
 
 

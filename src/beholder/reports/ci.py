@@ -269,16 +269,16 @@ def _test_error(test: Xml.Element, reason: str) -> None:
     Xml.SubElement(test, "error", type="undecided", message=printable(reason))
 
 
-def _has_dropped(one: CaseChange, name: str) -> bool:
-    old, new = one.changes.get(name, (0.0, 0.0))
+def _has_dropped(case: CaseChange, name: str) -> bool:
+    old, new = case.changes.get(name, (0.0, 0.0))
     return new < old
 
 
-def _change_line(one: CaseChange) -> str:
+def _change_line(case: CaseChange) -> str:
     changes = ", ".join(
-        f"{name} {format_number(old)} → {format_number(new)}" for name, (old, new) in one.changes.items()
+        f"{name} {format_number(old)} → {format_number(new)}" for name, (old, new) in case.changes.items()
     )
-    return printable(f"{one.case}: {changes}")
+    return printable(f"{case.case}: {changes}")
 
 
 SCORE_NAME = "score"

@@ -94,14 +94,14 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _lost_sentence(comparison: Comparison, main: Sequence[ColumnChange]) -> str:
-    one = find_most_lost(main)
-    if one is None:
+    change = find_most_lost(main)
+    if change is None:
         return ""
-    lost = f"{one.lost:,} of {comparison.cases:,} cases lost {'its' if one.lost == 1 else 'their'} {one.name}"
-    if one.worst is None or not one.may_have_fallen or _is_regression(one.difference, one.margin):
+    lost = f"{change.lost:,} of {comparison.cases:,} cases lost {'its' if change.lost == 1 else 'their'} {change.name}"
+    if change.worst is None or not change.may_have_fallen or _is_regression(change.difference, change.margin):
         return f"{lost}."
-    had = "had it" if one.lost == 1 else "had each"
-    fallen = f"{one.name} would be worse by {_format_amount(one.worst, 'worse')}"
+    had = "had it" if change.lost == 1 else "had each"
+    fallen = f"{change.name} would be worse by {_format_amount(change.worst, 'worse')}"
     return f"{lost}; {had} the lowest, {fallen}: it could be a regression."
 
 
@@ -180,9 +180,9 @@ def cases_needed(comparison: Comparison) -> list[str]:
     return sentences
 
 
-def _format_signed(one: ColumnChange) -> str:
-    text = format_interval(one.difference)
-    return f"+{text}" if one.difference.value is not None and one.difference.value > 0 else text
+def _format_signed(change: ColumnChange) -> str:
+    text = format_interval(change.difference)
+    return f"+{text}" if change.difference.value is not None and change.difference.value > 0 else text
 
 
 def format_p_value(p: float | None) -> str:
@@ -229,32 +229,36 @@ def _undetectable_sentence(main: Sequence[ColumnChange]) -> str:
     return "; " + ("; ".join(parts) or "how small a change they would show is not known")
 
 
-def _lost_scores_sentence(one: ColumnChange) -> str:
+def _lost_scores_sentence(change: ColumnChange) -> str:
     """Return whether the cases that lost their score could reverse the result."""
-    if one.kind != ColumnKind.OVERALL or one.worst is None or one.best is None:
+    if change.kind != ColumnKind.OVERALL or change.worst is None or change.best is None:
         return ""
-    was, better = _is_regression(one.difference, one.margin), _is_regression(one.best, one.margin)
+    was, better = _is_regression(change.difference, change.margin), _is_regression(change.best, change.margin)
     lost = (
-        "1 case had a score and has none now" if one.lost == 1 else f"{one.lost:,} cases had a score and have none now"
+        "1 case had a score and has none now"
+        if change.lost == 1
+        else f"{change.lost:,} cases had a score and have none now"
     )
-    if one.may_have_fallen and not was:
-        bound = format_interval(one.worst)
-        return f"{lost}: had each the lowest {one.name}, the difference would be {bound}, wholly below the margin."
+    if change.may_have_fallen and not was:
+        bound = format_interval(change.worst)
+        return f"{lost}: had each the lowest {change.name}, the difference would be {bound}, wholly below the margin."
     if was and not better:
-        bound = format_interval(one.best)
-        return f"{lost}: had each the highest {one.name}, the difference would be {bound}, not wholly below the margin."
-    return f"{lost}: not even the lowest or highest {one.name} for each would turn the result."
+        bound = format_interval(change.best)
+        return (
+            f"{lost}: had each the highest {change.name}, the difference would be {bound}, not wholly below the margin."
+        )
+    return f"{lost}: not even the lowest or highest {change.name} for each would turn the result."
 
 
 def _is_regression(difference: Estimate, margin: float) -> bool:
     return difference.high is not None and difference.high < -margin - EQUALITY_TOLERANCE
 
 
-def _describe_uneven(one: UnevenCase) -> str:
-    if one.before == one.after:
-        gone = [f"no {name} any more" for name in one.lost] + [f"{name} is new" for name in one.gained]
-        return f"{one.case} ({', '.join(gone)})"
-    return f"{one.case} (before: {one.before}; now: {one.after})"
+def _describe_uneven(case: UnevenCase) -> str:
+    if case.before == case.after:
+        gone = [f"no {name} any more" for name in case.lost] + [f"{name} is new" for name in case.gained]
+        return f"{case.case} ({', '.join(gone)})"
+    return f"{case.case} (before: {case.before}; now: {case.after})"
 
 
 def _count_cases(count: int, one: str = "is", many: str = "are") -> str:

@@ -471,8 +471,8 @@ def _template() -> Template:
     return made.get_template("report.html.j2")
 
 
-def _case_link(one: ExampleVerdict | ChangedCase) -> str:
-    return "" if one.number is None else f"#case={one.number}"
+def _case_link(example: ExampleVerdict | ChangedCase) -> str:
+    return "" if example.number is None else f"#case={example.number}"
 
 
 def _list_link(**asked: str) -> str:

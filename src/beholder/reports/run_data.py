@@ -40,19 +40,19 @@ class StringTable:
         return len(self._numbers)
 
 
-def verdict_state(one: StoredVerdict) -> str:
+def verdict_state(stored: StoredVerdict) -> str:
     """Return the outcome of a verdict, or `left_open` for a scored one without a score."""
-    verdict = one.verdict
+    verdict = stored.verdict
     return LEFT_OPEN if verdict.scored and verdict.score is None else str(verdict.outcome)
 
 
 def verdict_detail(
-    one: StoredVerdict, fields: Mapping[str, object], questions: StringTable, pictures: Mapping[str, int]
+    stored: StoredVerdict, fields: Mapping[str, object], questions: StringTable, pictures: Mapping[str, int]
 ) -> dict[str, object]:
     """Return what a page shows of a verdict, as JSON values.
 
     Args:
-        one: The verdict with the groups of its case.
+        stored: The verdict with the groups of its case.
         fields: The texts of the case.
         questions: Table of the texts of questions; new ones are added to it.
         pictures: Number of each picture on the page, by the digest of the image file.
@@ -61,10 +61,10 @@ def verdict_detail(
         The names of `Verdict.to_dict` without empty values, with `groups`, `fields` and `lack` (why there is no score);
         each image has its `picture`, each assertion the number of its question.
     """
-    verdict = one.verdict
+    verdict = stored.verdict
     values = {key: value for key, value in verdict.to_dict().items() if key not in _OMITTED_KEYS}
-    values |= {"groups": dict(one.groups), "fields": dict(fields), "lack": verdict.missing_score_reason}
-    values |= {"reused": one.reused or None, "partial": verdict.partial or None}
+    values |= {"groups": dict(stored.groups), "fields": dict(fields), "lack": verdict.missing_score_reason}
+    values |= {"reused": stored.reused or None, "partial": verdict.partial or None}
     values["criteria"] = {
         key: _criterion_detail(result, questions) for key, result in _mapping(values["criteria"]).items()
     }
@@ -196,12 +196,12 @@ class VerdictIndex:
     def __len__(self) -> int:
         return len(self.case)
 
-    def add(self, one: StoredVerdict, pictures: list[int]) -> int:
+    def add(self, stored: StoredVerdict, pictures: list[int]) -> int:
         """Add a verdict and return its number on the page."""
-        verdict, number = one.verdict, len(self)
+        verdict, number = stored.verdict, len(self)
         self.case.append(escape_hidden(verdict.case))
         self.rubric.append(self.rubrics.number(escape_hidden(verdict.rubric)))
-        self.state.append(verdict_state(one))
+        self.state.append(verdict_state(stored))
         self.score.append(verdict.score)
         self.grade.append(None if verdict.grade is None else escape_hidden(verdict.grade))
         self.passed.append(verdict.passed)
@@ -213,7 +213,7 @@ class VerdictIndex:
         for key, result in verdict.criteria.items():
             self.scales.setdefault(escape_hidden(key), (float(result.scale[0]), float(result.scale[1])))
             _append_padded(self.criteria, escape_hidden(key), number, result.score)
-        groups = {**one.groups, FACET_STYLE: verdict.style} if verdict.style else one.groups
+        groups = {**stored.groups, FACET_STYLE: verdict.style} if verdict.style else stored.groups
         for name, value in groups.items():
             _append_padded(self.groups, escape_hidden(name), number, self.values.number(escape_hidden(value)))
         return number
@@ -285,25 +285,25 @@ def collect_run_data(
     return gathered
 
 
-def _record_verdict(gathered: RunData, one: StoredVerdict) -> int:
+def _record_verdict(gathered: RunData, stored: StoredVerdict) -> int:
     """Index and count a verdict; return its number on the page."""
-    verdict = one.verdict
+    verdict = stored.verdict
     pictures = [gathered.pictures.setdefault(image.source_digest, len(gathered.pictures)) for image in verdict.images]
-    number = gathered.index.add(one, pictures)
-    gathered.tally.add(one)
+    number = gathered.index.add(stored, pictures)
+    gathered.tally.add(stored)
     gathered.versions[verdict.rubric] = verdict.rubric_version
     if verdict.score is None:
-        gathered.lacks.setdefault(verdict_state(one), FindingCount()).add(
+        gathered.lacks.setdefault(verdict_state(stored), FindingCount()).add(
             number, verdict, verdict.detail or verdict.missing_score_reason.removeprefix("not measured, ")
         )
     _record_findings(gathered, number, verdict)
     return number
 
 
-def _verdict_groups(one: StoredVerdict) -> Mapping[str, str]:
+def _verdict_groups(stored: StoredVerdict) -> Mapping[str, str]:
     """Return the groups of the case and, as one more group, the style of the verdict."""
-    style = one.verdict.style
-    return {**one.groups, FACET_STYLE: style} if style and FACET_STYLE not in one.groups else one.groups
+    style = stored.verdict.style
+    return {**stored.groups, FACET_STYLE: style} if style and FACET_STYLE not in stored.groups else stored.groups
 
 
 def _record_findings(gathered: RunData, number: int, verdict: Verdict) -> None:

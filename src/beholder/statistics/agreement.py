@@ -301,8 +301,8 @@ class _AlignedAspect:
     metrics: Mapping[str, Floats]
 
 
-def _uses_rank_bins(one: _AlignedAspect, against: ReferenceMode) -> bool:
-    sides = one.column.values, reference_ratings(one.ratings.values, against)
+def _uses_rank_bins(aspect: _AlignedAspect, against: ReferenceMode) -> bool:
+    sides = aspect.column.values, reference_ratings(aspect.ratings.values, against)
     return any(len(np.unique(side[~np.isnan(side)])) > MAX_LEVELS for side in sides)
 
 
@@ -349,10 +349,12 @@ def _metric_column(scores: Scores, aspect: str, every: Mapping[str, Ratings]) ->
     return alone[0] if len(alone) == 1 and alone[0].name not in every else None
 
 
-def _aspect_statistics(one: _AlignedAspect, against: ReferenceMode, group: Ints, *, people: bool) -> WeightedStatistics:
-    x, values = one.column.values, one.ratings.values
+def _aspect_statistics(
+    aspect: _AlignedAspect, against: ReferenceMode, group: Ints, *, people: bool
+) -> WeightedStatistics:
+    x, values = aspect.column.values, aspect.ratings.values
     parts: list[WeightedStatistics] = [
-        judge_statistics(x, values, against, one.rated_on[0], people=people),
+        judge_statistics(x, values, against, aspect.rated_on[0], people=people),
         constant_statistics(x, values, against, group),
     ]
     if is_binary(x) and is_binary(values):
@@ -360,7 +362,7 @@ def _aspect_statistics(one: _AlignedAspect, against: ReferenceMode, group: Ints,
         parts.append(combine_sums([decision_statistics(majority), exact_agreement_statistics(majority, 0.0, 1.0)]))
     if people:
         parts.append(people_statistics(values, against))
-    metrics = {name: metric_statistics(x, metric, values, against) for name, metric in one.metrics.items()}
+    metrics = {name: metric_statistics(x, metric, values, against) for name, metric in aspect.metrics.items()}
 
     def statistics(weights: WeightsLike) -> dict[str, Floats]:
         found: dict[str, Floats] = {}
@@ -417,26 +419,28 @@ def _averaged_aspects(aspects: Sequence[_AlignedAspect]) -> list[str]:
 
 
 def _build_criterion(
-    one: _AlignedAspect, found: Mapping[str, Estimate], against: ReferenceMode, *, other_judge: bool
+    aspect: _AlignedAspect, estimates: Mapping[str, Estimate], against: ReferenceMode, *, other_judge: bool
 ) -> CriterionAgreement:
-    rated = ~np.isnan(one.ratings.values)
-    constant = dict.fromkeys(_undefined_kappas(one, against), undefined_estimate(""))
+    rated = ~np.isnan(aspect.ratings.values)
+    constant = dict.fromkeys(_undefined_kappas(aspect, against), undefined_estimate(""))
     known = {
-        name: explain_undefined(name, constant.get(name, estimate), one.column, one.ratings, other_judge=other_judge)
-        for name, estimate in found.items()
+        name: explain_undefined(
+            name, constant.get(name, estimate), aspect.column, aspect.ratings, other_judge=other_judge
+        )
+        for name, estimate in estimates.items()
     }
     whose = "the other judge's scores" if other_judge else "people's ratings"
     no_steps = undefined_estimate(f"{whose} lie on no equal steps")
-    median = np.nanmedian(reference_ratings(one.ratings.values, against)) if rated.any() else np.nan
+    median = np.nanmedian(reference_ratings(aspect.ratings.values, against)) if rated.any() else np.nan
     return CriterionAgreement(
-        aspect=one.aspect,
-        criterion=one.column.name,
-        kind=one.column.kind,
+        aspect=aspect.aspect,
+        criterion=aspect.column.name,
+        kind=aspect.column.kind,
         cases=int(rated.any(axis=1).sum()),
         ratings=int(rated.sum()),
         raters=int(rated.any(axis=0).sum()),
-        judged_on=one.judged_on,
-        rated_on=one.rated_on,
+        judged_on=aspect.judged_on,
+        rated_on=aspect.rated_on,
         coefficients={name: known.get(name, no_steps) for name in JUDGE_COEFFICIENTS}
         | {name: known[name] for name in DECISION_COEFFICIENTS if name in known},
         people={name: known[name] for name in PEOPLE_COEFFICIENTS if name in known},
@@ -445,18 +449,18 @@ def _build_criterion(
             MetricBaseline(
                 name,
                 int((~np.isnan(metric) & rated.any(axis=1)).sum()),
-                found[_join_key(name, "spearman")],
-                found[_join_key(name, "difference")],
+                estimates[_join_key(name, "spearman")],
+                estimates[_join_key(name, "difference")],
             )
-            for name, metric in one.metrics.items()
+            for name, metric in aspect.metrics.items()
         ),
-        each_rater=summarize_raters(one.ratings) if any(name in known for name in PEOPLE_COEFFICIENTS) else (),
+        each_rater=summarize_raters(aspect.ratings) if any(name in known for name in PEOPLE_COEFFICIENTS) else (),
     )
 
 
-def _undefined_kappas(one: _AlignedAspect, against: ReferenceMode) -> list[str]:
+def _undefined_kappas(aspect: _AlignedAspect, against: ReferenceMode) -> list[str]:
     """Return the names of kappas with a constant side."""
-    x, values = one.column.values, one.ratings.values
+    x, values = aspect.column.values, aspect.ratings.values
     sides = {"quadratic_kappa": values, "kappa": _majority_vote(values, against)}
     return [name for name, y in sides.items() if any(len(np.unique(side[~np.isnan(side)])) < 2 for side in (x, y))]
 
@@ -471,6 +475,6 @@ def _join_key(first: str, second: str) -> str:
     return f"{first}\0{second}"
 
 
-def _select_aspect(aspect: str, found: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def _select_aspect(aspect: str, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
     start = _join_key(aspect, "")
-    return {name.removeprefix(start): estimate for name, estimate in found.items() if name.startswith(start)}
+    return {name.removeprefix(start): estimate for name, estimate in estimates.items() if name.startswith(start)}

@@ -23,26 +23,30 @@ RATER_RANK_COEFFICIENTS = ("judge_as_rater", "rater_spearman", "rater_difference
 LOW_ALPHA = 0.2  # Krippendorff's α: below, people barely agree
 
 
-def describe_criterion(one: CriterionAgreement, other_judge: bool = False) -> Iterator[str]:
+def describe_criterion(criterion: CriterionAgreement, other_judge: bool = False) -> Iterator[str]:
     """Yield sentences that explain the numbers of one criterion."""
-    yield _describe_decisions(one, other_judge) if one.is_decision else _describe_ranking(one, other_judge)
-    yield from _describe_rater_agreement(one)
-    if not one.is_decision:
-        yield from _describe_distance(one, _name_reference(other_judge))
+    yield (
+        _describe_decisions(criterion, other_judge)
+        if criterion.is_decision
+        else _describe_ranking(criterion, other_judge)
+    )
+    yield from _describe_rater_agreement(criterion)
+    if not criterion.is_decision:
+        yield from _describe_distance(criterion, _name_reference(other_judge))
 
 
-def describe_overall(found: Agreement) -> str:
+def describe_overall(agreement: Agreement) -> str:
     """Return a sentence on all criteria together; empty where they cannot be averaged."""
-    if not found.overall:
+    if not agreement.overall:
         return ""
-    judge, constant, difference = (found.overall[name] for name in ("mae", "constant", "difference"))
+    judge, constant, difference = (agreement.overall[name] for name in ("mae", "constant", "difference"))
     if judge.value is None or constant.value is None:
         return ""
-    count = sum(criterion.kind == "criterion" for criterion in found.criteria)
+    count = sum(criterion.kind == "criterion" for criterion in agreement.criteria)
     return (
         f"Over the {count} criteria together the judge is off by "
         f"{judge.value:.2f} and the constant by {constant.value:.2f}: "
-        f"{_describe_difference(difference, _name_reference(found.reference != 'people'))}."
+        f"{_describe_difference(difference, _name_reference(agreement.reference != 'people'))}."
     )
 
 
@@ -50,8 +54,8 @@ def _name_reference(other_judge: bool) -> str:
     return "the other judge" if other_judge else "people"
 
 
-def _describe_ranking(one: CriterionAgreement, other_judge: bool) -> str:
-    judge, ceiling = one.coefficients["spearman"], one.people.get("rater_spearman")
+def _describe_ranking(criterion: CriterionAgreement, other_judge: bool) -> str:
+    judge, ceiling = criterion.coefficients["spearman"], criterion.people.get("rater_spearman")
     whom = _name_reference(other_judge)
     whose = "the other judge's" if other_judge else "people's"
     if judge.value is None:
@@ -69,31 +73,31 @@ def _describe_ranking(one: CriterionAgreement, other_judge: bool) -> str:
     if ceiling is None or ceiling.value is None:
         why = f": {ceiling.why}" if ceiling is not None else ""
         return f"The judge's ranking goes with {whose} ({rho}); there is no ceiling to hold it against{why}."
-    rhos = _format_rater_correlations(one)
-    return f"The judge ranks cases {_compare_with_rater(one)}: in a rater's place it has ρ {rhos}."
+    rhos = _format_rater_correlations(criterion)
+    return f"The judge ranks cases {_compare_with_rater(criterion)}: in a rater's place it has ρ {rhos}."
 
 
-def _compare_with_rater(one: CriterionAgreement) -> str:
-    difference = one.people["rater_difference"]
+def _compare_with_rater(criterion: CriterionAgreement) -> str:
+    difference = criterion.people["rater_difference"]
     if difference.excludes_zero and difference.value is not None:
         return "better than a single person would" if difference.value > 0 else "less well than a single person would"
     return "as a single person would, as far as these cases tell"
 
 
-def _format_rater_correlations(one: CriterionAgreement) -> str:
-    judge, ceiling = (one.people[name].value for name in ("judge_as_rater", "rater_spearman"))
+def _format_rater_correlations(criterion: CriterionAgreement) -> str:
+    judge, ceiling = (criterion.people[name].value for name in ("judge_as_rater", "rater_spearman"))
     known = (f"{value:.2f}" if value is not None else "not defined" for value in (judge, ceiling))
     return "{} where the rater has {}".format(*known)
 
 
-def _describe_rater_agreement(one: CriterionAgreement) -> Iterator[str]:
-    alpha = one.people.get("alpha_ordinal")
+def _describe_rater_agreement(criterion: CriterionAgreement) -> Iterator[str]:
+    alpha = criterion.people.get("alpha_ordinal")
     if alpha is not None and alpha.value is not None and alpha.value < LOW_ALPHA:
         yield f"People barely agree among themselves (α {alpha.value:.2f})."
 
 
-def _describe_distance(one: CriterionAgreement, whom: str) -> Iterator[str]:
-    judge, constant, bias = one.coefficients["mae"], one.constant, one.coefficients["bias"]
+def _describe_distance(criterion: CriterionAgreement, whom: str) -> Iterator[str]:
+    judge, constant, bias = criterion.coefficients["mae"], criterion.constant, criterion.coefficients["bias"]
     if judge.value is None or constant.mae.value is None:
         return
     always = f"than always saying {constant.value:.3g} (off by {judge.value:.2f} against {constant.mae.value:.2f})"
@@ -126,9 +130,9 @@ def _describe_difference(difference: Estimate, whom: str) -> str:
     return f"its raw numbers are {'further from' if difference.value > 0 else 'nearer to'} {whom}"
 
 
-def _describe_decisions(one: CriterionAgreement, other_judge: bool) -> str:
+def _describe_decisions(criterion: CriterionAgreement, other_judge: bool) -> str:
     they_fail = "the other fails" if other_judge else "people fail"
-    kappa, precision, recall = (one.coefficients[name] for name in ("kappa", "precision", "recall"))
+    kappa, precision, recall = (criterion.coefficients[name] for name in ("kappa", "precision", "recall"))
     right = (
         f"of what the judge fails {they_fail} {precision.value:.0%}"
         if precision.value is not None

@@ -60,15 +60,17 @@ def match_aspects(aspects: Iterable[str], scores: Scores, given: Sequence[str] =
     return matches
 
 
-def describe_matches(found: Mapping[str, Column], aspects: Iterable[str] = (), given: Sequence[str] = ()) -> list[str]:
+def describe_matches(
+    matches: Mapping[str, Column], aspects: Iterable[str] = (), given: Sequence[str] = ()
+) -> list[str]:
     """Return sentences on inferred and unmatched names; none where all names are the same on both sides."""
     by_hand = _parse_pairs(given)
     inferred = [
         f"{aspect} = {column.name}"
-        for aspect, column in found.items()
+        for aspect, column in matches.items()
         if column.name != aspect and aspect not in by_hand
     ]
-    left = [aspect for aspect in dict.fromkeys(aspects) if aspect not in found]
+    left = [aspect for aspect in dict.fromkeys(aspects) if aspect not in matches]
     sentences = [f"Inferred by name: {_join_names(inferred)} (--map ASPECT=CRITERION changes it)."] if inferred else []
     if left:
         sentences.append(f"Rated, but no criterion has the name: {_join_names(left)} (--map ASPECT=CRITERION adds it).")
@@ -310,7 +312,7 @@ def describe_scales(
 
 def find_guessed_scales(
     columns: Mapping[str, Column],
-    found: Mapping[str, tuple[Scale, Scale]],
+    scales: Mapping[str, tuple[Scale, Scale]],
     judged: Mapping[str, Scale],
     rated: Mapping[str, Scale],
 ) -> set[str]:
@@ -318,14 +320,14 @@ def find_guessed_scales(
 
     Args:
         columns: The judge's column by aspect.
-        found: What `infer_scales_by_aspect` returned.
+        scales: What `infer_scales_by_aspect` returned.
         judged: Given scales of the judge by aspect, `""` for all aspects.
         rated: Given scales of the people, likewise.
     """
     return {
         aspect
         for aspect, column in columns.items()
-        if _get_scale(aspect, rated) is None and found[aspect][1] != (_get_scale(aspect, judged) or column.scale)
+        if _get_scale(aspect, rated) is None and scales[aspect][1] != (_get_scale(aspect, judged) or column.scale)
     }
 
 

@@ -463,8 +463,8 @@ def _decide_if_it_helps(row: CandidateScore, chosen: str, by: SelectionMeasure) 
     return True, f"The chosen map ({chosen}) is nearer to people than the raw judge and than a constant."
 
 
-def _is_above_zero(one: Estimate) -> bool:
-    return one.low is not None and one.low > 0
+def _is_above_zero(estimate: Estimate) -> bool:
+    return estimate.low is not None and estimate.low > 0
 
 
 def _describe_unseen_makers(

@@ -434,18 +434,18 @@ def fit_map(task: CalibrationTask, recipe: CalibrationRecipe, rows: Bools | None
     return FittedMap(features.names, usable, recipe.fit(lesson))
 
 
-def _keep_raw(found: UsableFeatures, features: Features, raw: str) -> UsableFeatures:
+def _keep_raw(usable: UsableFeatures, features: Features, raw: str) -> UsableFeatures:
     """Return the usable features with the judge's own number among them, even where it is the same for all cases."""
     place = features.names.index(raw)
-    if place in found.positions:
-        return found
-    at = sum(position < place for position in found.positions)
+    if place in usable.positions:
+        return usable
+    at = sum(position < place for position in usable.positions)
     middle = float(np.median(features.values[:, place]))
     return UsableFeatures(
-        (*found.positions[:at], place, *found.positions[at:]),
-        (*found.medians[:at], middle, *found.medians[at:]),
-        (*found.missing_shares[:at], 0.0, *found.missing_shares[at:]),
-        {name: why for name, why in found.left_out.items() if name != raw},
+        (*usable.positions[:at], place, *usable.positions[at:]),
+        (*usable.medians[:at], middle, *usable.medians[at:]),
+        (*usable.missing_shares[:at], 0.0, *usable.missing_shares[at:]),
+        {name: why for name, why in usable.left_out.items() if name != raw},
     )
 
 

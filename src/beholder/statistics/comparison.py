@@ -392,10 +392,12 @@ def _grade_steps(one: RubricGrades, cases: Sequence[str]) -> PairedColumn:
     return PairedColumn(one.name, GRADE, before, after, (0.0, max(1.0, len(one.order) - 1.0)))
 
 
-def _count_grades(one: RubricGrades, cases: Sequence[str]) -> dict[str, tuple[int, int]]:
+def _count_grades(grades: RubricGrades, cases: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Count grades before and after, of the cases that have one in both runs."""
-    known = [(one.before[case], one.after[case]) for case in cases if case in one.before and case in one.after]
-    names = dict.fromkeys((*one.order, *(grade for both in known for grade in both)))
+    known = [
+        (grades.before[case], grades.after[case]) for case in cases if case in grades.before and case in grades.after
+    ]
+    names = dict.fromkeys((*grades.order, *(grade for both in known for grade in both)))
     olds, news = [old for old, _ in known], [new for _, new in known]
     return {name: (olds.count(name), news.count(name)) for name in names}
 

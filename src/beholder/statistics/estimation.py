@@ -538,37 +538,38 @@ def _check_sampling(rated: Bools, judge: Floats, group: Ints) -> SamplingWarning
     return SamplingWarning(one, other, probability) if probability < SAMPLING_ALARM else None
 
 
-def describe_estimate(found: HumanScoreEstimate) -> list[str]:
+def describe_estimate(estimate: HumanScoreEstimate) -> list[str]:
     """Return the sentences a reader needs to interpret an estimate."""
     percent = f"{CONFIDENCE_LEVEL:.0%}"
-    by = f" of {found.groups:,} groups" if found.groups < found.rated else ""
+    by = f" of {estimate.groups:,} groups" if estimate.groups < estimate.rated else ""
     sentences = [
-        f"People rated {found.rated:,} {'case' if found.rated == 1 else 'cases'}{by} of {found.cases:,}. Right only "
-        "where these were drawn at random from all: if people chose what to rate, the estimate is of what they chose. "
+        f"People rated {estimate.rated:,} {'case' if estimate.rated == 1 else 'cases'}{by} of {estimate.cases:,}. "
+        "Right only where these were drawn at random from all: if people chose what to rate, the estimate is of what "
+        "they chose. "
         f"Intervals are {percent}."
     ]
-    if (warning := found.sampling_warning) is not None:
+    if (warning := estimate.sampling_warning) is not None:
         seldom = f"{warning.probability:.2%}" if warning.probability >= 0.0001 else "less than 0.01%"
         sentences.append(
             f"Warning: these do not look drawn at random. The judge gives {warning.rated:.3g} to the rated cases and "
             f"{warning.others:.3g} to the others; chance makes such a difference in {seldom} of draws. "
             "What more ratings would give is therefore not told: that can be known of random draws only."
         )
-    if found.clipped_to is not None:
+    if estimate.clipped_to is not None:
         sentences.append(
-            f"An interval reached beyond the scale, {found.clipped_to[0]:g} to {found.clipped_to[1]:g}, and was cut "
-            "there; widths for other numbers of ratings are before the cut."
+            f"An interval reached beyond the scale, {estimate.clipped_to[0]:g} to {estimate.clipped_to[1]:g}, and was "
+            "cut there; widths for other numbers of ratings are before the cut."
         )
-    if found.judged < found.cases:
-        missing = format_count(found.cases - found.judged, "case has no score", "cases have no score")
+    if estimate.judged < estimate.cases:
+        missing = format_count(estimate.cases - estimate.judged, "case has no score", "cases have no score")
         sentences.append(f"{missing} from the judge, and so it tells nothing of what people would say there.")
-    if found.rated < 2:
+    if estimate.rated < 2:
         sentences.append("An interval needs at least two rated cases.")
-    elif found.weight is None and found.groups < MIN_RATED_GROUPS:
+    elif estimate.weight is None and estimate.groups < MIN_RATED_GROUPS:
         sentences.append(f"The judge is not used: that takes rated cases of at least {MIN_RATED_GROUPS} groups.")
-    elif found.weight is None:
+    elif estimate.weight is None:
         sentences.append("The judge is not used: among the rated cases it does not go along with people.")
-    if 2 <= found.rated < FEW_RATINGS:
+    if 2 <= estimate.rated < FEW_RATINGS:
         sentences.append(
             f"With fewer than {FEW_RATINGS} rated cases the interval is too narrow where scores pile up at an end of "
             "the scale."

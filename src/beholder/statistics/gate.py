@@ -154,14 +154,15 @@ def _explain_undecided(looked: Sequence[ColumnChange], p: Floats) -> dict[str, s
 
 def _describe_lost_cases(looked: Sequence[ColumnChange], cases: int) -> str:
     """Return a sentence on lost cases that a passing gate did not consider; empty where there are none."""
-    one = find_most_lost(looked)
-    if one is None:
+    change = find_most_lost(looked)
+    if change is None:
         return ""
-    lost = f"{one.lost:,} of {cases:,} cases" if cases > 1 else "The case"
-    which = "that they could turn" if one.lost > 1 else "that it could turn"
+    lost = f"{change.lost:,} of {cases:,} cases" if cases > 1 else "The case"
+    which = "that they could turn" if change.lost > 1 else "that it could turn"
     return (
-        f"{lost} lost {'their' if one.lost > 1 else 'its'} {one.name}, which the gate does not look at: --fail-on "
-        f"inconclusive holds a build {which}, and beholder run --max-unscored one that has too many without a score."
+        f"{lost} lost {'their' if change.lost > 1 else 'its'} {change.name}, which the gate does not look at: "
+        f"--fail-on inconclusive holds a build {which}, and beholder run --max-unscored one that has too many without "
+        "a score."
     )
 
 

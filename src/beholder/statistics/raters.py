@@ -271,10 +271,10 @@ def _pair_with_other_raters(values: Floats, multiplicity: Ints | None, each: boo
     return [pairs for _, pairs in sorted(sharing, key=lambda one: -one[0])[:MAX_RATERS]]
 
 
-def _average_spearman(found: Sequence[WeightedStatistics], weights: WeightsLike) -> Floats:
-    if not found:
+def _average_spearman(statistics: Sequence[WeightedStatistics], weights: WeightsLike) -> Floats:
+    if not statistics:
         return np.full(len(weights), np.nan)
-    return mean_of_defined([statistic(weights)["spearman"] for statistic in found])
+    return mean_of_defined([statistic(weights)["spearman"] for statistic in statistics])
 
 
 def rater_distance_statistics(values: Floats) -> SumStatistics:

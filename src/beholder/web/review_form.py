@@ -145,20 +145,20 @@ def _criterion_form(rubric: Rubric, criterion: Criterion, answers: Mapping[str, 
 
 
 def _assertion_question(rubric: Rubric, criterion: Criterion, at: int, answers: Mapping[str, str]) -> FormQuestion:
-    one = criterion.assertions[at]
-    name = assertion_name(rubric, criterion, one)
+    assertion = criterion.assertions[at]
+    name = assertion_name(rubric, criterion, assertion)
     picked = answers.get(name)
     offered = (("yes", "Yes", "y"), ("no", "No", "n"), (OPEN_ANSWER, "N/A", "x"))
     confident = rubric.scoring.criterion_score == "confidence"
     return FormQuestion(
         name,
         "assertion",
-        one.id,
-        one.text,
+        assertion.id,
+        assertion.text,
         tuple(AnswerChoice(value, words, key, picked == value) for value, words, key in offered),
-        f"Applies where the original shows {one.applies}." if one.applies else "",
-        confidence_name(rubric, criterion, one) if confident else "",
-        answers.get(confidence_name(rubric, criterion, one), DEFAULT_CONFIDENCE),
+        f"Applies where the original shows {assertion.applies}." if assertion.applies else "",
+        confidence_name(rubric, criterion, assertion) if confident else "",
+        answers.get(confidence_name(rubric, criterion, assertion), DEFAULT_CONFIDENCE),
     )
 
 

@@ -134,10 +134,10 @@ def _rated_scores(ledger: Ledger, record: RunRecord, ratings: dict[str, Ratings]
     )
 
 
-def _rater_biases(one: CriterionAgreement) -> tuple[Markup, ...]:
-    known = [abs(rater.bias) for rater in one.each_rater if rater.bias is not None]
-    reach = max([*known, (one.rated_on[1] - one.rated_on[0]) / 4])  # so that a small bias looks small
-    return tuple(bias_chart(rater.bias, reach) for rater in one.each_rater)
+def _rater_biases(criterion: CriterionAgreement) -> tuple[Markup, ...]:
+    known = [abs(rater.bias) for rater in criterion.each_rater if rater.bias is not None]
+    reach = max([*known, (criterion.rated_on[1] - criterion.rated_on[0]) / 4])  # so that a small bias looks small
+    return tuple(bias_chart(rater.bias, reach) for rater in criterion.each_rater)
 
 
 def _score_pairs(scores: Scores, column: Column, people: Ratings) -> list[tuple[float, float]]:

@@ -159,10 +159,10 @@ def case_json(ledger: LedgerDep, run: str, id: CaseId = "") -> dict[str, object]
     }
 
 
-def verdict_json(one: StoredVerdict, asked: Case) -> dict[str, object]:
+def verdict_json(stored: StoredVerdict, asked: Case) -> dict[str, object]:
     """Return a verdict as the page shows it: as `verdict_detail`, with the texts of the questions."""
     questions = StringTable()
-    detail = verdict_detail(one, asked.fields, questions, {})
+    detail = verdict_detail(stored, asked.fields, questions, {})
     criteria = detail.get("criteria")
     for result in criteria.values() if isinstance(criteria, dict) else ():
         for assertion in result.get("assertions", ()):
@@ -183,12 +183,12 @@ def _case_verdicts(ledger: Ledger, record: RunRecord, case_id: str) -> tuple[lis
         return judged, Case(case_id, {}, {}, dict(judged[0].groups))
 
 
-def _case_images(ledger: Ledger, record: RunRecord, one: StoredVerdict, asked: Case) -> list[dict[str, object]]:
+def _case_images(ledger: Ledger, record: RunRecord, stored: StoredVerdict, asked: Case) -> list[dict[str, object]]:
     """Return the images that can be shown: the ledger has a thumbnail, or the file is unchanged."""
-    kept = ledger.has_thumbnail([image.source_digest for image in one.verdict.images])
+    kept = ledger.has_thumbnail([image.source_digest for image in stored.verdict.images])
     return [
-        {"role": image.role, "src": large_image_url(record, one.verdict.case, image.source_digest)}
-        for image in one.verdict.images
+        {"role": image.role, "src": large_image_url(record, stored.verdict.case, image.source_digest)}
+        for image in stored.verdict.images
         if image.source_digest in kept or is_available(asked, image.role, image.source_digest)
     ]
 
@@ -202,8 +202,8 @@ def _neighbor_links(ledger: Ledger, record: RunRecord, filters: GalleryFilters, 
     neighbors = ledger.browse(record.id, filters.wanted, offset=first, limit=3).verdicts
     for name, wanted in (("before", place - 1), ("after", place + 1)):
         if 0 <= wanted - first < len(neighbors) and wanted >= 0:
-            one = neighbors[wanted - first].verdict
-            links[name] = case_link(record, one.case, {**filters.asked, "by": one.rubric}, wanted)
+            verdict = neighbors[wanted - first].verdict
+            links[name] = case_link(record, verdict.case, {**filters.asked, "by": verdict.rubric}, wanted)
     return links
 
 

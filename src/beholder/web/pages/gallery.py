@@ -207,20 +207,20 @@ def _make_cards(
 
 def _make_card(
     record: RunRecord,
-    one: StoredVerdict,
+    stored: StoredVerdict,
     filters: GalleryFilters,
     place: int,
     kept: Collection[str],
     titles: Mapping[str, str],
 ) -> GalleryCard:
-    verdict = one.verdict
+    verdict = stored.verdict
     return GalleryCard(
         verdict.case,
         case_link(
             record, verdict.case, {**filters.asked, "by": verdict.rubric if len(record.rubrics) > 1 else ""}, place
         ),
         verdict.rubric if len(record.rubrics) > 1 else "",
-        verdict_state(one),
+        verdict_state(stored),
         verdict.score,
         verdict.grade,
         verdict.passed,

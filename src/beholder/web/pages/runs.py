@@ -140,8 +140,10 @@ def run_view(request: Request, ledger: LedgerDep, background: BackgroundDep, run
     counts = cached_counts(ledger, background, record)
     overview = cached_overview(ledger, background, record)
 
-    def case_link(one: ExampleVerdict) -> str:
-        return make_url(f"/runs/{record.id}/case", id=one.case, by=one.rubric if len(record.rubrics) > 1 else "")
+    def case_link(example: ExampleVerdict) -> str:
+        return make_url(
+            f"/runs/{record.id}/case", id=example.case, by=example.rubric if len(record.rubrics) > 1 else ""
+        )
 
     answer = render_page(
         request,
@@ -228,8 +230,8 @@ def _previous_run(records: list[RunRecord], new: RunRecord) -> RunRecord | None:
     return next((record for record in older if record.name == new.name), None)
 
 
-def _changed_case_link(new: RunRecord | None, one: ChangedCase) -> str:
-    return "" if new is None else make_url(f"/runs/{new.id}/case", id=one.case)
+def _changed_case_link(new: RunRecord | None, case: ChangedCase) -> str:
+    return "" if new is None else make_url(f"/runs/{new.id}/case", id=case.case)
 
 
 def _comparison_data(address: str, new: str, old: str) -> ComparisonSection:
