@@ -5,7 +5,8 @@
 - `execution`: a run from the check of its cases to its exit code
 - `engine`: many cases in one event loop, with one writer; `case`: one case before its judges
 - `image_pool`: the images of a run; `cache`: stored answers that are used again
-- `limits`: concurrency, rates and budget
+- `limits`: concurrency, rates and budget; `suite_judges`: the judges of a suite, made with these limits
+- `concurrency`: helpers for tasks of one event loop
 - `ledger_access`: the ledger from the event loop, the lock of a run, leases and heartbeats
 - `batch`: runs that are asked by batch
 - `ray/`: runs on a Ray cluster

@@ -1,4 +1,4 @@
-"""Helpers for tasks of one event loop: coalesced calls, batches from a queue, waits that end early, first failures."""
+"""Helpers for tasks of one event loop: coalesced calls, batches from a queue, early ends, first failures."""
 
 from __future__ import annotations
 
