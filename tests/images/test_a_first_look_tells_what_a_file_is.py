@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
-from support.images import gps_exif, jpeg_segment, photo, saved, with_jpeg_segment
+from support.images import gps_exif, jpeg_segment, photo, png_chunk, saved, with_jpeg_segment
 
 from beholder.errors import ImageError
 from beholder.images.image import ImageLimits
+from beholder.images.prepare import prepare_image
 from beholder.images.source import inspect_image
 
 
@@ -77,3 +80,21 @@ def test_caps_hold(tmp_path: Path, name: str) -> None:
     for limits in (ImageLimits(max_side=95), ImageLimits(max_pixels=6000), ImageLimits(max_bytes=100)):
         with pytest.raises(ImageError, match=r"picture (is|has) .+ are opened"):
             inspect_image(path, limits)
+
+
+def test_fill_bytes_without_end_take_no_time(tmp_path: Path) -> None:
+    """A search that tried every one of them as the start of a marker would take hours for this file."""
+    file = tmp_path / "fill.jpg"
+    file.write_bytes(b"\xff\xd8" + b"\xff" * 4_000_000 + b"\xff\xd9")
+    with pytest.raises(ImageError, match="damaged|cut off|no frame|without"):
+        inspect_image(file)
+
+
+def test_a_bit_depth_that_png_does_not_have_is_found_when_the_image_is_prepared(tmp_path: Path) -> None:
+    file = tmp_path / "odd.png"
+    header = struct.pack(">IIBBBBB", 6, 4, 3, 2, 0, 0, 0)
+    chunks = png_chunk(b"IHDR", header) + png_chunk(b"IDAT", zlib.compress(bytes(64))) + png_chunk(b"IEND", b"")
+    file.write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
+    assert (inspect_image(file).width, inspect_image(file).height) == (6, 4)
+    with pytest.raises(ImageError, match="3 bits"):
+        prepare_image(file.read_bytes())
