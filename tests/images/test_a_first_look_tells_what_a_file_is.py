@@ -86,7 +86,7 @@ def test_fill_bytes_without_end_take_no_time(tmp_path: Path) -> None:
     """A search that tried every one of them as the start of a marker would take hours for this file."""
     file = tmp_path / "fill.jpg"
     file.write_bytes(b"\xff\xd8" + b"\xff" * 4_000_000 + b"\xff\xd9")
-    with pytest.raises(ImageError, match="damaged|cut off|no frame|without"):
+    with pytest.raises(ImageError, match=r"damaged|cut off|no frame|without"):
         inspect_image(file)
 
 

@@ -21,7 +21,7 @@ from beholder.images.headers import ImageHeader, ImageSize, is_srgb, read_orient
 # In a scan 0xFF is data when followed by 0 and a restart when followed by D0..D7; anything else ends the scan.
 # 0.17 ms for 460 KB, the fastest of what the standard library offers (bytes.find takes 0.41).
 _AFTER_SCAN = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
-# Fill bytes (0xFF) before a marker are skipped by the search itself: with `\xff+` it would be quadratic in their number.
+# Fill bytes (0xFF) before a marker are skipped by the search: with `\xff+` it would be quadratic in their number.
 _MARKER = re.compile(rb"\xff([\x01-\xfe])")
 
 _EOI, _SOS = 0xD9, 0xDA
