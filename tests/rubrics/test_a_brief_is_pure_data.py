@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -24,6 +25,12 @@ NAMES = ("restyle", "restyle-confidence", "description", "edit-preservation", "e
 def test_the_same_case_gives_the_same_brief(name: str, compose: Compose) -> None:
     assert compose(name) == compose(name)
     assert len(compose(name).digest) == 64
+
+
+def test_a_composer_that_has_made_a_brief_can_be_sent_to_another_process() -> None:
+    composer, case = Composer(Rubric.load("description")), Case("c1", fields={"input": "a", "output": "b"})
+    brief = composer.compose(case, None)
+    assert pickle.loads(pickle.dumps(composer)).compose(case, None) == brief
 
 
 @pytest.mark.parametrize("name", NAMES)

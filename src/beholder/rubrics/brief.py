@@ -130,6 +130,10 @@ class Composer:
         self._setting_by_names: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
         self._must_not_be_blank = [field.name for field in rubric.fields if field.required and not field.may_be_empty]
 
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the memos out when a composer is sent to a Ray worker: their hash objects cannot be pickled."""
+        return {**self.__dict__, "_applied": {}, "_setting_by_names": {}}
+
     def rubric_for(self, case: Case) -> Rubric:
         """Return the rubric for a case: with its setting, and with the assertions of its style."""
         return self._apply(case).rubric
