@@ -47,7 +47,7 @@ class CaseJudge:
         timeout_s: For each judge, over all of its turns.
         audit: Measure a pair of images while models look at it.
         calibration: With it a verdict also says how people would rate.
-        reserve: By identity of a judge, what reserves the cost of each call; a judge that is not in it has no budget.
+        reserve: By `id` of a judge, what reserves the cost of each call; a judge that is not in it costs nothing.
     """
 
     judges: Sequence[Judge]
@@ -58,7 +58,7 @@ class CaseJudge:
     timeout_s: float | None = None
     audit: bool = False
     calibration: Calibration | None = None
-    reserve: Mapping[str, ReserveCall] = field(default_factory=dict)
+    reserve: Mapping[int, ReserveCall] = field(default_factory=dict)
 
     async def judge(self, composer: Composer, case: Case) -> Entry:
         """Judge one case by one rubric.
@@ -119,7 +119,7 @@ class CaseJudge:
                 VerdictHeader(case.id, rubric, judge.name),
                 sample,
                 is_juror=len(self.judges) * self.samples > 1,
-                reserve=self.reserve.get(judge.identity, reserve_nothing) if self.reserve else reserve_nothing,
+                reserve=self.reserve.get(id(judge), reserve_nothing),
             )
             for judge, sizing in zip(self.judges, sizings, strict=True)
             for sample in range(self.samples)

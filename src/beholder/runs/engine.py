@@ -96,7 +96,7 @@ class RunSettings:
         images: ImagePool,
         look_up: AnswerLookup | None,
         slots: asyncio.Semaphore,
-        reserve: Mapping[str, ReserveCall],
+        reserve: Mapping[int, ReserveCall],
     ) -> CaseJudge:
         """Return what judges the cases of this run in one process."""
         return CaseJudge(

@@ -276,11 +276,12 @@ class RunLimits:
     Args:
         budget: Money.
         limiters: Concurrency and rate limits, one for each judge.
-        reserve: By identity of a judge, what reserves the cost of a call in the budget.
+        reserve: By `id` of a judge, what reserves the cost of a call in the budget. Not by its identity: a plug-in
+            may not keep that stable, and would be asked without a reservation.
         not_shared: The budget is this process's alone, as for an exam, whose budget is for several runs.
     """
 
     budget: Budget = field(default_factory=Budget)
     limiters: list[SharedRate] = field(default_factory=list)
-    reserve: dict[str, ReserveCall] = field(default_factory=dict)
+    reserve: dict[int, ReserveCall] = field(default_factory=dict)
     not_shared: bool = False

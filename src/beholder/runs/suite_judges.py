@@ -69,7 +69,7 @@ def _make_limited_judge(entry: JudgeEntry, suite: Suite, limits: RunLimits) -> J
     price = find_judge_price(entry)
     if limits.budget.limit is not None and price is not None and entry.judge != INSTRUMENTS:
         bound = make_cost_bound(entry, price, judge.sizing.detail)
-        limits.reserve[judge.identity] = CallBudget(limits.budget, bound).reserve
+        limits.reserve[id(judge)] = CallBudget(limits.budget, bound).reserve
     return judge
 
 
