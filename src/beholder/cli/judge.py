@@ -123,7 +123,7 @@ def _judge_base_urls(name: str, names: Sequence[str], base_urls: Sequence[str]) 
     """Return the base URLs of a judge: they are for `openai:` judges if there are any, so that no other key is sent."""
     from beholder.judges.base import INSTRUMENTS
 
-    providers = sorted({one.partition(":")[0] for one in names} - {INSTRUMENTS}) or [INSTRUMENTS]
+    providers = sorted({judge.partition(":")[0] for judge in names} - {INSTRUMENTS}) or [INSTRUMENTS]
     meant = "openai" if "openai" in providers or len(providers) > 1 else providers[0]
     if base_urls and meant not in providers:
         raise UsageError(f"--base-url is for one provider, and the judges are of {', '.join(providers)}.")

@@ -88,7 +88,7 @@ def qualify(
     chosen = _select_rubrics(rubric, judge)
     if not json_:
         _print_notes(chosen, photos or [])
-    exams = [_prepare_exam(name, one, folder, photos or [], seed, size) for name, one in chosen]
+    exams = [_prepare_exam(name, asked, folder, photos or [], seed, size) for name, asked in chosen]
     sheets_by_exam = [make_sheets(exam, flags) for exam in exams]
     every = [sheet for sheets in sheets_by_exam for sheet in sheets]
     require_prices(every[0].suite)

@@ -231,7 +231,7 @@ def copy_runs(
                 raise UsageError("FROM and TO are the same ledger; name another one to copy into.")
             total = count_verdicts(old, runs)
             with progress_bar("verdicts", total, shown=not json_) as update:
-                copied = [copy_run(old, new, one.id, lambda count: update(advance=count)) for one in runs]
+                copied = [copy_run(old, new, record.id, lambda count: update(advance=count)) for record in runs]
             place = new.place
     if json_:
         typer.echo(json.dumps({"to": place, "verdicts": total, "runs": [asdict(copy) for copy in copied]}))

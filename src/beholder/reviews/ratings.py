@@ -259,7 +259,8 @@ def _read_file(
 
     for place, (case, rater, aspect), value in read_number_rows(path, ("case", "rater", "aspect"), complain):
         number += 1
-        id_ = next((one for one in (unescape_formula(storable_text(case)), storable_text(case)) if one in cases), None)
+        spellings = (unescape_formula(storable_text(case)), storable_text(case))
+        id_ = next((spelling for spelling in spellings if spelling in cases), None)
         if id_ is None:
             problems.add(number, place, f"the run {run} has no case {case!r}; ratings are of cases that were judged.")
             continue

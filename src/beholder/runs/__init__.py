@@ -8,6 +8,6 @@
 - `limits`: concurrency, rates and budget; `suite_judges`: the judges of a suite, made with these limits
 - `concurrency`: helpers for tasks of one event loop
 - `ledger_access`: the ledger from the event loop, the lock of a run, leases and heartbeats
-- `batch`: runs that are asked by batch
+- `batch`: runs that are asked by batch; `batch_queue`: their requests; `batch_fetcher`: their results
 - `ray/`: runs on a Ray cluster
 """

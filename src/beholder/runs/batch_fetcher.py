@@ -29,8 +29,8 @@ from beholder.verdicts.answer import BatchReply, BatchStage
 RESULTS_PER_WRITE = 256  # results that are written together
 MAX_INCOMPLETE_FETCHES = 5  # of results of which some are missing; then those are asked again
 
-# State that Beholder keeps in the handle of a job, beside the keys of its provider such as `id`. The words are stored in
-# ledgers.
+# State that Beholder keeps in the handle of a job, beside the keys of its provider such as `id`. The words are stored
+# in ledgers.
 HANDLE_FETCHES = "looks"  # how often its results were incomplete
 HANDLE_OTHER_IDS = "not"  # ids of jobs at the provider that it turned out not to be, separated by spaces
 HANDLE_FULL = "full"  # the provider's queue was too full for it

@@ -1,4 +1,4 @@
-"""Requests of a run by batch: queued in a file for each judge and submitted as jobs. Replies come from the ledger."""
+"""Requests of a run by batch: queued in a file for each judge, submitted as jobs, answered from the ledger."""
 
 from __future__ import annotations
 
