@@ -252,7 +252,7 @@ def _parse_seconds(duration: str) -> float | None:
     return float(match[1]) if match else None
 
 
-_log = logging.getLogger("beholder.judges")
+_log = logging.getLogger("beholder.judges")  # programs may have configured this name
 T = TypeVar("T")
 P = ParamSpec("P")
 
