@@ -124,7 +124,7 @@ def check_cases(
             time are read, for files that were checked before.
     """
     if iter(rows) is rows:
-        raise TypeError("check() may need a second look at its rows; give it something that is no iterator")
+        raise TypeError("check_cases may take a second look at its rows; pass something that is no iterator")
 
     @lru_cache(_CACHED_IMAGES)
     def identify_file(path: str) -> ImageIdentity | str:

@@ -253,8 +253,6 @@ async def _collect_until_done(
 
 def _print_batch_status(record: RunRecord, standing: BatchRunStatus, counts: ProgressCounter, *, as_json: bool) -> None:
     if as_json:
-        from dataclasses import asdict
-
         said = {"event": "batch", "run": record.id, **counts.to_dict(), **asdict(standing)}
         typer.echo(json.dumps(said))
         return

@@ -42,9 +42,7 @@ FINAL_OUTCOMES = frozenset({Outcome.SCORED, Outcome.REFUSED, Outcome.FILTERED})
 
 QUEUE_SIZE = 2  # tasks in the queue: more would read the images of all of them before the first request is sent
 LOOKUP_CHUNK = 256  # tasks that are looked up in the ledger together
-MIN_LEASE_CHUNK = (
-    8  # tasks that are leased together, where there are other processes: about as many as are asked at once
-)
+MIN_LEASE_CHUNK = 8  # tasks that are leased together where there are other processes: about as many as are asked
 RECHECK_S = 1.0  # before cases that other processes had leased are looked at again; later checks wait longer
 WRITE_BATCH = 64  # verdicts that are written together
 WRITE_LINGER_S = 0.25  # how long a batch that is not full waits for more

@@ -42,7 +42,7 @@ class Answer:
         finish: Why it ended.
         model: The exact model that answered, where the provider names it.
         cost_usd: The cost of all requests; `None` where the price is not known.
-        latency_s: The time from the first request to the answer.
+        latency_s: The time that the request took which was answered; failed tries and waiting are not in it.
         attempts: The number of requests that were made.
         detail: The explanation of a refusal or a content filter.
         flags: Flags for the verdict.

@@ -249,7 +249,7 @@ class Verdict:
         if self.score is not None:
             return ""
         if self.scored and self.coverage:
-            return f"not measured, only {self.coverage.measured} of {self.coverage.of} {self.coverage.what} measured"
+            return f"only {self.coverage.measured} of {self.coverage.of} {self.coverage.what} measured"
         return f"{self.outcome}, {self.detail}"
 
     def to_dict(self) -> dict[str, Any]:
